@@ -1,0 +1,72 @@
+"""What can go wrong, as one tree.
+
+    GbnfError
+    ├── ManifestError          one file's fault: file, key, value, way out
+    ├── ManifestErrors         every broken file of one loading, at once
+    ├── SchemaError            a JSON Schema that is malformed, or that no value satisfies
+    ├── PoolError              a pool that cannot be compiled: empty, or two tools of one name
+    └── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, way out
+
+The client's own errors (`gbnf_server.errors`) hang below `GbnfError` too, so one ``except`` holds all.
+Errors carry fields, and their message shows the value and the way out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class GbnfError(Exception):
+    """The root of every error that this project raises on purpose."""
+
+
+class ManifestError(GbnfError):
+    """One manifest is broken.
+
+    Fields: `path` (the file), `key` (dotted path inside it, "" for the file as a whole), `value` (what
+    stands there, None where nothing does), `problem` and `way_out` (one sentence each).
+    """
+
+    def __init__(self, path: Path, key: str, value: Any, problem: str, way_out: str) -> None:
+        self.path, self.key, self.value, self.problem, self.way_out = path, key, value, problem, way_out
+        place = f"{path}: {key}" if key else f"{path}"
+        shown = "" if value is None else f" (got {_shorten(value)})"
+        super().__init__(f"{place}: {problem}{shown}. {way_out}")
+
+
+class ManifestErrors(GbnfError):
+    """Every broken manifest of one loading. `errors` holds them in file order."""
+
+    def __init__(self, errors: tuple[ManifestError, ...]) -> None:
+        self.errors = errors
+        count = f"{len(errors)} broken manifest" + ("s" if len(errors) != 1 else "")
+        super().__init__("\n".join([f"{count}:", *(f"  {error}" for error in errors)]))
+
+
+class SchemaError(GbnfError):
+    """A schema that is malformed, or that no JSON value satisfies.
+
+    Fields: `pointer` (JSON pointer of the place, "" for the root), `problem`, `way_out`.
+    """
+
+    def __init__(self, pointer: str, problem: str, way_out: str = "") -> None:
+        self.pointer, self.problem, self.way_out = pointer, problem, way_out
+        super().__init__(f"schema at '{pointer or '/'}': {problem}." + (f" {way_out}" if way_out else ""))
+
+
+class PoolError(GbnfError):
+    """A pool that has no grammar: it is empty, or holds two tools of one name."""
+
+
+class GrammarSyntaxError(GbnfError):
+    """GBNF text that llama.cpp would refuse, hang on or silently loosen. `line` and `column` count from 1."""
+
+    def __init__(self, line: int, column: int, problem: str, way_out: str = "") -> None:
+        self.line, self.column, self.problem, self.way_out = line, column, problem, way_out
+        super().__init__(f"line {line}, column {column}: {problem}." + (f" {way_out}" if way_out else ""))
+
+
+def _shorten(value: Any, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,174 @@
+"""The grammar as values: six kinds of expression, rules that name them, and a grammar that holds rules.
+
+Everything here is frozen and hashable. The constructors `literal`, `char_class`, `seq`, `alt` and `repeat`
+do every simplification that needs no look at other rules; what needs the whole grammar is a pass
+(`gbnf.grammar.passes`). Only `gbnf.grammar.emit` turns expressions into text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+MAX_CODE_POINT = 0x10FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A terminal: this text, exactly. Never empty (`EMPTY` is the empty sequence)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """A terminal: one code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
+
+    ranges: tuple[tuple[int, int], ...]
+    negated: bool = False
+
+    def __contains__(self, char: str) -> bool:
+        code_point = ord(char)
+        return any(low <= code_point <= high for low, high in self.ranges) != self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """One expression after another. `Seq(())` derives the empty string."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """One of several expressions. `Alt(())` derives nothing at all."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`item` at least `minimum` times, at most `maximum` times (None: without bound)."""
+
+    item: Expr
+    minimum: int
+    maximum: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The nonterminal of this name."""
+
+    name: str
+
+
+Expr: TypeAlias = Literal | CharClass | Seq | Alt | Repeat | Ref
+
+EMPTY = Seq(())
+NOTHING = Alt(())
+
+
+def literal(text: str) -> Expr:
+    return Literal(text) if text else EMPTY
+
+
+def char_class(*ranges: tuple[int, int] | str, negated: bool = False) -> CharClass:
+    """Build a class from inclusive code point pairs and from strings whose characters it holds."""
+    pairs = [
+        pair
+        for part in ranges
+        for pair in ([part] if isinstance(part, tuple) else [(ord(char), ord(char)) for char in part])
+    ]
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(pairs):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return CharClass(tuple(merged), negated)
+
+
+def seq(*items: Expr) -> Expr:
+    """Concatenate: nested sequences flatten, neighbouring literals join, an impossible item takes all with it."""
+    flat: list[Expr] = []
+    for item in items:
+        for part in item.items if isinstance(item, Seq) else (item,):
+            if part == NOTHING:
+                return NOTHING
+            if isinstance(part, Literal) and flat and isinstance(flat[-1], Literal):
+                flat[-1] = Literal(flat[-1].text + part.text)
+            else:
+                flat.append(part)
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def alt(*items: Expr) -> Expr:
+    """Choose: nested alternations flatten, repeated and impossible items go."""
+    flat: dict[Expr, None] = {}
+    for item in items:
+        for part in item.items if isinstance(item, Alt) else (item,):
+            flat[part] = None
+    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
+
+
+def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
+    """Repeat `item`. Raises ValueError where the bounds are negative or inverted."""
+    if minimum < 0 or (maximum is not None and maximum < minimum):
+        raise ValueError(f"repetition bounds {{{minimum},{maximum}}} are negative or inverted")
+    if maximum == 0 or item == EMPTY:
+        return EMPTY
+    if item == NOTHING:
+        return EMPTY if minimum == 0 else NOTHING
+    if (minimum, maximum) == (1, 1):
+        return item
+    return Repeat(item, minimum, maximum)
+
+
+def optional(item: Expr) -> Expr:
+    return repeat(item, 0, 1)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside `expr`."""
+    match expr:
+        case Seq(items) | Alt(items):
+            return items
+        case Repeat(item, _, _):
+            return (item,)
+        case Literal() | CharClass() | Ref():
+            return ()
+
+
+def references(expr: Expr) -> Iterator[str]:
+    """The names of the rules that `expr` refers to, in order, with repeats."""
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Ref):
+            yield top.name
+        else:
+            stack.extend(reversed(children(top)))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Productions by nonterminal, and the start symbol. The mapping's order is the order of emission."""
+
+    productions: Mapping[str, Expr]
+    root: str = "root"
+
+    def reachable(self) -> Rules:
+        """The same language without the rules that the start symbol never reaches, in first-use order."""
+        ordered: dict[str, Expr] = {}
+        stack = [self.root]
+        while stack:
+            name = stack.pop()
+            if name not in ordered:
+                ordered[name] = self.productions[name]
+                stack.extend(reversed(list(references(ordered[name]))))
+        return Rules(ordered, self.root)
+
+    @staticmethod
+    def of(pairs: Iterable[tuple[str, Expr]], root: str = "root") -> Rules:
+        return Rules(dict(pairs), root)
