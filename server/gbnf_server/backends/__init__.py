@@ -1,0 +1,1 @@
+"""Language models behind one seam: in this process, or in a llama-server."""

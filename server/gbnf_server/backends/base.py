@@ -1,0 +1,90 @@
+"""The seam between the planner and a language model: messages and a grammar in, one text out.
+
+What must stay true of every backend:
+
+- With a grammar, the text is in the grammar's language, or `grammar_violation` says what is wrong with it.
+- A text that was cut (by the token limit or by the end of the context) says so with `finish="length"`.
+- Whatever goes wrong is an error of `gbnf_server.errors`; the backend stays usable after it.
+- One backend may be called from several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+if TYPE_CHECKING:
+    from gbnf.prompt import Message, PromptStyle
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer of a model.
+
+    `finish` is "length" for a text that was cut: it is never to be executed. `cached_tokens` of the
+    `prompt_tokens` were still in the model's memory. Times are seconds. `grammar_violation` is None where the
+    text fits the grammar, or none was asked for (a cut text fits when it is a prefix of the language).
+    `reasoning` is what the model thought aloud before its text, where the backend can tell the two apart.
+    """
+
+    text: str
+    finish: Literal["stop", "length"]
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    prompt_s: float
+    completion_s: float
+    grammar_violation: str | None = None
+    reasoning: str = ""
+
+
+class Backend(Protocol):
+    """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def prompt_style(self) -> PromptStyle: ...
+
+    @property
+    def context_length(self) -> int: ...
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """Answer the conversation. Temperature 0 is greedy, and ignores the seed.
+
+        Raises GrammarRefused, ContextOverflow, BackendUnreachable, ServerError or BackendError.
+        """
+        ...
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """Answer the conversation without blocking the event loop; otherwise as `complete`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the model. Calling twice is fine; completing afterwards is an error."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
