@@ -1,0 +1,111 @@
+"""Expressions and rules to GBNF text: the only room where a grammar becomes text.
+
+What stands here must be read by llama.cpp's parser as exactly the expression it was made of
+(`llama-grammar.cpp`, `parse_sequence` and `parse_char`): its few escapes, its precedence, and none of the
+forms that it takes silently for something else. Same rules, same text, byte for byte.
+"""
+
+from __future__ import annotations
+
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+
+_SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+_LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
+# A caret negates after the bracket, and GBNF has no escape of its own for it.
+_CLASS_ESCAPES = _SHARED_ESCAPES | {"[": "\\[", "]": "\\]", "-": "\\-", "^": "\\x5E"}
+
+
+def emit(rules: Rules) -> str:
+    """The grammar as GBNF: one rule a line, the start symbol first, then in the mapping's order.
+
+    Raises ValueError where an expression has no text that llama.cpp could match: an alternation without
+    alternatives (`NOTHING`), an empty class, NUL or a surrogate in a literal.
+    """
+    names = dict.fromkeys([rules.root, *rules.productions])
+    return "".join(f"{name} ::= {_rule_body(name, rules.productions[name])}\n" for name in names)
+
+
+def emit_expr(expr: Expr) -> str:
+    """One expression as GBNF, without parentheses around it. Raises ValueError as `emit` does."""
+    match expr:
+        case Literal(text):
+            return emit_literal(text)
+        case CharClass():
+            return _emit_class(expr)
+        case Ref(name):
+            return name
+        case Seq(items):
+            if not items:
+                return '""'
+            return " ".join(f"({emit_expr(i)})" if isinstance(i, Alt) else emit_expr(i) for i in items)
+        case Alt(items):
+            if not items:
+                raise ValueError(
+                    "an alternation without alternatives matches nothing, and GBNF has no text for it: "
+                    "remove what refers to it"
+                )
+            return " | ".join(map(emit_expr, items))
+        case Repeat(item, minimum, maximum):
+            atom = emit_expr(item) if isinstance(item, Ref | CharClass) else f"({emit_expr(item)})"
+            return atom + _suffix(minimum, maximum)
+
+
+def emit_literal(text: str) -> str:
+    """The text between quotes. Raises ValueError for NUL and surrogates, which no text can hold."""
+    if "\0" in text:
+        raise ValueError(f"llama.cpp cannot match NUL, which the literal {text!r} holds: remove it")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError(f"a surrogate is no character, and the literal {text!r} holds one: remove it")
+    return '"' + "".join(_escape(char, _LITERAL_ESCAPES) for char in text) + '"'
+
+
+def _rule_body(name: str, expr: Expr) -> str:
+    try:
+        return emit_expr(expr)
+    except ValueError as error:
+        raise ValueError(f"rule {name}: {error}") from None
+
+
+def _emit_class(char_class: CharClass) -> str:
+    if not char_class.ranges:
+        if char_class.negated:
+            return "."
+        raise ValueError("llama.cpp takes the empty class [] for the empty string: leave it out")
+    parts = [
+        _class_char(low) if low == high else f"{_class_char(low)}{'-' * (high > low + 1)}{_class_char(high)}"
+        for low, high in char_class.ranges
+    ]
+    return f"[{'^' * char_class.negated}{''.join(parts)}]"
+
+
+def _class_char(code_point: int) -> str:
+    return _escape(chr(code_point), _CLASS_ESCAPES)
+
+
+def _escape(char: str, escapes: dict[str, str]) -> str:
+    if char in escapes:
+        return escapes[char]
+    if char.isprintable():
+        return char
+    code_point = ord(char)
+    if code_point <= 0xFF:
+        return f"\\x{code_point:02X}"
+    return f"\\u{code_point:04X}" if code_point <= 0xFFFF else f"\\U{code_point:08X}"
+
+
+def _suffix(minimum: int, maximum: int | None) -> str:
+    match minimum, maximum:
+        case 0, 1:
+            return "?"
+        case 0, None:
+            return "*"
+        case 1, None:
+            return "+"
+        case _, None:
+            return f"{{{minimum},}}"
+        case _ if minimum == maximum:
+            return f"{{{minimum}}}"
+    return f"{{{minimum},{maximum}}}"
+
+
+__all__ = ["emit", "emit_expr", "emit_literal"]
