@@ -35,7 +35,7 @@ class ManifestError(GbnfError):
         super().__init__(f"{place}: {problem}{shown}. {way_out}")
 
 
-class ManifestErrors(GbnfError):
+class ManifestErrors(GbnfError):  # noqa: N818  # several errors, so the plural says it
     """Every broken manifest of one loading. `errors` holds them in file order."""
 
     def __init__(self, errors: tuple[ManifestError, ...]) -> None:

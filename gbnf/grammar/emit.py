@@ -46,7 +46,7 @@ def emit_expr(expr: Expr) -> str:
                 )
             return " | ".join(map(emit_expr, items))
         case Repeat(item, minimum, maximum):
-            atom = emit_expr(item) if isinstance(item, Ref | CharClass) else f"({emit_expr(item)})"
+            atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
             return atom + _suffix(minimum, maximum)
 
 

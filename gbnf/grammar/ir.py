@@ -7,7 +7,7 @@ do every simplification that needs no look at other rules; what needs the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class CharClass:
-    """A terminal: one code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
+    """One code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
 
     ranges: tuple[tuple[int, int], ...]
     negated: bool = False
@@ -90,7 +90,7 @@ def char_class(*ranges: tuple[int, int] | str, negated: bool = False) -> CharCla
 
 
 def seq(*items: Expr) -> Expr:
-    """Concatenate: nested sequences flatten, neighbouring literals join, an impossible item takes all with it."""
+    """Concatenate: nested sequences flatten, neighbouring literals join, an impossible item wins."""
     flat: list[Expr] = []
     for item in items:
         for part in item.items if isinstance(item, Seq) else (item,):
@@ -157,18 +157,3 @@ class Rules:
 
     productions: Mapping[str, Expr]
     root: str = "root"
-
-    def reachable(self) -> Rules:
-        """The same language without the rules that the start symbol never reaches, in first-use order."""
-        ordered: dict[str, Expr] = {}
-        stack = [self.root]
-        while stack:
-            name = stack.pop()
-            if name not in ordered:
-                ordered[name] = self.productions[name]
-                stack.extend(reversed(list(references(ordered[name]))))
-        return Rules(ordered, self.root)
-
-    @staticmethod
-    def of(pairs: Iterable[tuple[str, Expr]], root: str = "root") -> Rules:
-        return Rules(dict(pairs), root)

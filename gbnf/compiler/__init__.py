@@ -1,0 +1,1 @@
+"""From sets of JSON values to grammars: lowering, and the linking of pools from compiled parts."""

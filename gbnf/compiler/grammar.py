@@ -1,0 +1,78 @@
+"""A compiled grammar: its productions, its text, and what it does not enforce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.primitives import primitives
+from gbnf.compiler.report import Finding
+from gbnf.grammar.emit import emit_expr
+from gbnf.grammar.ir import Expr, Rules, references
+
+
+class Part:
+    """Productions that are compiled and written once, and linked into many grammars."""
+
+    __slots__ = ("names", "needs", "productions", "text")
+
+    def __init__(self, productions: Mapping[str, Expr]) -> None:
+        self.productions = productions
+        self.text = "".join(f"{name} ::= {emit_expr(expr)}\n" for name, expr in productions.items())
+        self.names = frozenset(productions)
+        used = dict.fromkeys(name for expr in productions.values() for name in references(expr))
+        self.needs = frozenset(used) - self.names
+
+
+@lru_cache(maxsize=256)
+def _shared_part(needs: frozenset[str], whitespace: Whitespace) -> Part:
+    """The primitives that `needs` names, and those that they need in their turn."""
+    table = primitives(whitespace)
+    reached: set[str] = set()
+    pending = [name for name in needs if name in table]
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending.extend(references(table[name]))
+    return Part({name: production for name, production in table.items() if name in reached})
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A GBNF grammar with the report of its compilation. `str(grammar)` is the text.
+
+    `report` is sorted by tool and place. `exact` says that no finding is of kind "unenforced": every
+    string of the language is then valid JSON that satisfies the schema.
+    """
+
+    parts: tuple[Part, ...]
+    report: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The productions as values; the start symbol is `root`."""
+        return Rules({name: expr for part in self.parts for name, expr in part.productions.items()})
+
+    @cached_property
+    def exact(self) -> bool:
+        return all(finding.kind != "unenforced" for finding in self.report)
+
+
+def link(parts: Iterable[Part], findings: Iterable[Finding], whitespace: Whitespace) -> Grammar:
+    """Put parts together with the primitives that they need. The first part holds `root`."""
+    parts = tuple(parts)
+    needs = frozenset().union(*(part.needs for part in parts)) - frozenset().union(
+        *(part.names for part in parts)
+    )
+    shared = _shared_part(needs, whitespace)
+    return Grammar((*parts, shared) if shared.productions else parts, tuple(sorted(findings)))

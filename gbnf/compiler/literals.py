@@ -1,0 +1,150 @@
+"""Single JSON values, sets of them, and everything but a set of keys, as expressions.
+
+A value is written in its canonical spelling: `json.dumps` with `ensure_ascii=False`. So a key that is
+declared can't slip in among the additional ones by another spelling.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gbnf.compiler.layout import Layout
+from gbnf.compiler.primitives import PLAIN_CHAR
+from gbnf.grammar.ir import (
+    EMPTY,
+    NOTHING,
+    Expr,
+    Literal,
+    Ref,
+    Seq,
+    alt,
+    char_class,
+    literal,
+    seq,
+)
+
+_KEY_REST = Ref("keyRest")
+
+
+def quoted(text: str) -> str:
+    """The canonical JSON spelling of a string, quotes included."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def value_expr(value: Any, layout: Layout) -> Expr:
+    """One JSON value in a layout; objects keep their order."""
+    match value:
+        case dict():
+            if not value:
+                return layout.empty_object
+            pairs = [
+                seq(literal(quoted(key)), layout.colon, value_expr(item, layout))
+                for key, item in value.items()
+            ]
+            return seq(layout.begin_object, _joined(pairs, layout.comma), layout.end_object)
+        case list():
+            if not value:
+                return layout.empty_array
+            items = [value_expr(item, layout) for item in value]
+            return seq(layout.begin_array, _joined(items, layout.comma), layout.end_array)
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return alt(literal(str(int(value))), literal(json.dumps(value)))
+        case _:
+            return literal(json.dumps(value, ensure_ascii=False))
+
+
+def values_expr(values: Iterable[Any], layout: Layout) -> Expr:
+    """Any of the values, with shared beginnings factored."""
+    return factor([value_expr(value, layout) for value in values])
+
+
+def _joined(items: Sequence[Expr], comma: Expr) -> Expr:
+    parts: list[Expr] = []
+    for item in items:
+        parts += [comma, item] if parts else [item]
+    return seq(*parts)
+
+
+def factor(alternatives: Sequence[Expr]) -> Expr:
+    """The alternation of the expressions with shared beginnings written once: a trie.
+
+    "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
+    else as a whole. This is what keeps llama.cpp fast: it tries every token against every open branch.
+    """
+    if len(alternatives) < 2:
+        return alternatives[0] if alternatives else NOTHING
+    return _factor([_items(one) for one in alternatives])
+
+
+def _factor(sequences: list[tuple[Expr, ...]]) -> Expr:
+    groups: dict[Any, list[tuple[Expr, ...]]] = {}
+    for items in sequences:
+        head = items[0] if items else EMPTY
+        groups.setdefault(head.text[0] if isinstance(head, Literal) else head, []).append(items)
+    branches: list[Expr] = []
+    for group in groups.values():
+        if len(group) == 1 or not group[0]:
+            branches.append(seq(*group[0]))
+            continue
+        head, rests = _shared_head(group)
+        branches.append(seq(head, _factor(rests)))
+    return alt(*branches)
+
+
+def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, ...]]]:
+    """The longest beginning that all share, up to one item, and what is left of each."""
+    first = group[0][0]
+    if not isinstance(first, Literal):
+        return first, [items[1:] for items in group]
+    texts = [items[0].text for items in group if isinstance(items[0], Literal)]
+    low, high = min(texts), max(texts)
+    length = next((i for i, char in enumerate(low) if i >= len(high) or char != high[i]), len(low))
+    rests = []
+    for items, text in zip(group, texts, strict=True):
+        rests.append((Literal(text[length:]), *items[1:]) if len(text) > length else items[1:])
+    return Literal(low[:length]), rests
+
+
+def _items(expr: Expr) -> tuple[Expr, ...]:
+    return expr.items if isinstance(expr, Seq) else (expr,)
+
+
+def key_except(names: Iterable[str]) -> Expr:
+    """A key in canonical spelling, quotes included, that is none of `names`."""
+    trie: dict[str, Any] = {}
+    for name in names:
+        node = trie
+        for unit in _units(quoted(name)[1:-1]):
+            node = node.setdefault(unit, {})
+        node[""] = {}
+    return seq(Literal('"'), _outside(trie))
+
+
+def _units(spelled: str) -> list[str]:
+    """The characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
+    units, index = [], 0
+    while index < len(spelled):
+        length = 1 if spelled[index] != "\\" else 6 if spelled[index + 1] == "u" else 2
+        units.append(spelled[index : index + length])
+        index += length
+    return units
+
+
+def _outside(trie: Mapping[str, Any]) -> Expr:
+    """What may follow, closing quote included, so that no name of the trie is spelled."""
+    branches: list[Expr] = [] if "" in trie else [Literal('"')]
+    plain = [unit for unit in trie if len(unit) == 1]
+    escapes = [unit for unit in trie if len(unit) > 1]
+    branches += [seq(literal(unit), _outside(trie[unit])) for unit in plain + escapes]
+    branches.append(seq(char_class(*PLAIN_CHAR.ranges, "".join(plain), negated=True), _KEY_REST))
+    branches.append(seq(_other_escape(escapes), _KEY_REST))
+    return factor(branches)
+
+
+def _other_escape(excluded: Sequence[str]) -> Expr:
+    if not excluded:
+        return Ref("keyEscape")
+    all_escapes = [json.dumps(chr(code))[1:-1] for code in range(0x20)] + ['\\"', "\\\\"]
+    return factor([literal(escape) for escape in all_escapes if escape not in excluded])

@@ -1,0 +1,152 @@
+"""A pool of tools, linked from tools that are each compiled once.
+
+The root is a discriminated union: each branch binds one tool's name to that tool's arguments, so a call
+that mixes two tools can't be derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gbnf.compiler.grammar import Grammar, Part, link
+from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
+from gbnf.compiler.literals import factor, quoted
+from gbnf.compiler.lowering import Lowering, Options
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.report import Finding
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.compiler.schema import check_whitespace
+from gbnf.errors import PoolError, SchemaError
+from gbnf.grammar.ir import NOTHING, Expr, Literal, Ref, Rules, literal, seq
+from gbnf.grammar.passes import run_passes
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.schema.document import Document
+from gbnf.steps import offered_args
+
+_FROM_STEP = Ref("fromStep")
+_MAX_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTool:
+    """One tool's arguments as rules, the first of which is `arguments`."""
+
+    name: str
+    arguments: Ref
+    part: Part
+    findings: tuple[Finding, ...]
+
+
+def compile_pool(
+    executors: Sequence[Executor],
+    *,
+    final_answer: bool = False,
+    ask_user: bool = False,
+    steps: Sequence[int] = (),
+    whitespace: Whitespace = "default",
+    max_depth: int = _MAX_DEPTH,
+    closed: bool = True,
+    union: bool = True,
+) -> Grammar:
+    """The grammar of `{"name": …, "arguments": {…}}` for calls of these tools.
+
+    `final_answer` and `ask_user` add the built-in tools of these names. `steps` are the numbers of earlier
+    steps that arguments may refer to; with none, step references aren't offered, nor are tools that need
+    one. `closed` gives objects that declare properties and say nothing of additional ones none. With
+    `union=False` any name goes with any arguments: a baseline to compare with, nothing to run.
+
+    Tools are compiled once and kept; linking a new pool from compiled tools costs microseconds.
+
+    Raises PoolError where no tool is left or two share a name, SchemaError where a tool's arguments are
+    malformed or can't be satisfied.
+    """
+    check_whitespace(whitespace)
+    tools = (*executors, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
+    return _link_pool(tools, tuple(steps), Options(whitespace, max_depth, closed), union)
+
+
+@lru_cache(maxsize=512)
+def _link_pool(tools: tuple[Executor, ...], steps: tuple[int, ...], options: Options, union: bool) -> Grammar:
+    if not tools:
+        raise PoolError("the pool is empty: give at least one executor, or ask for final_answer")
+    names = [tool.name for tool in tools]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
+    compiled: list[CompiledTool] = []
+    taken = set(RESERVED)
+    for tool in tools:
+        unit = compile_tool(tool, options, bool(steps))
+        count = 1
+        while unit is not None and not taken.isdisjoint(unit.part.names):
+            count += 1  # two tools whose names are one in camelCase
+            unit = compile_tool(tool, options, bool(steps), f"{tool.name} {count}")
+        if unit is not None:
+            taken |= unit.part.names
+            compiled.append(unit)
+    if not compiled:
+        raise PoolError(f"none of {', '.join(names)} can be called before an earlier step has entries")
+    layout = LAYOUTS[options.whitespace]
+    head = {"root": (_union if union else _product)(compiled, layout)}
+    if steps and any(_FROM_STEP.name in unit.part.needs for unit in compiled):
+        head[_FROM_STEP.name] = factor([literal(str(step)) for step in steps])
+    findings = [finding for unit in compiled for finding in unit.findings]
+    return link([Part(head), *(unit.part for unit in compiled)], findings, options.whitespace)
+
+
+def _union(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
+    opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
+    middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
+    branches = [seq(literal(quoted(tool.name)), middle, tool.arguments) for tool in tools]
+    return seq(opening, factor(branches), layout.end_object)
+
+
+def _product(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
+    opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
+    middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
+    names = factor([literal(quoted(tool.name)) for tool in tools])
+    return seq(opening, names, middle, factor([tool.arguments for tool in tools]), layout.end_object)
+
+
+@lru_cache(maxsize=4096)
+def compile_tool(
+    executor: Executor, options: Options, has_steps: bool, prefix: str | None = None
+) -> CompiledTool | None:
+    """One tool's arguments; None where it can't be called without earlier steps.
+
+    `prefix` stands for the tool's name in the names of its rules. Raises SchemaError.
+    """
+    args = offered_args(executor, (1,) if has_steps else ())
+    if args is None:
+        return None
+    name = prefix or executor.name
+    table = RuleTable(RESERVED)
+    references = dict.fromkeys(executor.step_references, _FROM_STEP) if has_steps else {}
+    lowering = Lowering(
+        Document(_arguments_schema(args, closed=options.closed)), options, table, executor.name, references
+    )
+    ref = table.reserve("args", name)
+    lowering.root(ref, Scope(table, (name,)))
+    rules = run_passes(Rules(table.productions, ref.name))
+    if rules.productions[ref.name] == NOTHING:
+        reason = lowering.reason or "they ask for themselves without end"
+        raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
+    return CompiledTool(executor.name, ref, Part(rules.productions), tuple(lowering.findings.values()))
+
+
+def _arguments_schema(args: Mapping[str, Any], *, closed: bool) -> Mapping[str, Any]:
+    """A tool that declares no arguments takes none."""
+    silent = not {
+        "properties",
+        "additionalProperties",
+        "patternProperties",
+        "$ref",
+        "allOf",
+        "anyOf",
+        "oneOf",
+    } & set(args)
+    if closed and (silent or args.get("properties") == {}):
+        return {**args, "additionalProperties": args.get("additionalProperties", False)}
+    return args

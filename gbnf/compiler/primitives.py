@@ -1,0 +1,97 @@
+"""The productions that every grammar shares: JSON's own nonterminals. Source: RFC 8259.
+
+A surrogate pair is one character and a lone surrogate is none, so that lengths count code points as the
+validator does.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from gbnf.compiler.layout import LAYOUTS, Whitespace
+from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, optional, repeat, seq
+
+_HEX = char_class((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
+_DIGIT = char_class((0x30, 0x39))
+_NONZERO = char_class((0x31, 0x39))
+
+#: One character of a JSON string as it is, without an escape.
+PLAIN_CHAR = char_class('"\\', (0x00, 0x1F), negated=True)
+
+_BASIC_PLANE_ESCAPE = seq(
+    Literal("u"),
+    alt(
+        seq(char_class((0x30, 0x39), "abcefABCEF"), repeat(_HEX, 3, 3)),
+        seq(char_class("dD"), char_class((0x30, 0x37)), repeat(_HEX, 2, 2)),
+    ),
+)
+_SURROGATE_PAIR_ESCAPE = seq(
+    Literal("u"),
+    char_class("dD"),
+    char_class("89abAB"),
+    repeat(_HEX, 2, 2),
+    Literal("\\u"),
+    char_class("dD"),
+    char_class("cdefCDEF"),
+    repeat(_HEX, 2, 2),
+)
+
+#: The escapes that JSON forces on a character. In canonical spelling there are no others.
+_FORCED_ESCAPE = seq(
+    Literal("\\"),
+    alt(
+        char_class('"\\bfnrt'),
+        seq(
+            Literal("u00"),
+            alt(
+                seq(Literal("0"), char_class((0x30, 0x37), "bef")),
+                seq(Literal("1"), char_class((0x30, 0x39), (0x61, 0x66))),
+            ),
+        ),
+    ),
+)
+
+INTEGER = seq(optional(Literal("-")), alt(Literal("0"), seq(_NONZERO, repeat(_DIGIT))))
+
+
+@cache
+def primitives(whitespace: Whitespace) -> dict[str, Expr]:
+    """Every shared production by name, for a layout. Names start with a lower-case letter, as all do."""
+    layout = LAYOUTS[whitespace]
+    string = Ref("string")
+    value = Ref("jsonValue")
+    pair = seq(string, layout.colon, value)
+    table: dict[str, Expr] = {
+        "jsonValue": alt(
+            Ref("jsonObject"), Ref("jsonArray"), string, Ref("number"), Ref("boolean"), Ref("null")
+        ),
+        "jsonObject": alt(
+            seq(layout.begin_object, pair, repeat(seq(layout.comma, pair)), layout.end_object),
+            layout.empty_object,
+        ),
+        "jsonArray": alt(
+            seq(layout.begin_array, value, repeat(seq(layout.comma, value)), layout.end_array),
+            layout.empty_array,
+        ),
+        "string": seq(Literal('"'), repeat(Ref("char")), Literal('"')),
+        "char": alt(PLAIN_CHAR, seq(Literal("\\"), Ref("escape"))),
+        "escape": alt(char_class('"\\/bfnrt'), _BASIC_PLANE_ESCAPE, _SURROGATE_PAIR_ESCAPE),
+        "keyRest": seq(repeat(Ref("keyChar")), Literal('"')),
+        "keyChar": alt(PLAIN_CHAR, Ref("keyEscape")),
+        "keyEscape": _FORCED_ESCAPE,
+        "number": seq(
+            Ref("integer"),
+            optional(seq(Literal("."), repeat(_DIGIT, 1))),
+            optional(seq(char_class("eE"), optional(char_class("+-")), repeat(_DIGIT, 1))),
+        ),
+        "integer": INTEGER,
+        "boolean": alt(Literal("true"), Literal("false")),
+        "null": Literal("null"),
+    }
+    if layout.space is not None:
+        table["ws"] = layout.space
+    return table
+
+
+#: Names that no compiled rule may take, whatever the layout.
+RESERVED = frozenset({"root", "fromStep", *primitives("free")})

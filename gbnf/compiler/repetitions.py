@@ -1,0 +1,59 @@
+"""Bounded repetitions in a form that llama.cpp takes.
+
+llama.cpp refuses more than 2,000 repetitions, silently drops a greater upper bound, and multiplies the
+bound by the rules that the repeated group creates. So what is repeated is a terminal or a rule of its own,
+and greater bounds are split into blocks. Source: `parse_sequence` in llama.cpp's `src/llama-grammar.cpp`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import CharClass, Expr, Ref, alt, repeat, seq
+
+#: The greatest number of repetitions that is written in one piece.
+BLOCK = 1000
+
+#: The greatest bound that is held at all: the engine unrolls every repetition into rules.
+MAX_BOUND = 20_000
+
+
+class Repetition(NamedTuple):
+    """A repeated expression; `exact` is False where a bound beyond `MAX_BOUND` had to be loosened."""
+
+    expr: Expr
+    exact: bool
+
+
+def bounded(item: Expr, minimum: int, maximum: int | None, scope: Scope) -> Repetition:
+    """`item`, at least `minimum` and at most `maximum` times."""
+    exact = minimum <= MAX_BOUND and (maximum is None or maximum <= MAX_BOUND)
+    minimum = min(minimum, MAX_BOUND)
+    maximum = None if maximum is None or maximum > MAX_BOUND else maximum
+    if (minimum > 1 or (maximum or 0) > 1) and not isinstance(item, Ref | CharClass):
+        item = scope.add("Part", item)
+    if minimum <= BLOCK and (maximum is None or maximum <= BLOCK):
+        return Repetition(repeat(item, minimum, maximum), exact)
+    block = scope.add("Block", repeat(item, BLOCK, BLOCK))
+    blocks, rest = divmod(minimum, BLOCK)
+    head = seq(repeat(block, blocks, blocks), repeat(item, rest, rest))
+    tail = repeat(item) if maximum is None else _at_most(item, block, maximum - minimum, scope)
+    return Repetition(seq(head, tail), exact)
+
+
+def _at_most(item: Expr, block: Ref, count: int, scope: Scope) -> Expr:
+    # x{0,2500} -> x{0,999} | block ( x{0,999} | block x{0,500} )
+    blocks, rest = divmod(count, BLOCK)
+    tail = repeat(item, 0, rest)
+    if blocks:
+        fewer = scope.add("Fewer", repeat(item, 0, BLOCK - 1))
+        for _ in range(blocks):
+            tail = alt(fewer, seq(block, tail))
+    return tail
+
+
+def separated(item: Expr, comma: Expr, minimum: int, maximum: int | None, scope: Scope) -> Repetition:
+    """At least one `item` and at most `maximum`, with commas between. `minimum` counts from 1."""
+    more = bounded(seq(comma, item), minimum - 1, None if maximum is None else maximum - 1, scope)
+    return Repetition(seq(item, more.expr), more.exact)

@@ -1,0 +1,49 @@
+"""One schema, compiled on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from gbnf.compiler.grammar import Grammar, Part, link
+from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.lowering import Lowering, Options
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.errors import SchemaError
+from gbnf.grammar.ir import NOTHING, Rules
+from gbnf.grammar.passes import run_passes
+from gbnf.schema.document import Document
+
+
+def compile_schema(
+    schema: Mapping[str, Any] | bool,
+    *,
+    whitespace: Whitespace = "default",
+    max_depth: int | None = None,
+    closed: bool = False,
+) -> Grammar:
+    """The grammar of the JSON texts that satisfy a JSON Schema.
+
+    Properties come in declared order; see `gbnf.compiler.layout` for `whitespace`. Without `max_depth`,
+    recursive schemas become recursive rules. `closed=True` gives objects that declare properties and say
+    nothing of additional ones none; the standard, and the default, leave them open.
+
+    Raises SchemaError where the schema is malformed, or where no value satisfies it.
+    """
+    check_whitespace(whitespace)
+    table = RuleTable(RESERVED - {"root"})
+    lowering = Lowering(Document(schema), Options(whitespace, max_depth, closed), table)
+    root = table.reserve("root")
+    lowering.root(root, Scope(table, ()))
+    rules = run_passes(Rules(table.productions, root.name))
+    if rules.productions[root.name] == NOTHING:
+        reason = lowering.reason or "it asks for itself without end"
+        raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
+    return link([Part(rules.productions)], lowering.findings.values(), whitespace)
+
+
+def check_whitespace(whitespace: str) -> None:
+    """Raises ValueError for a layout that doesn't exist."""
+    if whitespace not in get_args(Whitespace):
+        raise ValueError(f"whitespace={whitespace!r} is none of {', '.join(get_args(Whitespace))}")

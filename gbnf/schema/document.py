@@ -1,0 +1,104 @@
+"""One JSON Schema with everything that it refers to.
+
+A `Subschema` is a place in the document; a reference leads from one to another. References, anchors and
+identifiers follow the `referencing` library, so this room knows the draft's keywords only by name.
+Two places are the same `Subschema` exactly when they are the same object in the schema, however reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonschema
+from referencing import Registry, Resource, exceptions
+from referencing.jsonschema import DRAFT202012, specification_with
+
+from gbnf.errors import SchemaError
+
+_DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ROOT_URI = "urn:schema"
+_VALIDATORS: dict[str, Any] = {
+    "http://json-schema.org/draft-03/schema": jsonschema.Draft3Validator,
+    "http://json-schema.org/draft-04/schema": jsonschema.Draft4Validator,
+    "http://json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
+    "http://json-schema.org/draft-07/schema": jsonschema.Draft7Validator,
+    "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
+    _DEFAULT_DIALECT: jsonschema.Draft202012Validator,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subschema:
+    """A place in a document: its raw schema (boolean or object) and its JSON pointer."""
+
+    raw: Any
+    pointer: str
+    resolver: Any = field(repr=False)
+
+    def at(self, *steps: str | int) -> Subschema:
+        """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
+        raw, pointer = self.raw, self.pointer
+        for step in steps:
+            raw = raw[step]
+            pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
+        return Subschema(raw, pointer, self.resolver)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Subschema) and self.raw is other.raw
+
+    def __hash__(self) -> int:
+        return id(self.raw)
+
+
+class Document:
+    """A schema, its dialect and its references."""
+
+    def __init__(self, schema: Any) -> None:
+        if not isinstance(schema, bool | Mapping):
+            raise SchemaError("", f"a schema is an object or a boolean, not {schema!r}")
+        declared = schema.get("$schema") if isinstance(schema, Mapping) else None
+        self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
+        self._specification = specification_with(self.dialect, default=DRAFT202012)
+        resource: Resource[Any] = self._specification.create_resource(schema)
+        uri = resource.id() or _ROOT_URI
+        registry: Registry[Any] = Registry().with_resource(uri, resource)
+        self.root = Subschema(schema, "", registry.resolver(uri))
+        self._validator: Any = None
+
+    @property
+    def refs_hide_siblings(self) -> bool:
+        """Up to draft 7, keywords beside `$ref` are ignored."""
+        return any(draft in self.dialect for draft in ("draft-03", "draft-04", "draft-06", "draft-07"))
+
+    def enter(self, place: Subschema) -> Subschema:
+        """The same place, with references resolved against its own identifier where it declares one."""
+        raw = place.raw
+        if place.pointer and isinstance(raw, Mapping) and ("$id" in raw or "id" in raw):
+            resource: Resource[Any] = self._specification.create_resource(raw)
+            if resource.id() is not None:
+                return Subschema(raw, place.pointer, place.resolver.in_subresource(resource))
+        return place
+
+    def follow(self, place: Subschema, keyword: str) -> Subschema:
+        """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
+        reference = place.raw[keyword]
+        try:
+            resolved = place.resolver.lookup(reference)
+        except (exceptions.Unresolvable, AttributeError, TypeError, ValueError) as error:
+            raise SchemaError(
+                f"{place.pointer}/{keyword}",
+                f"the reference {reference!r} leads nowhere",
+                "References must stay inside the schema; nothing is fetched.",
+            ) from error
+        pointer = reference[1:] if str(reference).startswith("#/") else f"{place.pointer}/{keyword}"
+        return Subschema(resolved.contents, "" if reference == "#" else pointer, resolved.resolver)
+
+    def allows(self, place: Subschema, value: Any) -> bool:
+        """Whether jsonschema finds `value` valid at `place`."""
+        if self._validator is None:
+            validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
+            self._validator = validator(self.root.raw, format_checker=validator.FORMAT_CHECKER)
+        errors = self._validator.descend(value, place.raw, resolver=place.resolver)
+        return next(iter(errors), None) is None
