@@ -1,0 +1,39 @@
+"""Sets of code points: what a class can really match in a text.
+
+llama.cpp matches classes against decoded UTF-8 that ends at a NUL: neither NUL nor a surrogate ever
+reaches a class, whatever its ranges hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from gbnf.grammar.ir import MAX_CODE_POINT, CharClass, char_class
+
+Ranges = tuple[tuple[int, int], ...]
+
+SURROGATES = (0xD800, 0xDFFF)
+_UNMATCHABLE = ((0, 0), SURROGATES)
+
+
+@lru_cache(maxsize=4096)
+def matchable(of: CharClass) -> Ranges:
+    """The code points of the class that can occur in a text: sorted, disjoint, inclusive ranges."""
+    ranges = char_class(*of.ranges).ranges
+    if of.negated:
+        return complement((*ranges, *_UNMATCHABLE))
+    return complement((*complement(ranges), *_UNMATCHABLE))
+
+
+def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The code points in none of the ranges."""
+    gaps: list[tuple[int, int]] = []
+    start = 0
+    for low, high in sorted(ranges):
+        if start < low:
+            gaps.append((start, low - 1))
+        start = max(start, high + 1)
+    if start <= MAX_CODE_POINT:
+        gaps.append((start, MAX_CODE_POINT))
+    return tuple(gaps)

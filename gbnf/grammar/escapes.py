@@ -1,0 +1,98 @@
+"""The characters inside GBNF's quotes and brackets, read as llama.cpp's `parse_char` and `parse_hex` do."""
+
+from __future__ import annotations
+
+from gbnf.grammar.chars import SURROGATES, matchable
+from gbnf.grammar.ir import MAX_CODE_POINT, CharClass, char_class
+
+_HEX_LENGTH = {"x": 2, "u": 4, "U": 8}
+_SIMPLE = {"t": 0x09, "r": 0x0D, "n": 0x0A} | {char: ord(char) for char in '\\"[]-'}
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+_KNOWN = r"GBNF knows \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
+
+
+class EscapeError(Exception):
+    """A character that cannot be read: `offset` (into the token), `problem`, `way_out`."""
+
+    def __init__(self, offset: int, problem: str, way_out: str) -> None:
+        self.offset, self.problem, self.way_out = offset, problem, way_out
+        super().__init__(problem)
+
+
+def literal_text(token: str) -> str:
+    """The text of a literal with its quotes. Raises EscapeError."""
+    if "\\" not in token:
+        return token[1:-1]
+    chars: list[str] = []
+    position = 1
+    while position < len(token) - 1:
+        code_point, after = _read(token, position)
+        if code_point == 0:
+            raise EscapeError(position, "llama.cpp cannot match NUL", "Remove the escape.")
+        if SURROGATES[0] <= code_point <= SURROGATES[1]:
+            raise EscapeError(
+                position,
+                f"{token[position:after]} is half a surrogate pair, which no text holds",
+                r"Write the whole character, as itself or as \UHHHHHHHH.",
+            )
+        chars.append(chr(code_point))
+        position = after
+    return "".join(chars)
+
+
+def class_of(token: str) -> CharClass:
+    """The class of a text with its brackets. Raises EscapeError."""
+    position = 2 if token.startswith("[^") else 1
+    pairs: list[tuple[int, int]] = []
+    while token[position] != "]":
+        start = position
+        low, position = _read(token, position)
+        high = low
+        if token[position] == "-" and token[position + 1] != "]":
+            high, position = _read(token, position + 1)
+            if high < low:
+                raise EscapeError(
+                    start,
+                    f"the range {token[start:position]} counts backwards: llama.cpp matches nothing with it",
+                    r"Swap its ends; a hyphen that stands for itself is written \-.",
+                )
+        pairs.append((low, high))
+    if not pairs:
+        raise EscapeError(
+            0,
+            f"llama.cpp takes the empty class {token} for the empty string",
+            'Write . for any character, or "" for the empty string.',
+        )
+    found = char_class(*pairs, negated=token.startswith("[^"))
+    if not matchable(found):
+        raise EscapeError(
+            0,
+            f"no text holds a character of {token}: NUL and surrogates never reach a grammar",
+            "Write the characters that are meant.",
+        )
+    return found
+
+
+def _read(token: str, position: int) -> tuple[int, int]:
+    """The code point that begins at `position`, and where the next one begins."""
+    if token[position] != "\\":
+        return ord(token[position]), position + 1
+    kind = token[position + 1]
+    if kind in _SIMPLE:
+        return _SIMPLE[kind], position + 2
+    if kind not in _HEX_LENGTH:
+        raise EscapeError(position, f"unknown escape \\{kind}", f"{_KNOWN} Others are written by code point.")
+    end = position + 2 + _HEX_LENGTH[kind]
+    digits = token[position + 2 : end]
+    if len(digits) < _HEX_LENGTH[kind] or not _HEX_DIGITS.issuperset(digits):
+        raise EscapeError(
+            position,
+            f"\\{kind} needs {_HEX_LENGTH[kind]} hexadecimal digits",
+            "Pad the number with zeros on the left.",
+        )
+    code_point = int(digits, 16)
+    if code_point > MAX_CODE_POINT:
+        raise EscapeError(
+            position, f"{token[position:end]} lies beyond the last code point", r"The last is \U0010FFFF."
+        )
+    return code_point, end

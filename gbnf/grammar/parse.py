@@ -1,0 +1,376 @@
+"""GBNF text to rules: exactly the language of llama.cpp's parser, without what it takes silently for something else.
+
+The syntax stands below as data; the places of newlines, the escapes and the count of repeated symbols
+follow `llama-grammar.cpp` (`parse_space`, `parse_char`, `parse_sequence`, `handle_repetitions`). Refused,
+with the place and a way out, is what llama.cpp refuses, what hangs or crashes it (inverted bounds, left
+recursion, deep nesting), and what it silently loosens (`[]`, a bound above 2,000, a second rule of the same
+name, a class that counts backwards). Token terminals (`<think>`, `<[42]>`) are refused too: they stand for entries
+of one model's vocabulary, and a grammar here is about text.
+
+No step recurses over the text's nesting, and a parse holds no state outside itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NoReturn
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from gbnf.errors import GrammarSyntaxError
+from gbnf.grammar.analysis import left_recursion
+from gbnf.grammar.emit import emit
+from gbnf.grammar.escapes import EscapeError, class_of, literal_text
+from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
+
+MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
+MAX_NESTING = (
+    200  # llama.cpp recurses, and crashes at some tens of thousands; no grammar written by reason gets near
+)
+
+_SYNTAX = r"""
+start: _NEWLINE? (rule (_NEWLINE rule)* _NEWLINE?)?
+rule: NAME _DEFINES alternation
+alternation: sequence (_PIPE sequence)*
+sequence: item*
+item: (NAME | LITERAL | CLASS | ANY | group) SUFFIX*
+group: LPAR alternation _RPAR
+
+NAME: /[A-Za-z0-9-]+/
+LITERAL: /"(\\.|[^"\\])*"/s
+CLASS: /\[(\\.|[^\]\\])*\]/s
+ANY: "."
+SUFFIX: /[?*+]|\{[^{}]*\}/
+LPAR: "("
+_RPAR: ")"
+_PIPE: "|"
+_DEFINES: "::="
+_NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
+%ignore /([ \t]|#[^\r\n]*)+/
+"""
+_BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+_NAMES = "Names hold ASCII letters, digits and hyphens only: write camelCase."
+
+
+def parse_gbnf(text: str, root: str = "root") -> Rules:
+    """Read a grammar, its rules in the order of the text.
+
+    Raises GrammarSyntaxError where llama.cpp would refuse it, hang on it, or silently take it for another.
+    """
+    if "\0" in text:
+        _fail(text, text.index("\0"), "NUL ends the grammar for llama.cpp", "Remove the character.")
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as error:
+        _fail_syntax(text, error)
+    return _Reader(text).read(tree, root)
+
+
+def check(rules: Rules) -> None:
+    """Raise GrammarSyntaxError where llama.cpp would not take these rules, as emitted, for what they mean.
+
+    The judged text is `emit`'s: the start symbol stands on line 1. Raises ValueError where `emit` does.
+    """
+    for name in rules.productions:
+        if not re.fullmatch("[A-Za-z0-9-]+", name):
+            raise GrammarSyntaxError(1, 1, f"{name!r} is no rule name", _NAMES)
+    if rules.root not in rules.productions:
+        _fail("", 0, f"there is no rule {rules.root}, the start symbol", f"Add {rules.root} ::= …")
+    parse_gbnf(emit(rules), rules.root)
+
+
+class _Newlines:
+    """Between lexer and parser: drops the newlines that end no rule, as `parse_space` does with `newline_ok`."""
+
+    always_accept = ("_NEWLINE",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth, continues = 0, False
+        for token in stream:
+            kind = token.type
+            if kind == "_NEWLINE" and (continues or depth):
+                continue
+            if kind == "LPAR":
+                depth += 1
+            elif kind == "_RPAR" and depth:
+                depth -= 1
+            continues = kind in {"_DEFINES", "_PIPE"}
+            yield token
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(_SYNTAX, parser="lalr", lexer="basic", postlex=_Newlines(), maybe_placeholders=False)
+
+
+@dataclass(slots=True)
+class _Part:
+    """An expression with what llama.cpp's expansion of repetitions depends on.
+
+    `elements` is False where the engine sees no element at all (`""`, `x{0}`). `opening` holds the names of
+    the rules that must all have an empty alternative for the part to be empty in the engine's eyes (none:
+    it is empty anyway), or is None where it never is. `cost` counts the symbols made for the last item.
+    """
+
+    expr: Expr
+    elements: bool = True
+    opening: frozenset[str] | None = None
+    cost: int = 1
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one tree in the order of the text, which is the order in which the engine numbers its symbols."""
+
+    text: str
+    symbols: int = 0
+    seen: set[str] = field(default_factory=set)
+    places: dict[str, int] = field(default_factory=dict)
+    uses: dict[str, int] = field(default_factory=dict)
+    empty: set[str] = field(default_factory=set)
+    loops: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+
+    def read(self, tree: Tree[Token], root: str) -> Rules:
+        productions: dict[str, Expr] = {}
+        for rule in tree.children:
+            assert isinstance(rule, Tree)
+            name, body = rule.children
+            assert isinstance(name, Token)
+            assert isinstance(body, Tree)
+            if name in productions:
+                first, _ = _place(self.text, self.places[name])
+                self._fail(
+                    name,
+                    f"a second rule {name} (the first is on line {first}): llama.cpp keeps the last, silently",
+                    "Rename one, or join both with |.",
+                )
+            self.places[str(name)] = name.start_pos or 0
+            self._see(name)
+            part = self._alternation(body)
+            productions[str(name)] = part.expr
+            if not part.elements:
+                self.empty.add(str(name))
+        self._check_names(root)
+        rules = Rules(productions, root)
+        self._check_recursion(rules)
+        return rules
+
+    def _alternation(self, tree: Tree[Token]) -> _Part:
+        """Read an alternation without recursion: `todo` holds what is left, `parts` what is read."""
+        parts: list[_Part] = []
+        todo: list[tuple[str, Any]] = [("read", tree)]
+        depth = 0
+        while todo:
+            action, node = todo.pop()
+            if action == "read":
+                if isinstance(node, Token):
+                    if node.type == "SUFFIX":
+                        parts.append(self._repeat(parts.pop(), node, depth))
+                    else:
+                        parts.append(self._terminal(node))
+                elif node.data == "group":
+                    depth += 1
+                    if depth > MAX_NESTING:
+                        self._fail(
+                            node.children[0],
+                            f"parentheses nested deeper than {MAX_NESTING}",
+                            "Make rules of the inner groups.",
+                        )
+                    todo.append(("close", self.symbols))
+                    self.symbols += 1
+                    todo.append(("read", node.children[1]))
+                else:
+                    if node.data != "item":
+                        todo.append((node.data, len(node.children)))
+                    todo.extend(("read", child) for child in reversed(node.children))
+            elif action == "close":
+                depth -= 1
+                inner = parts.pop()
+                opening = None if inner.elements else frozenset[str]()
+                parts.append(_Part(inner.expr, opening=opening, cost=max(1, self.symbols - node)))
+            else:
+                read = parts[len(parts) - node :]
+                del parts[len(parts) - node :]
+                parts.append((_sequence if action == "sequence" else _choice)(read))
+        return parts[0]
+
+    def _terminal(self, token: Token) -> _Part:
+        try:
+            match token.type:
+                case "NAME":
+                    name = str(token)
+                    self._see(token)
+                    self.uses.setdefault(name, token.start_pos or 0)
+                    return _Part(Ref(name), opening=frozenset({name}))
+                case "LITERAL":
+                    text = literal_text(token)
+                    if any("\ud800" <= char <= "\udfff" for char in text):
+                        self._fail(token, "a surrogate is no character", "Write the character that is meant.")
+                    return _Part(literal(text), elements=bool(text))
+                case "CLASS":
+                    return _Part(class_of(token))
+                case _:
+                    return _Part(CharClass((), negated=True))
+        except EscapeError as error:
+            _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.way_out)
+
+    def _repeat(self, part: _Part, suffix: Token, depth: int) -> _Part:
+        """`handle_repetitions`: S{m,n} makes m copies and n-m new symbols, S{m,} one new symbol that loops."""
+        if not part.elements:
+            self._fail(suffix, f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.')
+        minimum, maximum = self._bounds(suffix, nested=depth > 0)
+        times = maximum or minimum or 1
+        if part.cost * times > MAX_REPETITION:
+            self._fail(
+                suffix,
+                f"{suffix} repeats a group of {part.cost} symbols: {part.cost} × {times} exceeds "
+                f"llama.cpp's {MAX_REPETITION}",
+                "Make a rule of the group and define it above this one: it then counts as one symbol.",
+            )
+        self.symbols += 1 if maximum is None else maximum - minimum
+        if maximum is None and part.opening is not None:
+            self.loops.append((suffix.start_pos or 0, part.opening))
+        expr = repeat(part.expr, minimum, maximum)
+        opening = part.opening if minimum else frozenset[str]()
+        return _Part(expr, elements=maximum != 0, opening=opening, cost=part.cost * times)
+
+    def _bounds(self, suffix: Token, *, nested: bool) -> tuple[int, int | None]:
+        match str(suffix):
+            case "?":
+                return 0, 1
+            case "*":
+                return 0, None
+            case "+":
+                return 1, None
+        plain = re.sub(r"#[^\r\n]*", "", suffix) if nested else str(suffix)
+        found = _BOUNDS.fullmatch(plain)
+        if not found or (not nested and ("\n" in plain or "\r" in plain)):
+            self._fail(
+                suffix,
+                f"{suffix!s} is no repetition",
+                "It is {n}, {n,} or {m,n}, on one line outside parentheses.",
+            )
+        low, comma, high = found.groups()
+        minimum = int(low)
+        maximum = None if comma and not high else int(high or low)
+        if minimum > MAX_REPETITION or (maximum or 0) > MAX_REPETITION:
+            loosened = "refuses" if minimum > MAX_REPETITION else "silently drops"
+            self._fail(
+                suffix,
+                f"llama.cpp {loosened} a bound above {MAX_REPETITION}",
+                f"Leave the upper bound out, as in {{{min(minimum, MAX_REPETITION)},}}, or nest two repetitions in named rules.",
+            )
+        if maximum is not None and maximum < minimum:
+            self._fail(suffix, f"{suffix!s} ends before it begins: llama.cpp hangs on it", "Swap the bounds.")
+        return minimum, maximum
+
+    def _see(self, name: Token) -> None:
+        if name not in self.seen:
+            self.seen.add(str(name))
+            self.symbols += 1
+
+    def _check_names(self, root: str) -> None:
+        for name, position in self.uses.items():
+            if name not in self.places:
+                way_out = f"Define it: {name} ::= …"
+                _fail(self.text, position, f"the rule {name} is not defined", way_out)
+        if root not in self.places:
+            _fail(self.text, 0, f"there is no rule {root}, the start symbol", f"Add {root} ::= …")
+
+    def _check_recursion(self, rules: Rules) -> None:
+        for position, names in self.loops:
+            if names <= self.empty:
+                _fail(
+                    self.text,
+                    position,
+                    "an unbounded repetition of something that can be empty is left recursion for llama.cpp",
+                    "Take the empty alternative out of what is repeated.",
+                )
+        cycle = left_recursion(rules)
+        if cycle:
+            _fail(
+                self.text,
+                self.places[cycle[0]],
+                f"left recursion: {' → '.join([*cycle, cycle[0]])} without a character between",
+                f'Turn it round, as in {cycle[0]} ::= item {cycle[0]} | "", or write a repetition: item*.',
+            )
+
+    def _fail(self, token: Token, problem: str, way_out: str) -> NoReturn:
+        _fail(self.text, token.start_pos or 0, problem, way_out)
+
+
+def _sequence(parts: list[_Part]) -> _Part:
+    return _Part(seq(*(part.expr for part in parts)), elements=any(part.elements for part in parts))
+
+
+def _choice(parts: list[_Part]) -> _Part:
+    return _Part(alt(*(part.expr for part in parts)), elements=all(part.elements for part in parts))
+
+
+def _place(text: str, position: int) -> tuple[int, int]:
+    """Line and column, from 1, of a position in the text."""
+    return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+
+
+def _fail(text: str, position: int, problem: str, way_out: str) -> NoReturn:
+    raise GrammarSyntaxError(*_place(text, position), problem, way_out) from None
+
+
+def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:
+    if isinstance(error, UnexpectedCharacters):
+        _fail(text, error.pos_in_stream, *_unreadable(text, error.pos_in_stream))
+    assert isinstance(error, UnexpectedToken)
+    token = error.token
+    position = len(text) if token.type == "$END" else token.start_pos or 0
+    _fail(text, position, *_misplaced(token))
+
+
+_UNREADABLE = {
+    "_": ("an underscore in a rule name, which llama.cpp refuses", _NAMES),
+    '"': ("a literal that is never closed", r'Close it with "; a quote inside it is written \".'),
+    "[": ("a class that is never closed", r"Close it with ]; a bracket inside it is written \]."),
+    "{": ("a repetition that is never closed", "It is {n}, {n,} or {m,n}."),
+    "<": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
+    "!": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
+}
+
+
+def _unreadable(text: str, position: int) -> tuple[str, str]:
+    """Problem and way out where no token begins."""
+    char = text[position]
+    if char in _UNREADABLE:
+        return _UNREADABLE[char]
+    if char.isalpha():
+        return f"{char!r} in a rule name, which llama.cpp refuses", _NAMES
+    return f"{char!r} means nothing here", "Text to match stands between quotes."
+
+
+_MISPLACED = {
+    "_PIPE": (
+        "a line that begins with a pipe, which llama.cpp refuses",
+        "End the line before with the pipe, or put the alternatives in parentheses.",
+    ),
+    "_DEFINES": ("::= in the middle of a rule", 'Begin each rule on a line of its own; an empty one is "".'),
+    "_RPAR": (") without its (", "Remove it, or open the group."),
+    "$END": (
+        "the grammar ends here, too early",
+        "Close the parenthesis, or finish the rule with ::= and its body.",
+    ),
+    "_NEWLINE": (
+        "the line ends here, too early",
+        "Write name ::= body on one line, or break it after ::= or |.",
+    ),
+}
+
+
+def _misplaced(token: Token) -> tuple[str, str]:
+    """Problem and way out where a token stands in a wrong place."""
+    if token.type == "SUFFIX":
+        return f"{token} has nothing to repeat", "Put an item before it."
+    return _MISPLACED.get(
+        token.type, (f"{token!s} stands where a rule should begin", "A rule is name ::= body.")
+    )
