@@ -1,0 +1,22 @@
+"""Manifests: TOML files (or mappings) that describe executors, read into values.
+
+    load_manifests(paths)  ->  tuple[Executor, ...]  |  ManifestErrors
+
+The rooms, each importing only those before it: `policies` (when a tool is offered, how it runs), `checks`
+(what may be wrong with a manifest), `executor` (the value and the built-in tools), `loading` (files).
+"""
+
+from gbnf.manifests.executor import ASK_USER, BUILT_IN, FINAL_ANSWER, Executor, localized
+from gbnf.manifests.loading import load_manifests
+from gbnf.manifests.policies import Offer, RunPolicy
+
+__all__ = [
+    "ASK_USER",
+    "BUILT_IN",
+    "FINAL_ANSWER",
+    "Executor",
+    "Offer",
+    "RunPolicy",
+    "load_manifests",
+    "localized",
+]

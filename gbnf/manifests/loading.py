@@ -1,0 +1,111 @@
+"""Reading manifests from files: folders, single files, several.
+
+All broken files of one loading are reported at once; what is returned holds each name once, in name order.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from gbnf.errors import ManifestError, ManifestErrors
+from gbnf.manifests.executor import Executor
+
+FILE_NAME = "manifest.toml"
+Source: TypeAlias = str | os.PathLike[str]
+
+
+def load_manifests(paths: Source | Iterable[Source]) -> tuple[Executor, ...]:
+    """The executors in `paths`, in name order: folders (each `manifest.toml` below them), files of any name.
+
+    A file that is reached twice counts once. Raises ManifestErrors with every broken file.
+    """
+    sources = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    errors: list[ManifestError] = []
+    executors: dict[str, Executor] = {}
+    seen: set[str] = set()
+    for file in _files(sources, errors):
+        real = os.path.realpath(file)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            executor = _load(file)
+        except ManifestError as error:
+            errors.append(error)
+            continue
+        first = executors.setdefault(executor.name, executor)
+        if first is not executor:
+            problem = f"another manifest has the same name: {first.path}"
+            errors.append(ManifestError(file, "name", executor.name, problem, "Rename one of the two."))
+    if errors:
+        raise ManifestErrors(tuple(errors))
+    return tuple(executors[name] for name in sorted(executors))
+
+
+def _files(sources: list[Source], errors: list[ManifestError]) -> Iterator[Path]:
+    for source in sources:
+        path = Path(source)
+        if path.is_dir():
+            found = list(_below(path, errors))
+            if not found:
+                way_out = f"Name a folder that holds <name>/{FILE_NAME}, or a manifest file."
+                errors.append(ManifestError(path, "", None, f"no {FILE_NAME} is in this folder", way_out))
+            yield from found
+        else:
+            yield path
+
+
+def _below(folder: Path, errors: list[ManifestError]) -> Iterator[Path]:
+    """Every manifest below `folder`, in a fixed order. Linked folders are followed, each folder once."""
+    visited: set[str] = set()
+
+    def unreadable(error: OSError) -> None:
+        errors.append(_unreadable(Path(error.filename), error))
+
+    for here, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
+        real = os.path.realpath(here)
+        if real in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        folders.sort()
+        if FILE_NAME in files:
+            yield Path(here, FILE_NAME)
+
+
+def _load(file: Path) -> Executor:
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        way_out = "Save the file as UTF-8."
+        raise ManifestError(
+            file, "", error.object[error.start : error.end], "the file is no UTF-8", way_out
+        ) from None
+    except FileNotFoundError:
+        raise ManifestError(file, "", None, "there is no such file or folder", "Correct the path.") from None
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        way_out = "Correct the line; https://toml.io shows the format."
+        raise ManifestError(file, "", None, f"this is no TOML: {error}", way_out) from None
+    except RecursionError:
+        raise _too_deep(file) from None
+    try:
+        return Executor.from_mapping(content, file.absolute())
+    except RecursionError:
+        raise _too_deep(file) from None
+
+
+def _too_deep(file: Path) -> ManifestError:
+    return ManifestError(file, "", None, "it is nested too deeply", "Flatten it, or use $defs and $ref.")
+
+
+def _unreadable(path: Path, error: OSError) -> ManifestError:
+    problem = f"it can't be read: {error.strerror or error}"
+    return ManifestError(path, "", None, problem, "Give the file its reading permission, or another path.")

@@ -1,0 +1,38 @@
+"""When an executor is offered, and how it runs: the tables `[offer]` and `[run]` of a manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ESCAPE_HATCH = "escape_hatch"
+"""The role of tools that are a way out (ask for a new tool, undo …) and not a way to do the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """When the pool filter offers an executor; without conditions: always.
+
+    `role`: "escape_hatch" or None, or a word that another runtime understands.
+    `markers`: offered only where the request holds one of them; none: no such condition.
+    `unless_canonical_at_least`: not offered where the pool holds this many canonical tools.
+    `always`: offered whatever the other conditions and the provider rules say.
+    """
+
+    role: str | None = None
+    markers: tuple[str, ...] = ()
+    unless_canonical_at_least: int | None = None
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    """How an executor runs.
+
+    `effect`: whether it changes anything; a manifest that doesn't say is taken to.
+    `confirm`: whether a person approves each call. `timeout_s`: seconds, 0 for no limit.
+    """
+
+    effect: Literal["read", "write"] = "write"
+    confirm: bool = False
+    timeout_s: float = 30.0
