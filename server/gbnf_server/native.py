@@ -1,0 +1,286 @@
+"""llama.cpp through ctypes: the one place where a wrong call would end the process.
+
+Two handles are offered, `NativeModel` (weights or just the vocabulary) and `NativeGrammar` (a parsed grammar
+and how far a text has come in it). What must stay true:
+
+- No grammar reaches the engine that is empty (it would constrain nothing), holds NUL (the rest would be cut
+  off) or is no UTF-8; whether it is otherwise harmless is `guard`'s business, in `gbnf_server.engine`.
+- `NativeGrammar.accept` is called only with a token that `allows` has just let through, and never with an
+  end-of-generation token: the engine aborts the process otherwise.
+- The engine's messages go to the logger `gbnf_server.llama`, never to the terminal.
+
+A `NativeModel` may be used by several threads at once, a `NativeGrammar` by one at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from gbnf_server.errors import GrammarRefused, ModelLoadError
+
+_log = logging.getLogger("gbnf_server.llama")
+_GGML_LOG_LEVEL_ERROR = 4  # ggml.h, enum ggml_log_level
+_captures = threading.local()
+_stderr_lock = threading.Lock()
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]  # llama_cpp ships no types
+def _forward_log(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
+    message = text.decode(errors="replace")
+    captured: list[str] | None = getattr(_captures, "messages", None)
+    if captured is not None and level >= _GGML_LOG_LEVEL_ERROR:
+        captured.append(message)
+    if message.strip():
+        _log.debug("%s", message.rstrip())
+
+
+@cache
+def _start() -> None:
+    """Start the engine, once a process, and send its messages to the logger."""
+    llama_cpp.llama_backend_init()
+    llama_cpp.llama_log_set(_forward_log, ctypes.c_void_p(0))
+
+
+@contextmanager
+def _errors() -> Iterator[list[str]]:
+    """Collect the error messages that the engine logs in this thread meanwhile."""
+    _captures.messages = messages = []
+    try:
+        yield messages
+    finally:
+        _captures.messages = None
+
+
+class _StderrCapture:
+    """Catches what C code prints to `stderr`, where llama.cpp's grammar parser puts its reasons.
+
+    The C library's variable `stderr` is pointed to a stream of our own for the moment; file descriptor 2,
+    which Python and child processes use, stays as it is. Only glibc lets that variable be set: elsewhere
+    nothing is caught, and the reason appears on the terminal.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None)
+        self._fd = -1
+        if not hasattr(libc, "gnu_get_libc_version"):
+            return
+        self._variable = ctypes.c_void_p.in_dll(libc, "stderr")
+        self._flush, fdopen = libc.fflush, libc.fdopen
+        self._flush.argtypes = [ctypes.c_void_p]
+        fdopen.argtypes, fdopen.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_void_p
+        self._fd = os.memfd_create("llama-stderr")
+        self._stream = fdopen(self._fd, b"a")  # never closed: a late writer must not find it gone
+
+    @contextmanager
+    def __call__(self) -> Iterator[list[str]]:
+        printed: list[str] = []
+        if self._fd < 0:
+            yield printed
+            return
+        with _stderr_lock:
+            before, self._variable.value = self._variable.value, self._stream
+            try:
+                yield printed
+            finally:
+                self._variable.value = before
+                self._flush(self._stream)
+                size = os.fstat(self._fd).st_size
+                printed.append(os.pread(self._fd, size, 0).decode(errors="replace"))
+                os.ftruncate(self._fd, 0)
+
+
+_capture_stderr = cache(_StderrCapture)
+
+
+class NativeModel:
+    """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
+
+    def __init__(self, path: Path | str, *, vocab_only: bool = False, gpu_layers: int | None = None) -> None:
+        """Raises ModelLoadError where the file is missing or llama.cpp cannot use it."""
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise ModelLoadError(f"there is no model file {self.path}. Give the path of a GGUF file.")
+        _start()
+        params = llama_cpp.llama_model_default_params()
+        params.vocab_only = vocab_only
+        if gpu_layers is not None:
+            params.n_gpu_layers = gpu_layers
+        with _errors() as messages:
+            self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
+        if not self.handle:
+            reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
+            raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a whole GGUF model?")
+        weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
+        self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        if not self.size:
+            raise ModelLoadError(f"{self.path} has no vocabulary. Give a GGUF of a language model.")
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """The GGUF's key-value pairs, values as text."""
+        model = self.handle
+        pairs = {}
+        for index in range(llama_cpp.llama_model_meta_count(model)):
+            key = _grown(llama_cpp.llama_model_meta_key_by_index, model, index)
+            pairs[key] = _grown(llama_cpp.llama_model_meta_val_str_by_index, model, index)
+        return pairs
+
+    @property
+    def name(self) -> str:
+        """The model's own name, or the file's where it has none."""
+        return self.metadata.get("general.name") or self.path.stem
+
+    @cached_property
+    def trained_context(self) -> int:
+        """The length in tokens that the model was trained for; 0 where the file does not say."""
+        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokens that end a generation."""
+        is_end = llama_cpp.llama_vocab_is_eog
+        return frozenset(token for token in range(self.size) if is_end(self.vocabulary, token))
+
+    @property
+    def start_token(self) -> int | None:
+        """The token that every prompt begins with, where the vocabulary asks for one."""
+        wanted = llama_cpp.llama_vocab_get_add_bos(self.vocabulary)
+        token = int(llama_cpp.llama_vocab_bos(self.vocabulary))
+        return token if wanted and token >= 0 else None
+
+    def token_text(self, token: int) -> str:
+        """The text of a special token such as the end-of-sequence token, "" where there is none."""
+        return self.piece(token).decode(errors="replace") if token >= 0 else ""
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """Split into tokens, without any that mark start or end. `special`: read their names as themselves."""
+        raw = text.encode()
+        room = len(raw) + 16
+        while True:
+            tokens = (llama_cpp.llama_token * room)()
+            count = llama_cpp.llama_tokenize(
+                self.vocabulary, raw, len(raw), tokens, room, False, special
+            )
+            if count >= 0:
+                return list(tokens[:count])
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that the token stands for, the name of a special one included; often no whole UTF-8."""
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            size = llama_cpp.llama_token_to_piece(self.vocabulary, token, buffer, room, 0, True)
+            if size >= 0:
+                return buffer.raw[:size]
+            room = -size
+
+
+class NativeGrammar:
+    """A grammar of the engine, and how far a text has come in it."""
+
+    def __init__(self, model: NativeModel, sampler: Any) -> None:
+        self._model, self._sampler = model, sampler
+        self._close = weakref.finalize(self, llama_cpp.llama_sampler_free, sampler)
+        self._one = (llama_cpp.llama_token_data * 1)()
+        self._array = llama_cpp.llama_token_data_array(data=self._one, size=1, selected=-1, sorted=False)
+
+    @staticmethod
+    def parse(model: NativeModel, gbnf: str) -> NativeGrammar:
+        """Raises GrammarRefused with llama.cpp's reason."""
+        if not gbnf.strip():
+            raise GrammarRefused("it is empty. Give at least the rule 'root'.")
+        if "\0" in gbnf:
+            raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
+        try:
+            raw = gbnf.encode()
+        except UnicodeEncodeError as error:
+            raise GrammarRefused(f"it is no Unicode text: {error.reason} at {error.start}.") from None
+        with _errors() as logged, _capture_stderr()() as printed:
+            sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
+        if not sampler:
+            raise GrammarRefused(_reason("".join(printed), logged, gbnf))
+        return NativeGrammar(model, sampler)
+
+    def clone(self) -> NativeGrammar:
+        """The same grammar at the same place, without parsing again."""
+        return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler))
+
+    def allows(self, token: int) -> bool:
+        """Tell whether the token may come next (an end-of-generation token: whether the text may end here)."""
+        entry, array = self._one[0], self._array
+        entry.id, entry.logit, entry.p = token, 0.0, 0.0
+        array.size, array.selected, array.sorted = 1, -1, False
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return bool(self._one[0].logit == 0.0)
+
+    def accept(self, token: int) -> None:
+        """Go on by a token that `allows` has just let through, and that does not end the generation."""
+        llama_cpp.llama_sampler_accept(self._sampler, token)
+
+    def mask(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """A copy of the whole vocabulary's logits, -inf where the grammar refuses the token."""
+        entries = np.zeros(len(logits), dtype=_TOKEN_DATA)
+        entries["id"], entries["logit"] = np.arange(len(logits)), logits
+        array = llama_cpp.llama_token_data_array(
+            data=entries.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
+            size=len(logits),
+            selected=-1,
+            sorted=False,
+        )
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return np.ascontiguousarray(entries["logit"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+
+_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+def _grown(read: Any, model: Any, index: int) -> str:
+    """What a llama.cpp function of the form (model, index, buffer, size) -> length writes."""
+    room = 256
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        size = read(model, index, buffer, room)
+        if size < room:
+            return buffer.value.decode(errors="replace")
+        room = size + 1
+
+
+def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
+    """llama.cpp's own words for refusing a grammar, with the place where they end in the rest of the text."""
+    _, found, reason = printed.partition("error parsing grammar: ")
+    if not found:
+        last = logged[-1] if logged else "llama.cpp gave no reason"
+        return last.partition(": ")[2].strip() or last.strip()
+    reason = reason.removesuffix(f"\n\n{gbnf}\n")
+    what, at, rest = reason.partition(" at ")
+    if not at or not gbnf.endswith(rest):
+        return reason.strip()
+    position = len(gbnf) - len(rest)
+    line = gbnf.count("\n", 0, position) + 1
+    column = position - (gbnf.rfind("\n", 0, position) + 1) + 1
+    near = f"before {rest[:40]!r}" if rest else "at the end"
+    return f"{what} in line {line}, column {column}, {near}"
