@@ -1,11 +1,11 @@
-"""GBNF text to rules: exactly the language of llama.cpp's parser, without what it takes silently for something else.
+"""GBNF text to rules: the language of llama.cpp's parser, without what it silently takes for another.
 
 The syntax stands below as data; the places of newlines, the escapes and the count of repeated symbols
 follow `llama-grammar.cpp` (`parse_space`, `parse_char`, `parse_sequence`, `handle_repetitions`). Refused,
 with the place and a way out, is what llama.cpp refuses, what hangs or crashes it (inverted bounds, left
 recursion, deep nesting), and what it silently loosens (`[]`, a bound above 2,000, a second rule of the same
-name, a class that counts backwards). Token terminals (`<think>`, `<[42]>`) are refused too: they stand for entries
-of one model's vocabulary, and a grammar here is about text.
+name, a class that counts backwards). Token terminals (`<think>`, `<[42]>`) are refused too: they stand for
+entries of one model's vocabulary, and a grammar here is about text.
 
 No step recurses over the text's nesting, and a parse holds no state outside itself.
 """
@@ -28,9 +28,7 @@ from gbnf.grammar.escapes import EscapeError, class_of, literal_text
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
-MAX_NESTING = (
-    200  # llama.cpp recurses, and crashes at some tens of thousands; no grammar written by reason gets near
-)
+MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
 
 _SYNTAX = r"""
 start: _NEWLINE? (rule (_NEWLINE rule)* _NEWLINE?)?
@@ -262,7 +260,7 @@ class _Reader:
             self._fail(
                 suffix,
                 f"llama.cpp {loosened} a bound above {MAX_REPETITION}",
-                f"Leave the upper bound out, as in {{{min(minimum, MAX_REPETITION)},}}, or nest two repetitions in named rules.",
+                "Leave the upper bound out, as in {2,}, or nest two repetitions in named rules.",
             )
         if maximum is not None and maximum < minimum:
             self._fail(suffix, f"{suffix!s} ends before it begins: llama.cpp hangs on it", "Swap the bounds.")
@@ -322,7 +320,8 @@ def _fail(text: str, position: int, problem: str, way_out: str) -> NoReturn:
 
 def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:
     if isinstance(error, UnexpectedCharacters):
-        _fail(text, error.pos_in_stream, *_unreadable(text, error.pos_in_stream))
+        position = error.pos_in_stream or 0
+        _fail(text, position, *_unreadable(text, position))
     assert isinstance(error, UnexpectedToken)
     token = error.token
     position = len(text) if token.type == "$END" else token.start_pos or 0
@@ -357,11 +356,11 @@ _MISPLACED = {
     "_DEFINES": ("::= in the middle of a rule", 'Begin each rule on a line of its own; an empty one is "".'),
     "_RPAR": (") without its (", "Remove it, or open the group."),
     "$END": (
-        "the grammar ends here, too early",
+        "the grammar ends too early",
         "Close the parenthesis, or finish the rule with ::= and its body.",
     ),
     "_NEWLINE": (
-        "the line ends here, too early",
+        "the line ends too early",
         "Write name ::= body on one line, or break it after ::= or |.",
     ),
 }
