@@ -1,0 +1,184 @@
+"""What the model reads: the system prompt, its own calls, and what came of them.
+
+What must stay true: the same pool gives the same text, byte for byte (servers cache prompts by prefix);
+`call_text` and `result_text` are JSON on one line, whatever a tool returns; nothing that the runtime fills
+in appears.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from gbnf.manifests import Executor
+from gbnf.signatures import argument_lines, arguments_list, one_line
+
+PromptStyle: TypeAlias = Literal["full", "minimal"]
+
+#: Characters of a result, or of an error, that the model is shown.
+RESULT_LIMIT = 2000
+
+#: An entry is rather left out than cut below so many characters: half a path is no path.
+_WORTHWHILE = 200
+
+
+class Message(TypedDict):
+    """One message of a conversation; roles: system, user, assistant (a call), tool (what came of it)."""
+
+    role: str
+    content: str
+
+
+_INSTRUCTIONS = {
+    "en": (
+        "You carry out the person's request with the tools below, one step at a time. "
+        'Each step, answer with one JSON call and nothing else: {"name": "tool", "arguments": {…}}. '
+        "Its result comes back with the number of the step. An argument from_step takes the number of an "
+        "earlier step and uses the entries of its result, so don't copy them. "
+        "When a call is refused, read why and correct it. When the work is done, finish with "
+        '{"name": "final_answer", "arguments": {"message": "…"}}, in the language of the request.'
+    ),
+    "it": (
+        "Esegui la richiesta della persona con gli strumenti qui sotto, un passo alla volta. "
+        'A ogni passo rispondi con una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. '
+        "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di un passo "
+        "precedente e ne usa gli elementi: non ricopiarli. "
+        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito concludi con "
+        '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.'
+    ),
+}
+_ONE_OF = {"en": "needs at least one of", "it": "serve almeno uno tra"}
+
+
+def system_prompt(executors: Iterable[Executor], *, style: PromptStyle = "full", language: str = "en") -> str:
+    """The system message for a pool, tools in pool order.
+
+    "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`.
+    "full": instructions, then per tool its typed signature, its description and a line per argument. Texts
+    are in `language` where a manifest has it, else in English.
+    """
+    match style:
+        case "minimal":
+            signatures = (
+                f"{tool.name}({arguments_list(tool.model_args(), types=False)})" for tool in executors
+            )
+            return "\n".join(["Tools:", *signatures])
+        case "full":
+            instructions = _in(_INSTRUCTIONS, language)
+            return "\n\n".join([instructions, "Tools:", *(_full(tool, language) for tool in executors)])
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """A call as the model writes it: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`."""
+    return json.dumps(call, ensure_ascii=False)
+
+
+def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT) -> str:
+    """A tool's result as the model reads it: `{"step": 1, "result": {"entries": ["trips"]}}`.
+
+    A result of more than `limit` characters is shortened: lists and objects lose their last members, long
+    texts their end, and `left_out` beside the result says how much. The text is always valid JSON.
+    """
+    whole = _Shortened(result, _WHOLE, _WHOLE)
+    if whole.length <= limit:
+        return call_text({"step": step, "result": whole.value})
+    members = _largest(lambda count: _Shortened(result, count, _WORTHWHILE).length <= limit, limit)
+    members = max(members, 1)
+    characters = _largest(lambda count: _Shortened(result, members, count).length <= limit, limit)
+    shortened = _Shortened(result, members, characters)
+    if shortened.length > limit:
+        shortened = _Shortened(result, 0, 0)
+    return call_text({"step": step, "result": shortened.value, "left_out": shortened.left_out()})
+
+
+def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
+    """Why a call was refused or failed, as the model reads it: `{"step": 1, "error": "…"}`."""
+    text = _clean(error)
+    if len(text) > limit:
+        text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
+    return call_text({"step": step, "error": text})
+
+
+def _full(tool: Executor, language: str) -> str:
+    args = tool.model_args()
+    lines = [f"{tool.name}({arguments_list(args, types=True)})"]
+    if description := one_line(tool.description(language)):
+        lines.append(f"  {description}")
+    lines += [f"  {name}: {text}" for name, text in argument_lines(args, language)]
+    lines += [f"  {_in(_ONE_OF, language)} {', '.join(group)}" for group in _groups(args)]
+    return "\n".join(lines)
+
+
+def _groups(args: Mapping[str, Any]) -> Sequence[Sequence[str]]:
+    groups: Sequence[Sequence[str]] = args.get("requires_one_of", ())
+    return groups
+
+
+def _in(texts: Mapping[str, str], language: str) -> str:
+    return texts.get(language.replace("_", "-").split("-", maxsplit=1)[0], texts["en"])
+
+
+_WHOLE = 1 << 60
+_DEPTH = 32
+
+
+class _Shortened:
+    """A value with at most so many members per list and object, and so many characters per text.
+
+    `length` is that of its JSON text. Values that JSON doesn't have become text.
+    """
+
+    def __init__(self, value: Any, members: int, characters: int) -> None:
+        self._members, self._characters = members, characters
+        self._entries_gone = self._characters_gone = 0
+        self.value = self._short(value, _DEPTH)
+        self.length = len(call_text(self.value))
+
+    def left_out(self) -> str:
+        """What is missing, in words."""
+        counts = ((self._entries_gone, "entries"), (self._characters_gone, "characters of text"))
+        return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+    def _short(self, value: Any, depth: int) -> Any:
+        match value:
+            case None | bool() | int():
+                return value
+            case float():
+                return value if math.isfinite(value) else str(value)
+            case str():
+                return self._text(_clean(value))
+            case Mapping() if depth:
+                kept = list(value.items())[: self._members]
+                self._entries_gone += len(value) - len(kept)
+                return {_clean(str(key)): self._short(member, depth - 1) for key, member in kept}
+            case list() | tuple() if depth:
+                members = value[: self._members]
+                self._entries_gone += len(value) - len(members)
+                return [self._short(member, depth - 1) for member in members]
+            case Mapping() | list() | tuple():
+                self._entries_gone += len(value)
+                return "…"
+            case _:
+                return self._text(_clean(str(value)))
+
+    def _text(self, text: str) -> str:
+        if len(text) <= self._characters:
+            return text
+        self._characters_gone += len(text) - self._characters
+        return text[: self._characters] + "…"
+
+
+def _largest(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest count up to `limit` that fits, 0 where none does. Where one fits, the smaller ones do."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _clean(text: str) -> str:
+    """`text` without unpaired surrogates, which UTF-8 doesn't have; undecodable file names hold them."""
+    return text.encode("utf-8", "replace").decode()
