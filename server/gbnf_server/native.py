@@ -58,7 +58,8 @@ def _start() -> None:
 @contextmanager
 def _errors() -> Iterator[list[str]]:
     """Collect the error messages that the engine logs in this thread meanwhile."""
-    _captures.messages = messages = []
+    messages: list[str] = []
+    _captures.messages = messages
     try:
         yield messages
     finally:
@@ -173,9 +174,7 @@ class NativeModel:
         room = len(raw) + 16
         while True:
             tokens = (llama_cpp.llama_token * room)()
-            count = llama_cpp.llama_tokenize(
-                self.vocabulary, raw, len(raw), tokens, room, False, special
-            )
+            count = llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), tokens, room, False, special)
             if count >= 0:
                 return list(tokens[:count])
             room = -count

@@ -1,0 +1,109 @@
+"""From a conversation to what a chat template takes: pure, the same for every backend.
+
+Not every template knows every role, and some drop what they do not know without a word. So a template is
+probed with marked messages (`probe`), and for a role that it refuses or drops there is a fallback (`adapt`):
+
+    system   its text opens the first user message
+    tool     it becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
+
+Neighbouring user messages are then joined, since such templates also ask that user and assistant alternate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gbnf.prompt import Message
+
+_SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which of the roles beside user and assistant a chat template renders."""
+
+    system: bool
+    tool: bool
+
+
+class TemplateFailure(Exception):  # noqa: N818 - it is caught before anyone sees it
+    """A chat template that renders not even a plain question; the message says why."""
+
+
+def probe() -> Generator[list[Message], str, Roles]:
+    """Find out which roles a template knows: yields conversations, is sent each one rendered.
+
+    Throw TemplateFailure in where the template refuses; the last one, for a plain question, comes out again.
+    """
+    user: Message = {"role": "user", "content": _USER}
+    system = yield from _renders([{"role": "system", "content": _SYSTEM}, user], _SYSTEM)
+    tool = yield from _renders(
+        [user, {"role": "assistant", "content": _ASSISTANT}, {"role": "tool", "content": _TOOL}], _TOOL
+    )
+    if not (system or tool) and _USER not in (yield [user]):
+        raise TemplateFailure("it leaves out what the user says")
+    return Roles(system, tool)
+
+
+def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
+    try:
+        return mark in (yield messages)
+    except TemplateFailure:
+        return False
+
+
+def adapt(messages: Sequence[Message], roles: Roles) -> list[Message]:
+    """The same conversation in the roles that the template knows."""
+    adapted = list(messages)
+    if not roles.tool:
+        adapted = [_told_by_user(message) if message["role"] == "tool" else message for message in adapted]
+    if not roles.system:
+        adapted = [
+            {"role": "user", "content": message["content"]} if message["role"] == "system" else message
+            for message in adapted
+        ]
+    if roles.system and roles.tool:
+        return adapted
+    joined: list[Message] = []
+    for message in adapted:
+        if joined and message["role"] == joined[-1]["role"] == "user":
+            joined[-1] = {"role": "user", "content": f"{joined[-1]['content']}\n\n{message['content']}"}
+        else:
+            joined.append(message)
+    return joined
+
+
+def _told_by_user(message: Message) -> Message:
+    content = message["content"]
+    try:
+        value = json.loads(content)
+    except ValueError:
+        value = None
+    match value:
+        case {"step": step, "error": str(error)}:
+            content = f"Error in step {step}: {error}"
+        case {"step": step, "result": result}:
+            content = f"Result of step {step}: {json.dumps(result, ensure_ascii=False)}"
+        case _:
+            content = f"Result: {content}"
+    return {"role": "user", "content": content}
+
+
+def close_thinking(prompt: str) -> str:
+    """End the block of thoughts that some templates open: a grammar binds from the first token on."""
+    bare = prompt.rstrip()
+    return f"{bare}\n\n</think>\n\n" if bare.endswith("<think>") else prompt
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b")."""
+    before, closed, after = text.partition("</think>")
+    if closed:
+        return before.strip().removeprefix("<think>").strip(), after.lstrip()
+    if text.lstrip().startswith("<think>"):
+        return text.strip().removeprefix("<think>").strip(), ""
+    return "", text

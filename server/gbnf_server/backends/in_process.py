@@ -1,0 +1,346 @@
+"""A model in this process: llama-cpp-python's low-level layer, with a decoding loop of our own.
+
+Rejection first: a token is picked from the raw logits, that one is tested against the grammar, and only when
+it is refused is the whole vocabulary masked and the pick repeated. For greedy decoding and for sampling alike
+that is exactly the masked distribution, at microseconds a token where masking costs tens of milliseconds.
+
+What must stay true: `_past` holds a prefix of what the model's memory holds, so that whatever interrupts a
+call (an error, Ctrl-C), the next one cuts the memory back to the prefix that it shares, and goes on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import ctypes
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import jinja2
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.conversation import (
+    Roles,
+    TemplateFailure,
+    adapt,
+    close_thinking,
+    probe,
+    split_reasoning,
+)
+from gbnf_server.engine import guard
+from gbnf_server.errors import BackendError, ContextOverflow, ModelLoadError
+from gbnf_server.native import NativeGrammar, NativeModel
+
+if TYPE_CHECKING:
+    from gbnf.prompt import Message, PromptStyle
+
+DEMONSTRATION_MODEL = "gbnf-planner-demo"
+"""`general.name` of the embedded model, which was trained on the minimal prompt."""
+
+_LONGEST_DEFAULT_CONTEXT = 8192  # tokens; a model trained for 128k would take gigabytes for its memory
+_BATCH = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
+_CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class InProcess:
+    """A GGUF model run by llama-cpp-python. One call at a time; others wait their turn."""
+
+    def __init__(
+        self,
+        model_path: Path | str,
+        *,
+        context_length: int | None = None,
+        threads: int | None = None,
+        prompt_style: PromptStyle | None = None,
+        gpu_layers: int | None = None,
+        guard_grammars: bool = True,
+    ) -> None:
+        """Load the model. Raises ModelLoadError.
+
+        `context_length` (tokens): by default what the model was trained for, up to 8192. `threads`: by
+        default one per usable CPU. `prompt_style`: by default "minimal" for the embedded model, else "full".
+        `guard_grammars=False` saves a reading of each new grammar; only where all come from our compiler.
+        """
+        model = NativeModel(model_path, gpu_layers=gpu_layers)
+        if not model.end_tokens:
+            raise ModelLoadError(f"{model.path} has no end-of-generation token, so no answer would ever end.")
+        self.name: str = model.name
+        self.prompt_style: PromptStyle = prompt_style or (
+            "minimal" if self.name == DEMONSTRATION_MODEL else "full"
+        )
+        self.context_length: int = context_length or min(
+            model.trained_context or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT
+        )
+        self._template = _Template(model)
+        self._guarded = guard_grammars
+        self._lock = threading.Lock()
+        self._past: list[int] = []
+        self._context: Any = _new_context(model, self.context_length, threads)
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._free = weakref.finalize(self, _free, model, self._context)
+        self._model = model
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """Answer the conversation; see `Backend`. Raises GrammarRefused, ContextOverflow or BackendError."""
+        return self._complete(messages, grammar, max_tokens, temperature, seed, threading.Event())
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """As `complete`, in a thread; cancelling it ends the decoding at the next token."""
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(
+                self._complete, messages, grammar, max_tokens, temperature, seed, stop
+            )
+        finally:
+            stop.set()
+
+    def close(self) -> None:
+        """Free the model's memory, after a call that is under way."""
+        with self._lock:
+            self._free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _complete(
+        self,
+        messages: Sequence[Message],
+        grammar: str | None,
+        max_tokens: int,
+        temperature: float,
+        seed: int,
+        stop: threading.Event,
+    ) -> Completion:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
+        if grammar is not None and self._guarded:
+            guard(grammar)
+        with self._lock:
+            if not self._free.alive:
+                raise BackendError(f"the model {self.name} has been closed. Load it again.")
+            prompt = self._tokens(messages, constrained=grammar is not None)
+            if grammar is None:
+                return self._answer(prompt, None, max_tokens, _Picker(temperature, seed), stop)
+            with NativeGrammar.parse(self._model, grammar) as parsed:
+                return self._answer(prompt, parsed, max_tokens, _Picker(temperature, seed), stop)
+
+    def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
+        prompt = self._template.render(messages)
+        tokens = self._model.tokenize(close_thinking(prompt) if constrained else prompt, special=True)
+        start = self._model.start_token
+        if start is not None and tokens[:1] != [start]:
+            tokens.insert(0, start)
+        if len(tokens) >= self.context_length:
+            raise ContextOverflow(len(tokens) + 1, self.context_length)
+        return tokens
+
+    def _answer(
+        self,
+        prompt: list[int],
+        grammar: NativeGrammar | None,
+        max_tokens: int,
+        picker: _Picker,
+        stop: threading.Event,
+    ) -> Completion:
+        started = time.perf_counter()
+        cached = self._keep(prompt)
+        self._evaluate(prompt[cached:], stop)
+        answering = time.perf_counter()
+        room = min(max_tokens, self.context_length - len(prompt))
+        answer: list[int] = []
+        finish: Literal["stop", "length"] = "length"
+        for token in self._decode(grammar, picker, stop):
+            if token in self._model.end_tokens:
+                finish = "stop"
+                break
+            answer.append(token)
+            if len(answer) == room:
+                break
+        text = self._text(answer, whole=finish == "stop")
+        reasoning, text = ("", text) if grammar is not None else split_reasoning(text)
+        return Completion(
+            text=text,
+            finish=finish,
+            prompt_tokens=len(prompt),
+            completion_tokens=len(answer),
+            cached_tokens=cached,
+            prompt_s=answering - started,
+            completion_s=time.perf_counter() - answering,
+            reasoning=reasoning,
+        )
+
+    def _decode(self, grammar: NativeGrammar | None, picker: _Picker, stop: threading.Event) -> Iterator[int]:
+        """The answer's tokens, without end; each is evaluated only when the next one is asked for."""
+        while True:
+            token = picker.pick(self._logits(), grammar)
+            if token is None:
+                raise BackendError(
+                    "the grammar leaves no token of this model's vocabulary possible: it has a dead end here."
+                )
+            if grammar is not None and token not in self._model.end_tokens:
+                grammar.accept(token)
+            yield token
+            self._evaluate([token], stop)
+
+    def _keep(self, prompt: list[int]) -> int:
+        """Cut the memory back to the prefix that it shares with the prompt, and return that one's length.
+
+        One token is always left to evaluate: its logits are what the answer begins with.
+        """
+        common = 0
+        for old, new in zip(self._past, prompt[:-1], strict=False):
+            if old != new:
+                break
+            common += 1
+        del self._past[common:]
+        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, common, -1):
+            common = 0  # recurrent memories cannot be cut: forget all
+            self._past.clear()
+            llama_cpp.llama_memory_clear(self._memory, True)
+        return common
+
+    def _evaluate(self, tokens: Sequence[int], stop: threading.Event) -> None:
+        for first in range(0, len(tokens), _BATCH):
+            if stop.is_set():
+                raise BackendError("the call was cancelled")
+            batch = tokens[first : first + _BATCH]
+            array = (llama_cpp.llama_token * len(batch))(*batch)
+            status = llama_cpp.llama_decode(self._context, llama_cpp.llama_batch_get_one(array, len(batch)))
+            if status:
+                raise BackendError(f"llama.cpp could not evaluate {len(batch)} tokens (status {status})")
+            self._past.extend(batch)
+
+    def _logits(self) -> npt.NDArray[np.float32]:
+        """The last token's logits: a view that lasts until the next evaluation."""
+        pointer = llama_cpp.llama_get_logits_ith(self._context, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self._model.size,))
+
+    def _text(self, tokens: Sequence[int], *, whole: bool) -> str:
+        """The answer's text; a character that a cut went through is left out."""
+        raw = b"".join(self._model.piece(token) for token in tokens)
+        return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
+
+
+class _Picker:
+    """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities."""
+
+    def __init__(self, temperature: float, seed: int) -> None:
+        if temperature < 0:
+            raise ValueError(f"the temperature is {temperature}; it is at least 0")
+        self._temperature = temperature
+        self._random = np.random.default_rng(seed)
+
+    def pick(self, logits: npt.NDArray[np.float32], grammar: NativeGrammar | None) -> int | None:
+        """One token that the grammar allows, None where it allows none."""
+        token = self._choose(logits)
+        if grammar is None or grammar.allows(token):
+            return token
+        masked = grammar.mask(logits)
+        return self._choose(masked) if np.isfinite(masked).any() else None
+
+    def _choose(self, logits: npt.NDArray[np.float32]) -> int:
+        if self._temperature == 0:
+            return int(np.argmax(logits))
+        weights = np.exp((logits.astype(np.float64) - logits.max()) / self._temperature)
+        cumulated = np.cumsum(weights)
+        return int(np.searchsorted(cumulated, self._random.random() * cumulated[-1], side="right"))
+
+
+class _Template:
+    """The model's own chat template, with the fallbacks of `conversation` for the roles that it lacks."""
+
+    def __init__(self, model: NativeModel) -> None:
+        source = model.metadata.get("tokenizer.chat_template", _CHATML)
+        try:
+            self._formatter = Jinja2ChatFormatter(
+                template=source,
+                eos_token=model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary)),
+                bos_token=model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary)),
+            )
+            self._roles = self._probe()
+        except (jinja2.TemplateError, TemplateFailure) as error:
+            raise ModelLoadError(f"{model.path} has a chat template that cannot be used: {error}") from None
+
+    def render(self, messages: Sequence[Message]) -> str:
+        try:
+            return self._render(adapt(messages, self._roles))
+        except TemplateFailure as error:
+            raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        try:
+            return str(self._formatter(messages=list(messages), enable_thinking=False).prompt)
+        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise TemplateFailure(str(error)) from error  # templates raise whatever they like
+
+    def _probe(self) -> Roles:
+        probing = probe()
+        try:
+            messages = next(probing)
+            while True:
+                try:
+                    rendered = self._render(messages)
+                except TemplateFailure as error:
+                    messages = probing.throw(error)
+                else:
+                    messages = probing.send(rendered)
+        except StopIteration as found:
+            roles: Roles = found.value
+            return roles
+
+
+def _new_context(model: NativeModel, length: int, threads: int | None) -> Any:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = length, _BATCH, _BATCH, 1
+    params.n_threads = params.n_threads_batch = threads or _usable_cpus()
+    params.no_perf = True
+    context = llama_cpp.llama_init_from_model(model.handle, params)
+    if not context:
+        raise ModelLoadError(
+            f"{model.path}: no context of {length} tokens could be made. Is there memory? Try a shorter one."
+        )
+    return context
+
+
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _free(model: NativeModel, context: ctypes.c_void_p) -> None:
+    """Free a context; that of its model follows, once nothing refers to it (`model` keeps the order)."""
+    llama_cpp.llama_free(context)
+    del model
