@@ -1,0 +1,33 @@
+"""Backends, the executors' runtime, the planner and the command line around `gbnf`.
+
+Names are loaded when they are first used, so that importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gbnf_server.backends.in_process import InProcess
+    from gbnf_server.backends.llama_server import LlamaServer
+    from gbnf_server.executors import Context
+    from gbnf_server.planner import Planner, Run
+    from gbnf_server.shipped import manifests_path
+
+__all__ = ["Context", "InProcess", "LlamaServer", "Planner", "Run", "manifests_path"]
+
+_HOMES = {
+    "Context": "gbnf_server.executors",
+    "InProcess": "gbnf_server.backends.in_process",
+    "LlamaServer": "gbnf_server.backends.llama_server",
+    "Planner": "gbnf_server.planner",
+    "Run": "gbnf_server.planner",
+    "manifests_path": "gbnf_server.shipped",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

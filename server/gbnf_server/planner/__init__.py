@@ -1,0 +1,48 @@
+"""The planner: a model decides step by step, tools are executed, until there is an answer or a limit.
+
+events, effects   what a run tells, and what it asks of the world
+calls             from a model's text to a call that may be executed
+state, loop       the loop itself: a generator without I/O
+drivers           the same loop, blocking and in asyncio
+planner           all of it put together
+"""
+
+from gbnf_server.planner.drivers import Hook
+from gbnf_server.planner.events import (
+    CallBlocked,
+    Event,
+    ModelCalled,
+    Outcome,
+    Refusal,
+    Run,
+    RunFinished,
+    RunStarted,
+    Step,
+    StepStarted,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    ToolFault,
+    WarningRaised,
+)
+from gbnf_server.planner.planner import Planner
+
+__all__ = [
+    "CallBlocked",
+    "Event",
+    "Hook",
+    "ModelCalled",
+    "Outcome",
+    "Planner",
+    "Refusal",
+    "Run",
+    "RunFinished",
+    "RunStarted",
+    "Step",
+    "StepStarted",
+    "ToolCalled",
+    "ToolDone",
+    "ToolFailed",
+    "ToolFault",
+    "WarningRaised",
+]

@@ -1,0 +1,111 @@
+"""From the model's text to a call that may be executed: pure, and suspicious of everything.
+
+A text goes through these gates in order, and the first that refuses it is its `Refusal`:
+
+    cut             the token limit ended it, so that what stands there is not what the model meant
+    ungrammatical   it does not fit the grammar that the backend was given: the backend ignored it
+    unparsed        it is no JSON text, or one with duplicate keys, half characters or endless numbers
+    invalid         it is JSON and no valid call of an offered tool
+    repeated        it is a valid call that was already made `REPEATS` times in this run
+
+Only what passes them all is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from gbnf.manifests import Executor
+
+REPEATS = 2
+"""How many times one call may be made in a run; once more is refused."""
+
+
+def parse(text: str) -> Any:
+    """The JSON value that `text` as a whole stands for. Raises ValueError saying what is wrong, and where."""
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite_number
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 20) : error.pos + 20]
+        raise ValueError(f"{error.msg} at character {error.pos} near {near!r}") from None
+    if any("\ud800" <= char <= "\udfff" for char in text) or not _is_encodable(value):
+        raise ValueError("it holds half of a surrogate pair, which is no character")
+    return value
+
+
+def canonical(call: Mapping[str, Any]) -> str:
+    """The same text for the same call, whatever the order of its keys."""
+    return json.dumps(call, sort_keys=True)
+
+
+def fill_references(
+    executor: Executor, arguments: Mapping[str, Any], entries: Mapping[int, Sequence[str]]
+) -> dict[str, Any]:
+    """Replace each step number by that step's entries, in the property that it fills.
+
+    A list takes the entries after what the model gave; a string takes them as lines after it.
+    `arguments` are validated: every number that they refer to is a key of `entries`.
+    """
+    filled = dict(arguments)
+    for reference, target in executor.step_references.items():
+        if target is None or reference not in filled:
+            continue
+        found = list(entries[filled.pop(reference)])
+        given = filled.get(target)
+        if _is_text(executor.args["properties"].get(target, {})):
+            filled[target] = "\n".join([*([given] if given else []), *found])
+        else:
+            filled[target] = [*(given or []), *found]
+    return filled
+
+
+def result_entries(result: Mapping[str, Any]) -> tuple[str, ...]:
+    """What later steps may refer to: the `entries` of a result, () where it has none."""
+    entries = result.get("entries")
+    if not isinstance(entries, list):
+        return ()
+    return tuple(entry if isinstance(entry, str) else json.dumps(entry) for entry in entries)
+
+
+def clip(text: str, limit: int = 400) -> str:
+    """Keep the beginning of a refused text: enough for the model to see its fault, not its whole runaway."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "string"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in value if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite_number(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {clip(digits, 40)} is too large")
+    return number
+
+
+def _is_encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,217 @@
+"""The two ways to run the planner loop: blocking, and in asyncio. Neither knows a rule of planning.
+
+A driver performs the loop's effects on a backend and a context, and shows its events to hooks; what a hook
+raises goes back into the loop, which makes a warning of it. An error below `GbnfError` is thrown into the
+loop. Every other exception, a keyboard interrupt and a cancellation among them, closes the loop and passes
+on, and leaves nothing half done:
+
+- blocking: the tool is killed, and the change that it was in the middle of is rolled back;
+- asyncio: a tool that works is waited for, for as long as its manifest allows, so that its call is whole and
+  can be undone; a tool that waits for a person is left to itself, and whatever answer comes is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+
+from gbnf.errors import GbnfError
+
+from gbnf_server.backends.base import Backend
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.events import Event, Run
+from gbnf_server.planner.loop import Planning
+
+Hook: TypeAlias = Callable[[Event], object]
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where effects take place, and who watches."""
+
+    backend: Backend
+    context: Context
+    hooks: Sequence[Hook] = ()
+
+
+def drive(planning: Planning, world: World) -> Generator[Event, None, Run]:
+    """Run to the end, blocking; give each event once its hooks have seen it. Returns the run."""
+    reply: Any = None
+    error: GbnfError | None = None
+    try:
+        while True:
+            try:
+                request = planning.send(reply) if error is None else planning.throw(error)
+            except StopIteration as stop:
+                run: Run = stop.value
+                return run
+            reply = error = None
+            if isinstance(request, Event):
+                reply = _show(world.hooks, request)
+                yield request
+                continue
+            try:
+                reply = _perform(request, world)
+            except GbnfError as fault:
+                error = fault
+    finally:
+        planning.close()
+
+
+async def adrive(planning: Planning, world: World) -> Run:
+    """Run to the end without blocking the event loop; hooks are called in it."""
+    reply: Any = None
+    error: GbnfError | None = None
+    try:
+        while True:
+            try:
+                request = planning.send(reply) if error is None else planning.throw(error)
+            except StopIteration as stop:
+                run: Run = stop.value
+                return run
+            reply = error = None
+            if isinstance(request, Event):
+                reply = _show(world.hooks, request)
+                continue
+            try:
+                reply = await _aperform(request, world)
+            except GbnfError as fault:
+                error = fault
+    finally:
+        planning.close()
+
+
+def _show(hooks: Sequence[Hook], event: Event) -> tuple[str, ...]:
+    """Let every hook see the event; what those that raised have to say."""
+    complaints = []
+    for hook in hooks:
+        try:
+            hook(event)
+        except Exception as error:  # noqa: BLE001 - a watcher's fault, whatever it is, is no reason to stop
+            name = getattr(hook, "__qualname__", type(hook).__qualname__)
+            complaints.append(f"the hook {name} raised {type(error).__name__}: {error}")
+    return tuple(complaints)
+
+
+def _perform(effect: Effect, world: World) -> Any:
+    match effect:
+        case CallModel():
+            return world.backend.complete(effect.messages, **_limits(effect))
+        case Execute():
+            try:
+                return run_executor(effect.executor, effect.arguments, world.context)
+            except GbnfError:
+                raise
+            except BaseException:
+                with suppress(GbnfError, OSError):  # the interrupt matters more than a workspace that is gone
+                    world.context.workspace.journal.recover()
+                raise
+        case AskPerson():
+            return _ask(world.context, effect)
+        case Approve():
+            return world.context.person.approve(effect.call)
+        case _:
+            assert_never(effect)
+
+
+async def _aperform(effect: Effect, world: World) -> Any:
+    match effect:
+        case CallModel():
+            return await world.backend.acomplete(effect.messages, **_limits(effect))
+        case Execute():
+            return await _execute(effect, world.context)
+        case AskPerson():
+            return await _Thread(lambda: _ask(world.context, effect)).result()
+        case Approve():
+            return await _Thread(lambda: world.context.person.approve(effect.call)).result()
+        case _:
+            assert_never(effect)
+
+
+def _limits(effect: CallModel) -> dict[str, Any]:
+    return {
+        "grammar": effect.grammar,
+        "max_tokens": effect.max_tokens,
+        "temperature": effect.temperature,
+        "seed": effect.seed,
+    }
+
+
+def _ask(context: Context, effect: AskPerson) -> str:
+    field = Field("answer", effect.question, "choice" if effect.options else "text", effect.options)
+    return str(context.ask(Form("A question before going on", (field,)))["answer"])
+
+
+async def _execute(effect: Execute, context: Context) -> dict[str, Any]:
+    person = _Leaving(context.person)
+    thread = _Thread(lambda: run_executor(effect.executor, effect.arguments, replace(context, person=person)))
+    try:
+        return await thread.result()
+    except asyncio.CancelledError:
+        person.left = True
+        while not (thread.is_done() or person.is_thinking):  # noqa: ASYNC110 - the first of two threads' facts
+            await asyncio.sleep(0.02)
+        raise
+
+
+class _Leaving:
+    """A person whom nobody waits for any more once `left` is set."""
+
+    def __init__(self, person: Person) -> None:
+        self._person = person
+        self.left = False
+        self.is_thinking = False
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        self.is_thinking = True
+        try:
+            if not self.left:
+                answer = self._person.answer(form)
+            if self.left:
+                raise ExecutorError("the run was cancelled")
+            return answer
+        finally:
+            self.is_thinking = False
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        return self._person.approve(call)
+
+
+class _Thread(Generic[_Value]):
+    """Blocking work in a thread that keeps no process alive: it may be waiting at a terminal for ever."""
+
+    def __init__(self, work: Callable[[], _Value]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[_Value] = self._loop.create_future()
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
+    async def result(self) -> _Value:
+        return await self._future
+
+    def _run(self) -> None:
+        try:
+            value = self._work()
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
+            self._deliver(self._future.set_exception, error)
+        else:
+            self._deliver(self._future.set_result, value)
+
+    def _deliver(self, setter: Callable[[Any], None], value: object) -> None:
+        def deliver() -> None:
+            if not self._future.done():
+                setter(value)
+
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(deliver)

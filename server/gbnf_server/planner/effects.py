@@ -1,0 +1,56 @@
+"""What the planner loop asks of the world: a closed union of effects, and the reply that each one gets.
+
+The loop yields an effect and receives its reply. A driver performs it; an error below `GbnfError` is thrown
+into the loop at that place, and any other exception ends the run by passing through.
+
+    CallModel   -> Completion
+    Execute     -> the result, a JSON object
+    AskPerson   -> the answer, a string
+    Approve     -> bool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gbnf.manifests import Executor
+from gbnf.prompt import Message
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Let the model write the next call: the conversation, and the grammar that holds it (None: free)."""
+
+    messages: tuple[Message, ...]
+    grammar: str | None
+    max_tokens: int
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Run one tool with these arguments, references to earlier steps filled in."""
+
+    executor: Executor
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """Put a question to the person; without options the answer is free text."""
+
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Let the person decide whether this call, references filled in, is executed."""
+
+    call: Mapping[str, Any]
+
+
+Effect: TypeAlias = CallModel | Execute | AskPerson | Approve

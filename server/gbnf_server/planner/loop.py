@@ -1,0 +1,328 @@
+"""The planner loop, written once, without I/O: a generator that yields effects and events.
+
+A driver (`gbnf_server.planner.drivers`) performs each effect and sends its reply back, or throws the
+`GbnfError` that came of it; to an event it replies with what went wrong in the hooks that saw it. A clock
+and the turn's id are given; nothing else of the world is read. What must stay true, whatever a model writes:
+
+- only a text that passes every gate of `gbnf_server.planner.calls` is executed, and once;
+- every step leaves one assistant and one tool message in the history, save the one that answers;
+- the run ends within `max_steps` steps, and `RunFinished` is its last event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+
+from gbnf.errors import GbnfError
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.pool import Selection, filter_pool
+from gbnf.prompt import call_text, error_text, result_text, system_prompt
+from gbnf.steps import offered_args
+from gbnf.validation import validate_call
+
+from gbnf import compile_pool
+from gbnf_server.backends.base import Completion
+from gbnf_server.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.planner import calls
+from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.events import (
+    CallBlocked,
+    Event,
+    ModelCalled,
+    Refusal,
+    Run,
+    RunFinished,
+    RunStarted,
+    Step,
+    StepStarted,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    ToolFault,
+    WarningRaised,
+)
+from gbnf_server.planner.state import Settings, State
+
+Clock: TypeAlias = Callable[[], datetime]
+Planning: TypeAlias = Generator[Effect | Event, Any, Run]
+"""A run in progress: yields effects and events, returns the finished run."""
+
+_Value = TypeVar("_Value")
+_Part: TypeAlias = Generator[Effect | Event, Any, _Value]
+
+
+class _Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
+    """A gate's verdict on the model's text, with the sentence that the model reads."""
+
+    def __init__(self, refusal: Refusal, error: str) -> None:
+        self.refusal, self.error = refusal, error
+        super().__init__(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What the model may do in this step."""
+
+    tools: tuple[Executor, ...]  # of the pool, as the filter left them
+    callable: tuple[Executor, ...]  # those, and the built-in ones
+    refers_to: tuple[int, ...]
+    grammar: str | None
+
+
+def plan(
+    query: str, executors: tuple[Executor, ...], settings: Settings, *, turn: str, clock: Clock
+) -> Planning:
+    """Plan and execute `query` over a pool, step by step, until an answer or a limit."""
+    return _Loop(executors, settings, clock, State(query, turn, clock())).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    executors: tuple[Executor, ...]
+    settings: Settings
+    clock: Clock
+    state: State
+
+    def run(self) -> Planning:
+        state = self.state
+        state.history.append({"role": "user", "content": state.query})
+        selection = filter_pool(self.executors, state.query)
+        yield from self._tell(self._started(selection))
+        try:
+            run = None
+            while run is None:
+                run = yield from self._step()
+        except GbnfError as error:
+            run = state.finish("failed", self.clock(), error=str(error))
+        complaints = yield RunFinished(self.clock(), run)
+        return replace(run, warnings=(*run.warnings, *(complaints or ())))
+
+    def _step(self) -> _Part[Run | None]:
+        """Do one step; the finished run where it was the last."""
+        state, settings = self.state, self.settings
+        if state.number == settings.max_steps:
+            return state.finish(
+                "exhausted",
+                self.clock(),
+                error=f"no final answer within {settings.max_steps} steps; allow more, or ask for less",
+            )
+        state.number += 1
+        offer = self._offer()
+        names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
+        yield from self._tell(StepStarted(self.clock(), state.number, names, offer.refers_to))
+        completion, model_s = yield from self._decode(offer)
+        try:
+            call = self._judge(completion, offer)
+        except _Refused as refused:
+            return (yield from self._block(completion.text, refused, model_s))
+        state.blocked_in_a_row = 0
+        state.history.append({"role": "assistant", "content": call_text(call)})
+        if call["name"] == FINAL_ANSWER.name:
+            answer = call["arguments"]["message"]
+            state.steps.append(Step(state.number, completion.text, call, model_s=model_s))
+            return state.finish("answered", self.clock(), answer=answer)
+        executor = next(tool for tool in offer.callable if tool.name == call["name"])
+        state.made[calls.canonical(call)] += 1
+        yield from self._execute(executor, call, completion.text, model_s)
+        return None
+
+    def _offer(self) -> _Offer:
+        """Filter the pool by all that the person said, and link the grammar of what remains."""
+        state, settings = self.state, self.settings
+        tools = filter_pool(self.executors, "\n".join([state.query, *state.said])).kept
+        refers_to = tuple(sorted(state.entries))
+        answers = state.number >= settings.final_answer_from
+        grammar = None
+        if settings.grammar:
+            grammar = str(
+                compile_pool(tools, final_answer=answers, ask_user=settings.ask_user, steps=refers_to)
+            )
+        built_in = (*((ASK_USER,) if settings.ask_user else ()), *((FINAL_ANSWER,) if answers else ()))
+        return _Offer(tools, (*tools, *built_in), refers_to, grammar)
+
+    def _decode(self, offer: _Offer) -> _Part[tuple[Completion, float]]:
+        """Let the model write; the completion, and the seconds that it took."""
+        state, settings = self.state, self.settings
+        # final_answer is told of from the start: the prompt stays the same when it becomes possible
+        told = (*offer.tools, *((ASK_USER,) if settings.ask_user else ()), FINAL_ANSWER)
+        system = system_prompt(told, style=settings.prompt_style, language=settings.language)
+        begun = self.clock()
+        completion = yield CallModel(
+            messages=({"role": "system", "content": system}, *state.history),
+            grammar=offer.grammar,
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            seed=settings.seed,
+        )
+        assert isinstance(completion, Completion)
+        at = self.clock()
+        seconds = (at - begun).total_seconds()
+        state.tokens.update(
+            prompt=completion.prompt_tokens,
+            completion=completion.completion_tokens,
+            cached=completion.cached_tokens,
+        )
+        yield from self._tell(
+            ModelCalled(
+                at,
+                state.number,
+                completion.text,
+                completion.finish,
+                completion.prompt_tokens,
+                completion.completion_tokens,
+                completion.cached_tokens,
+                completion.prompt_s,
+                completion.completion_s,
+                seconds,
+                completion.reasoning,
+            )
+        )
+        if completion.grammar_violation is not None:
+            yield from self._warn(
+                f"step {state.number}: the backend did not keep to the grammar "
+                f"({completion.grammar_violation}); update it, or run without grammar to take what it writes"
+            )
+        return completion, seconds
+
+    def _judge(self, completion: Completion, offer: _Offer) -> dict[str, Any]:
+        """The call in the model's text. Raises `_Refused` at the first gate that it does not pass."""
+        if completion.finish == "length":
+            raise _Refused(
+                "cut",
+                f"the call was cut after {completion.completion_tokens} tokens and not executed; "
+                "write a shorter one",
+            )
+        if completion.grammar_violation is not None:
+            raise _Refused(
+                "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
+            )
+        try:
+            call = calls.parse(completion.text)
+        except ValueError as error:
+            raise _Refused(
+                "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
+            ) from None
+        verdict = validate_call(call, offer.callable, steps=offer.refers_to)
+        if not verdict.ok:
+            early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
+            if early and FINAL_ANSWER not in offer.callable:
+                first = self.settings.final_answer_from
+                raise _Refused("invalid", f"final_answer is possible from step {first} on; call a tool first")
+            raise _Refused("invalid", "; ".join(verdict.errors))
+        if self.state.made[calls.canonical(call)] >= calls.REPEATS:
+            raise _Refused(
+                "repeated",
+                f"{call['name']} was already called {calls.REPEATS} times with these arguments; "
+                "use what it returned, or call something else",
+            )
+        valid: dict[str, Any] = call
+        return valid
+
+    def _block(self, text: str, refused: _Refused, model_s: float) -> _Part[Run | None]:
+        """Put the refusal into the history; the finished run where it was one too many in a row."""
+        state = self.state
+        state.blocked_in_a_row += 1
+        state.history.append({"role": "assistant", "content": calls.clip(text)})
+        state.history.append({"role": "tool", "content": error_text(state.number, refused.error)})
+        state.steps.append(
+            Step(state.number, text, error=refused.error, refusal=refused.refusal, model_s=model_s)
+        )
+        yield from self._tell(
+            CallBlocked(
+                self.clock(), state.number, refused.refusal, text, refused.error, state.blocked_in_a_row
+            )
+        )
+        if state.blocked_in_a_row < self.settings.max_blocked:
+            return None
+        return state.finish(
+            "blocked",
+            self.clock(),
+            error=f"{state.blocked_in_a_row} calls in a row were refused; the last: {refused.error}",
+        )
+
+    def _execute(self, executor: Executor, call: Mapping[str, Any], text: str, model_s: float) -> _Part[None]:
+        """Have a valid call approved where it must be, run it, put what came of it into the history."""
+        state, number = self.state, self.state.number
+        arguments = calls.fill_references(executor, call["arguments"], state.entries)
+        begun = self.clock()
+        yield from self._tell(
+            ToolCalled(
+                begun, number, executor.name, arguments, executor.run.effect, asks=executor.run.confirm
+            )
+        )
+        done = Step(number, text, call, model_s=model_s)
+        try:
+            result = yield from self._perform(executor, arguments)
+        except GbnfError as error:
+            at = self.clock()
+            seconds = (at - begun).total_seconds()
+            fault = _fault(error)
+            state.history.append({"role": "tool", "content": error_text(number, str(error))})
+            yield from self._tell(ToolFailed(at, number, executor.name, fault, str(error), seconds))
+            state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds))
+            if not isinstance(error, ExecutorError):
+                raise  # not the tool's fault but the machine's: the model can do nothing about it
+            return
+        at = self.clock()
+        seconds = (at - begun).total_seconds()
+        if entries := calls.result_entries(result):
+            state.entries[number] = entries
+        state.history.append({"role": "tool", "content": result_text(number, result)})
+        yield from self._tell(ToolDone(at, number, executor.name, result, seconds))
+        state.steps.append(replace(done, result=result, tool_s=seconds))
+
+    def _perform(self, executor: Executor, arguments: Mapping[str, Any]) -> _Part[dict[str, Any]]:
+        if executor == ASK_USER:
+            answer = yield AskPerson(arguments["question"], tuple(arguments.get("options", ())))
+            assert isinstance(answer, str)
+            self.state.said.append(answer)
+            return {"answer": answer, "entries": [answer]}
+        if executor.run.confirm:
+            try:
+                approved = yield Approve({"name": executor.name, "arguments": arguments})
+            except ExecutorError as error:  # nobody is there to ask
+                raise _Denied(str(error)) from None
+            if approved is not True:
+                raise _Denied("the person did not approve this call; it was not executed")
+        result = yield Execute(executor, arguments)
+        assert isinstance(result, dict)
+        return result
+
+    def _started(self, selection: Selection) -> RunStarted:
+        return RunStarted(
+            self.state.started_at,
+            self.state.query,
+            self.state.turn,
+            self.settings.backend,
+            self.settings.grammar,
+            tuple(tool.name for tool in selection.kept),
+            selection.reasons,
+        )
+
+    def _tell(self, event: Event) -> _Part[None]:
+        """Yield an event; what its hooks complain of becomes warnings, each said once."""
+        for complaint in (yield event) or ():
+            yield from self._warn(complaint)
+
+    def _warn(self, message: str) -> _Part[None]:
+        if message not in self.state.warnings:
+            self.state.warnings.append(message)
+            # a hook that raises at warnings too is only noted, or it would warn without end
+            self.state.warnings.extend((yield WarningRaised(self.clock(), self.state.number, message)) or ())
+
+
+class _Denied(ExecutorError):  # noqa: N818 - a person's no, not a fault
+    """The person did not approve the call."""
+
+
+def _fault(error: GbnfError) -> ToolFault:
+    match error:
+        case _Denied():
+            return "denied"
+        case ExecutorTimeout():
+            return "timeout"
+        case _:
+            return "error"

@@ -1,0 +1,101 @@
+"""The planner: a pool of executors, a model and a world, put together for one request at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from gbnf.errors import PoolError
+from gbnf.manifests import Executor
+
+from gbnf_server.backends.base import Backend
+from gbnf_server.executors import Context
+from gbnf_server.planner.drivers import Hook, World, adrive, drive
+from gbnf_server.planner.events import Event, Run
+from gbnf_server.planner.loop import Clock, Planning, plan
+from gbnf_server.planner.state import Settings
+
+GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
+
+
+class Planner:
+    """Plans and executes requests over `executors`, with `backend` deciding and `context` as the world.
+
+    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event;
+    one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
+    lets the model write freely. `clock` gives aware, never decreasing times; by default it starts from the
+    context's present. One planner may serve several runs at a time where its backend may.
+
+    Raises PoolError for an empty pool, ValueError for a limit below 1.
+    """
+
+    def __init__(
+        self,
+        executors: Iterable[Executor],
+        backend: Backend,
+        *,
+        context: Context,
+        max_steps: int = 12,
+        max_blocked: int = 3,
+        final_answer_from: int = 2,
+        ask_user: bool = False,
+        grammar: bool = True,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+        language: str = "en",
+        hooks: Sequence[Hook] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.executors = tuple(executors)
+        if not self.executors:
+            raise PoolError("the pool is empty: give the planner at least one executor")
+        self.backend, self.context, self.hooks = backend, context, tuple(hooks)
+        self._clock = clock
+        self.settings = Settings(
+            max_steps=max_steps,
+            max_blocked=max_blocked,
+            final_answer_from=final_answer_from,
+            ask_user=ask_user,
+            grammar=grammar and os.environ.get(GRAMMAR_VARIABLE) != "0",
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            language=language,
+            prompt_style=backend.prompt_style,
+            backend=backend.name,
+        )
+
+    def run(self, query: str) -> Run:
+        """Plan and execute. A `Run` comes back whatever a model or its server does."""
+        events = self.events(query)
+        while True:
+            try:
+                next(events)
+            except StopIteration as stop:
+                run: Run = stop.value
+                return run
+
+    def events(self, query: str) -> Generator[Event, None, Run]:
+        """Plan and execute, giving each event as it happens; the last holds the run. Closing it stops it."""
+        planning, world = self._begin(query)
+        return drive(planning, world)
+
+    async def arun(self, query: str) -> Run:
+        """As `run`, without blocking the event loop."""
+        planning, world = self._begin(query)
+        return await adrive(planning, world)
+
+    def _begin(self, query: str) -> tuple[Planning, World]:
+        context = self.context.for_turn()
+        clock = self._clock or steady_clock(context.now())
+        planning = plan(query, self.executors, self.settings, turn=context.turn, clock=clock)
+        return planning, World(self.backend, context, self.hooks)
+
+
+def steady_clock(start: datetime) -> Clock:
+    """A clock that begins at `start` and never goes back, whatever is done to the machine's."""
+    origin = time.perf_counter()
+    return lambda: start + timedelta(seconds=time.perf_counter() - origin)

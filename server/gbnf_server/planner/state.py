@@ -1,0 +1,73 @@
+"""A run's settings, which stay, and its state, which is all that changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gbnf.prompt import Message, PromptStyle
+
+from gbnf_server.planner.events import Outcome, Run, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a planner works; the same for each of its runs.
+
+    `max_blocked` refusals in a row end a run. `final_answer_from` is the first step that may end it.
+    With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes.
+    """
+
+    max_steps: int = 12
+    max_blocked: int = 3
+    final_answer_from: int = 2
+    ask_user: bool = False
+    grammar: bool = True
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    language: str = "en"
+    prompt_style: PromptStyle = "full"
+    backend: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(slots=True)
+class State:
+    """All that changes during a run."""
+
+    query: str
+    turn: str
+    started_at: datetime
+    number: int = 0  # of the step in progress; 0 before the first
+    blocked_in_a_row: int = 0
+    entries: dict[int, tuple[str, ...]] = field(default_factory=dict)  # of each step that has some
+    made: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was let through
+    said: list[str] = field(default_factory=list)  # the person's answers to questions
+    history: list[Message] = field(default_factory=list)  # all but the system message
+    steps: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    tokens: Counter[str] = field(default_factory=Counter)
+
+    def finish(
+        self, outcome: Outcome, at: datetime, *, answer: str | None = None, error: str | None = None
+    ) -> Run:
+        return Run(
+            outcome=outcome,
+            answer=answer,
+            error=error,
+            query=self.query,
+            turn=self.turn,
+            steps=tuple(self.steps),
+            warnings=tuple(self.warnings),
+            started_at=self.started_at,
+            duration_s=(at - self.started_at).total_seconds(),
+            prompt_tokens=self.tokens["prompt"],
+            completion_tokens=self.tokens["completion"],
+            cached_tokens=self.tokens["cached"],
+        )

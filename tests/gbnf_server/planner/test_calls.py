@@ -1,0 +1,115 @@
+"""Texts to calls: what is parsed, what is refused, and how references are filled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import load_manifests
+from gbnf_server.planner.calls import canonical, clip, fill_references, parse, result_entries
+from gbnf_server.shipped import manifests_path
+
+EXECUTORS = {executor.name: executor for executor in load_manifests(manifests_path())}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.booleans())
+def test_what_json_writes_is_read_back(value: Any, ascii_only: bool) -> None:
+    assert parse(json.dumps(value, ensure_ascii=ascii_only)) == value
+
+
+@given(st.text())
+def test_a_text_is_parsed_to_a_value_that_can_be_sent_on_or_refused(text: str) -> None:
+    try:
+        value = parse(text)
+    except ValueError:
+        return
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+def test_the_order_of_keys_makes_no_other_call(value: dict[str, Any]) -> None:
+    backwards = dict(reversed(value.items()))
+    assert canonical(value) == canonical(backwards)
+    assert json.loads(canonical(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "character 0"),
+        ('{"name": "a"', "character 12"),
+        ('{"name": "a"} and more', "Extra data"),
+        ('```json\n{"name": "a"}\n```', "character 0"),
+        ('{"name": "a", "name": "b"}', "'name' stands twice"),
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"a": -Infinity}', "-Infinity is no JSON number"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": "\\ud800"}', "surrogate"),
+        ('{"\\udc00": 1}', "surrogate"),
+        ("[" * 100_000, "nested too deeply"),
+        ("1" * 5000, "digit"),
+    ],
+)
+def test_what_is_no_sound_json_is_refused_with_the_reason(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse(text)
+
+
+def test_surrounding_whitespace_is_no_fault() -> None:
+    assert parse('\n {"name": "a"} \n') == {"name": "a"}
+
+
+@given(st.lists(st.text(), min_size=1), st.lists(st.text()))
+def test_a_list_takes_the_entries_after_what_was_given(entries: list[str], given_paths: list[str]) -> None:
+    arguments = {"from_step": 2, **({"paths": given_paths} if given_paths else {})}
+    filled = fill_references(EXECUTORS["read_files"], arguments, {2: tuple(entries)})
+    assert filled == {"paths": given_paths + entries}
+
+
+@given(st.lists(st.text(), min_size=1), st.text())
+def test_a_string_takes_the_entries_as_lines(entries: list[str], body: str) -> None:
+    arguments = {"to": ["me"], "subject": "s", "from_step": 1, "body": body}
+    filled = fill_references(EXECUTORS["send_messages"], arguments, {1: tuple(entries)})
+    assert filled == {"to": ["me"], "subject": "s", "body": "\n".join([*([body] if body else []), *entries])}
+
+
+def test_arguments_without_reference_stay() -> None:
+    arguments = {"paths": ["a.txt"]}
+    assert fill_references(EXECUTORS["read_files"], arguments, {1: ("b.txt",)}) == arguments
+
+
+def test_a_property_that_only_the_runtime_fills_is_filled() -> None:
+    filled = fill_references(
+        EXECUTORS["get_inputs"], {"title": "t", "dialog": [], "from_step": 3}, {3: ("x", "y")}
+    )
+    assert filled == {"title": "t", "dialog": [], "entries": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("result", "entries"),
+    [
+        ({}, ()),
+        ({"entries": []}, ()),
+        ({"entries": "text"}, ()),
+        ({"entries": ["a", "b"]}, ("a", "b")),
+        ({"entries": [1, {"a": None}]}, ("1", '{"a": null}')),
+    ],
+)
+def test_entries_of_a_result(result: dict[str, Any], entries: tuple[str, ...]) -> None:
+    assert result_entries(result) == entries
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_clipped_text_is_short_and_a_short_text_whole(text: str, limit: int) -> None:
+    clipped = clip(text, limit)
+    assert len(clipped) <= limit
+    assert clipped == text if len(text) <= limit else clipped[:-1] == text[: limit - 1]

@@ -1,0 +1,107 @@
+"""Drives the planner loop by hand: texts for the model and results for the tools, no world at all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gbnf.errors import GbnfError
+from gbnf.manifests import Executor
+
+from gbnf_server.backends.base import Completion
+from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.events import Event, Run
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.state import Settings
+
+Reply = Mapping[str, Any] | GbnfError
+
+
+def ticking() -> Callable[[], datetime]:
+    """A clock that moves one second each time that it is read."""
+    ticks = itertools.count()
+    start = datetime(2026, 3, 5, 9, 30, tzinfo=UTC)
+    return lambda: start + timedelta(seconds=next(ticks))
+
+
+def completion(
+    text: str, *, finish: str = "stop", violation: str | None = None, tokens: int = 7
+) -> Completion:
+    return Completion(text, finish, 100, tokens, 90, 0.01, 0.02, violation)  # type: ignore[arg-type]  # finish is one of two words
+
+
+@dataclass
+class Driven:
+    """All that went through the loop, in order."""
+
+    run: Run
+    requests: list[Effect | Event] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[Event]:
+        return [request for request in self.requests if isinstance(request, Event)]
+
+    @property
+    def effects(self) -> list[Effect]:
+        return [request for request in self.requests if not isinstance(request, Event)]
+
+    def of(self, kind: type) -> list[Any]:
+        return [request for request in self.requests if isinstance(request, kind)]
+
+
+def drive_by_hand(
+    executors: Iterable[Executor],
+    completions: Iterable[Completion | GbnfError],
+    *,
+    query: str = "do something",
+    replies: Iterable[Reply] = (),
+    approvals: Iterable[bool] = (),
+    answers: Iterable[str] = (),
+    settings: Settings | None = None,
+    hook: Callable[[Event], tuple[str, ...]] = lambda _event: (),
+) -> Driven:
+    """Feed the loop until it returns. Tools reply with `replies`, then with `{}`; approvals default to yes.
+
+    The last completion is repeated for as long as the loop asks.
+    """
+    texts = _then_last(completions)
+    results = itertools.chain(replies, itertools.repeat({}))
+    said = itertools.chain(approvals, itertools.repeat(True))
+    told = itertools.chain(answers, itertools.repeat("whatever"))
+    loop = plan(query, tuple(executors), settings or Settings(), turn="turn-1", clock=ticking())
+    requests: list[Effect | Event] = []
+    reply: Any = None
+    error: GbnfError | None = None
+    while True:
+        try:
+            request = loop.send(reply) if error is None else loop.throw(error)
+        except StopIteration as stop:
+            return Driven(stop.value, requests)
+        requests.append(request)
+        reply, error = None, None
+        match request:
+            case CallModel():
+                reply = next(texts)
+            case Execute():
+                reply = next(results)
+            case AskPerson():
+                reply = next(told)
+            case Approve():
+                reply = next(said)
+            case _:
+                reply = hook(request)
+        if isinstance(reply, GbnfError):
+            reply, error = None, reply
+
+
+def _then_last(completions: Iterable[Completion | GbnfError]) -> Iterator[Completion | GbnfError]:
+    last = None
+    for item in completions:
+        last = item
+        yield item
+    while True:
+        assert last is not None, "the model needs at least one thing to say"
+        yield last
