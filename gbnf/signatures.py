@@ -22,7 +22,7 @@ _PLAIN_NAME = re.compile(r"[\w.-]+")
 
 
 def arguments_list(args: Mapping[str, Any], *, types: bool) -> str:
-    """The arguments in declared order, `?` after those that may be absent: `path: string, pattern?: string`."""
+    """The arguments in declared order, `?` after those that may be absent: `path: string, n?: integer`."""
     required = args.get("required", ())
     return ", ".join(
         _name(name) + ("" if name in required else "?") + (f": {type_text(schema, args)}" if types else "")
@@ -36,7 +36,7 @@ def type_text(schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def argument_lines(args: Mapping[str, Any], language: str) -> Iterator[tuple[str, str]]:
-    """Each described argument and its description as one line; nested ones by path: `dialog[].schema.kind`."""
+    """Each described argument and its description as one line; nested ones by path: `dialog[].schema`."""
     for name, schema in args.get("properties", {}).items():
         yield from _described(_name(name), schema, language, 0)
 

@@ -1,0 +1,136 @@
+"""The schema that a tool call is judged by: the manifest's, with silent objects closed.
+
+JSON Schema leaves objects open. In a tool call, an object that declares properties and says nothing of
+additional ones has none, and the arguments as a whole are closed even where they declare none. Closing goes
+by `unevaluatedProperties`, so that what `allOf`, `anyOf` and references declare counts too. What `not`, `if`
+and `contains` ask about stays as it is: they test, and a test made stricter lets more pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from referencing import Registry, exceptions
+from referencing.jsonschema import DRAFT202012
+
+from gbnf.applicators import CHILD, Place, rebuilt
+from gbnf.manifests.executor import is_runtime_resolved
+
+_SAYS_MORE = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
+_TESTS = frozenset({"not", "if", "contains", "propertyNames"})
+_BRANCHING = ("anyOf", "oneOf")
+_BELOW = frozenset(CHILD) - _TESTS
+
+FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
+"""What stands in place of a property that the runtime fills in: no value is right."""
+
+
+def judged_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
+    """`args` for the validator: without the top-level properties in `without`, closed where `closed`."""
+    if without:
+        properties = {
+            name: schema for name, schema in args.get("properties", {}).items() if name not in without
+        }
+        args = {**args, "properties": properties}
+    root = _Preparation(args, closed=closed).prepared(args, value=True)
+    assert isinstance(root, dict)
+    if closed and not _SAYS_MORE & root.keys() and not _looks_elsewhere(root):
+        root["additionalProperties"] = False
+    return root
+
+
+def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
+    """Every property that `schema` lets a model give, declared by itself or where it leads, in order."""
+    names: dict[str, None] = {}
+    for here in _References(root).in_place(schema, branches=True):
+        names |= {
+            name: None for name, member in here.get("properties", {}).items() if member != FILLED_BY_RUNTIME
+        }
+    return list(names)
+
+
+class _References:
+    """What a schema says in place: by itself, by `allOf` and references, by branches."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        registry: Registry[Any] = Registry().with_resource("urn:args", DRAFT202012.create_resource(root))
+        self._resolver = registry.resolver("urn:args")
+
+    def in_place(self, schema: Any, *, branches: bool) -> Iterator[Mapping[str, Any]]:
+        """`schema` and the schemas that judge the same value beside it, each once; tests excluded."""
+        seen: set[int] = set()
+        pending = [schema]
+        while pending:
+            here = pending.pop()
+            if not isinstance(here, Mapping) or id(here) in seen:
+                continue
+            seen.add(id(here))
+            yield here
+            if "$ref" in here:
+                try:
+                    pending.append(self._resolver.lookup(here["$ref"]).contents)
+                except exceptions.Unresolvable:
+                    continue
+            more = [here.get("allOf", [])]
+            if branches:
+                more += [here.get(keyword, []) for keyword in _BRANCHING]
+                more.append([here[keyword] for keyword in ("then", "else") if keyword in here])
+                more.append(list(here.get("dependentSchemas", {}).values()))
+            pending += [member for members in reversed(more) for member in reversed(members)]
+
+    def declared(self, schema: Any, *, branches: bool = True) -> Iterator[str]:
+        for here in self.in_place(schema, branches=branches):
+            yield from here.get("properties", {})
+
+    def says_more(self, schema: Any) -> bool:
+        return any(_SAYS_MORE & here.keys() for here in self.in_place(schema, branches=False))
+
+
+class _Preparation:
+    def __init__(self, root: Mapping[str, Any], *, closed: bool) -> None:
+        self._references, self._closes = _References(root), closed
+
+    def prepared(self, schema: Any, *, value: bool) -> Any:
+        """`schema` as judged; `value`: it judges a value of its own, not one that others judge beside it."""
+        if not isinstance(schema, Mapping):
+            return schema
+        if is_runtime_resolved(schema):
+            return FILLED_BY_RUNTIME
+        closing = self._closing(schema) if value and self._closes else {}
+
+        def below(place: Place, member: Any) -> Any:
+            if place[0] in _TESTS:
+                return member
+            prepared = self.prepared(member, value=place[0] in _BELOW)
+            if closing and place[0] in _BRANCHING:
+                return self._opened(member, prepared, beside=schema)
+            return prepared
+
+        return rebuilt(_without_demands_on_runtime(schema), below) | closing
+
+    def _closing(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        if self._references.says_more(schema) or next(self._references.declared(schema), None) is None:
+            return {}
+        return {"unevaluatedProperties" if _looks_elsewhere(schema) else "additionalProperties": False}
+
+    def _opened(self, branch: Any, prepared: Any, *, beside: Mapping[str, Any]) -> Any:
+        """A branch under which nothing is declared, or more is allowed, stays open."""
+        if branch is False or next(self._references.declared(beside, branches=False), None) is not None:
+            return prepared
+        if self._references.says_more(branch) or next(self._references.declared(branch), None) is not None:
+            return prepared
+        return {**(prepared if isinstance(prepared, dict) else {}), "unevaluatedProperties": True}
+
+
+def _looks_elsewhere(schema: Mapping[str, Any]) -> bool:
+    """Whether more than the schema's own `properties` may declare."""
+    return bool(schema.keys() & {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+
+
+def _without_demands_on_runtime(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The model needn't give what it may not give."""
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    kept = [name for name in required if not is_runtime_resolved(properties.get(name))]
+    return {**schema, "required": kept} if len(kept) < len(required) else schema
