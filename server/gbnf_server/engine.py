@@ -182,7 +182,7 @@ def guard(gbnf: str) -> None:
 
 
 def _lone_surrogate(text: str) -> int:
-    """The index of the first half of a surrogate pair, which no UTF-8 text holds; the length where none is."""
+    """The index of the first half surrogate pair, which no UTF-8 text holds; the length where none is."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -169,7 +169,7 @@ class NativeModel:
         return self.piece(token).decode(errors="replace") if token >= 0 else ""
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """Split into tokens, without any that mark start or end. `special`: read their names as themselves."""
+        """Split into tokens, without any that mark start or end. `special`: names of special tokens count."""
         raw = text.encode()
         room = len(raw) + 16
         while True:
@@ -221,7 +221,7 @@ class NativeGrammar:
         return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler))
 
     def allows(self, token: int) -> bool:
-        """Tell whether the token may come next (an end-of-generation token: whether the text may end here)."""
+        """Tell whether the token may come next (one that ends the generation: whether the text may end)."""
         entry, array = self._one[0], self._array
         entry.id, entry.logit, entry.p = token, 0.0, 0.0
         array.size, array.selected, array.sorted = 1, -1, False

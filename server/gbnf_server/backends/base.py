@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gbnf.prompt import Message, PromptStyle
 
 
+DEMONSTRATION_MODEL = "gbnf-planner-demo"
+"""`general.name` of the embedded model, which was trained on the minimal prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One answer of a model.

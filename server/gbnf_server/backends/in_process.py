@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
 from gbnf_server.backends.conversation import (
     Roles,
     TemplateFailure,
@@ -43,9 +43,6 @@ from gbnf_server.native import NativeGrammar, NativeModel
 
 if TYPE_CHECKING:
     from gbnf.prompt import Message, PromptStyle
-
-DEMONSTRATION_MODEL = "gbnf-planner-demo"
-"""`general.name` of the embedded model, which was trained on the minimal prompt."""
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens; a model trained for 128k would take gigabytes for its memory
 _BATCH = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
