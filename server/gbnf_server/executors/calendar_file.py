@@ -1,0 +1,123 @@
+"""The calendar: one iCalendar file (RFC 5545) in the workspace, read and written with `icalendar`.
+
+What must stay true: times without a zone ("floating", and all-day dates) are the person's local ones; an
+event that repeats is busy at each of its times; what is cancelled or marked as free is not busy.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any
+
+import icalendar
+
+from gbnf_server.errors import ExecutorError
+
+if TYPE_CHECKING:
+    from gbnf_server.executors.workspace import Workspace
+
+FILE = "calendar.ics"
+_LIMIT = 32 * 1024 * 1024
+_INSTANT = timedelta(minutes=15)
+"""How long an event without a length keeps its place."""
+
+Moment = datetime | date
+"""Aware time, or a whole day."""
+
+
+def load(workspace: Workspace) -> icalendar.Calendar:
+    """The calendar, empty where there is no file. Raises `ExecutorError` where the file is no calendar."""
+    if not workspace.resolve(FILE).exists():
+        calendar = icalendar.Calendar()
+        calendar.add("prodid", "-//gbnf-toolkit//executors//EN")
+        calendar.add("version", "2.0")
+        return calendar
+    data = workspace.read(FILE, limit=_LIMIT)
+    try:
+        calendar = icalendar.Calendar.from_ical(data)
+    except (ValueError, IndexError, KeyError) as error:
+        raise ExecutorError(f"'{FILE}' is no calendar that can be read: {error}") from None
+    if calendar.name != "VCALENDAR":
+        raise ExecutorError(f"'{FILE}' is no calendar: it starts with {calendar.name}")
+    return calendar
+
+
+def add(
+    calendar: icalendar.Calendar, title: str, start: Moment, end: Moment, location: str, now: datetime
+) -> None:
+    """One event. Raises nothing: the caller has parsed what it gives."""
+    event = icalendar.Event()
+    event.add("uid", f"{uuid.uuid4()}@gbnf-toolkit")
+    event.add("dtstamp", now.astimezone(UTC).replace(microsecond=0))
+    event.add("summary", title)
+    event.add("dtstart", _written(start))
+    event.add("dtend", _written(end))
+    if location:
+        event.add("location", location)
+    calendar.add_component(event)
+
+
+def dump(calendar: icalendar.Calendar) -> bytes:
+    """The file's bytes, with the definition of every time zone that it names (RFC 5545, 3.2.19)."""
+    calendar.add_missing_timezones()
+    data: bytes = calendar.to_ical()
+    return data
+
+
+def busy(
+    calendar: icalendar.Calendar, start: datetime, end: datetime, zone: tzinfo
+) -> list[tuple[datetime, datetime]]:
+    """Intervals in UTC, sorted, of what takes up time between two aware times."""
+    import recurring_ical_events  # type: ignore[import-untyped]  # no types  # noqa: PLC0415 - writers need it not
+
+    day = timedelta(days=1)
+    intervals = []
+    # a day more on both sides: an all-day event is asked for by its date, whatever the zone
+    for event in recurring_ical_events.of(calendar).between(start - day, end + day):
+        if _is_free(event):
+            continue
+        first, last = _interval(event, zone)
+        if first < end and start < last:
+            intervals.append((first, last))
+    return sorted(intervals)
+
+
+def localised(naive: datetime, zone: tzinfo) -> datetime:
+    """A wall-clock time in a zone. Raises `ExecutorError` for one that the clock skips there."""
+    local = naive.replace(tzinfo=zone)
+    if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != naive:
+        raise ExecutorError(f"{naive:%Y-%m-%dT%H:%M} does not exist in {zone}: the clock goes forward then")
+    return local
+
+
+def _is_free(event: Any) -> bool:
+    return (
+        str(event.get("STATUS", "")).upper() == "CANCELLED"
+        or str(event.get("TRANSP", "")).upper() == "TRANSPARENT"
+    )
+
+
+def _interval(event: Any, zone: tzinfo) -> tuple[datetime, datetime]:
+    start = event["DTSTART"].dt
+    if "DTEND" in event:
+        end = event["DTEND"].dt
+    elif "DURATION" in event:
+        end = start + event["DURATION"].dt
+    else:
+        end = start if isinstance(start, datetime) else start + timedelta(days=1)
+    first, last = _instant(start, zone), _instant(end, zone)
+    return first, max(last, first + _INSTANT)
+
+
+def _instant(moment: Moment, zone: tzinfo) -> datetime:
+    if not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time())
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).astimezone(UTC)
+
+
+def _written(moment: Moment) -> Moment:
+    """An offset without a zone's name is written as UTC: a file cannot name it."""
+    if isinstance(moment, datetime) and not hasattr(moment.tzinfo, "key"):
+        return moment.astimezone(UTC)
+    return moment

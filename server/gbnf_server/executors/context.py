@@ -1,0 +1,109 @@
+"""What an executor is given beside its arguments: the world, and nothing else of it.
+
+An executor reads the clock, the settings and the workspace from here, so that a test, or another runtime,
+can give it others.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors.person import AbsentPerson, check_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, MutableMapping
+
+    from gbnf_server.executors.journal import Change
+    from gbnf_server.executors.person import Form, Person
+    from gbnf_server.executors.workspace import Workspace
+
+Result = TypeVar("Result")
+
+PREFIX = "GBNF_"
+"""Environment variables with this prefix are the settings."""
+
+
+def settings_from_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """One planner run's surroundings.
+
+    `turn` names the run: undo takes back a whole one. `settings` are the ``GBNF_`` variables of the
+    environment. `clock` gives aware times; their zone is the person's. `secrets` holds what a person typed
+    as credentials, by the handle that stands for it in the conversation; it never leaves this process but
+    as an argument of an executor. `tool` is the name of the executor that runs.
+    """
+
+    workspace: Workspace
+    person: Person = field(default_factory=AbsentPerson)
+    turn: str = field(default_factory=lambda: uuid.uuid4().hex)
+    settings: Mapping[str, str] = field(default_factory=settings_from_environment, repr=False)
+    clock: Callable[[], datetime] | None = None
+    secrets: MutableMapping[str, str] = field(default_factory=dict, repr=False)
+    tool: str = ""
+
+    def now(self) -> datetime:
+        """The present, aware, in the person's time zone."""
+        return (self.clock() if self.clock is not None else datetime.now(UTC)).astimezone(self.timezone)
+
+    @property
+    def timezone(self) -> ZoneInfo:
+        """The person's zone: setting ``GBNF_TIMEZONE``, else the clock's, else the machine's."""
+        named = self.settings.get("GBNF_TIMEZONE")
+        if named:
+            try:
+                return ZoneInfo(named)
+            except (KeyError, ValueError, OSError):
+                raise ExecutorError(
+                    f"GBNF_TIMEZONE is '{named}', which is no IANA time zone such as Europe/Rome"
+                ) from None
+        zone = self.clock().tzinfo if self.clock is not None else None
+        return zone if isinstance(zone, ZoneInfo) else machine_timezone()
+
+    @property
+    def user_email(self) -> str:
+        """The address of the person who asks: setting ``GBNF_USER_EMAIL``."""
+        return self.settings.get("GBNF_USER_EMAIL") or "me@localhost"
+
+    def for_turn(self, turn: str | None = None) -> Context:
+        """The same surroundings for another planner run, with a fresh name where none is given."""
+        return replace(self, turn=turn or uuid.uuid4().hex, secrets={})
+
+    def ask(self, form: Form) -> dict[str, Any]:
+        """The person's answers, checked here again, whoever gave them. Raises `ExecutorError`."""
+        given = self.person.answer(form)
+        answers = {}
+        for asked in form.fields:
+            try:
+                answers[asked.var] = check_answer(asked, given.get(asked.var), self.workspace)
+            except ValueError as error:
+                raise ExecutorError(f"the answer for '{asked.var}' does not fit: {error}") from None
+        return answers
+
+    def change(self, *changes: Change) -> None:
+        """Make all the changes or none, so that undo can take them back. Raises `ExecutorError`."""
+        journal = self.workspace.journal
+        with journal.locked():
+            journal.apply(changes, turn=self.turn, tool=self.tool, then=lambda: None)
+
+
+def machine_timezone() -> ZoneInfo:
+    """The zone named by ``TZ``, else by the link ``/etc/localtime`` (localtime(5)), else UTC."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if not named:
+        _, found, named = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")
+        named = named if found else ""
+    try:
+        return ZoneInfo("UTC" if named in {"", "Etc/UTC", "Etc/UCT", "Etc/Zulu"} else named)
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")

@@ -1,0 +1,415 @@
+"""What executors changed in a workspace, so that it can be undone.
+
+One operation is one call's changes: all of them happen, or none. Its record is a file
+``.gbnf/journal/<number>.jsonl``: a head line (turn, tool, time), one line a step **before** the step is
+done, and an end line. What was replaced or deleted lies under ``.gbnf/trash/<number>/<step>/``.
+
+What must stay true:
+
+- Nothing is replaced or removed that is not kept in the trash first, by a link or a rename, never by a copy
+  that could be cut short.
+- Undoing a step looks at what is there: done, not yet done and half-way are told apart, so undoing twice, or
+  after a kill, is safe.
+- What someone changed since is left as it is, and reported.
+- An operation without an end line, seen while the lock is held, belongs to a process that was killed: it is
+  rolled back before anything else happens.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors.workspace import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gbnf_server.executors.workspace import Workspace
+
+Result = TypeVar("Result")
+
+_JOURNAL, _TRASH, _STAGING = f"{STATE}/journal", f"{STATE}/trash", f"{STATE}/staging"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A file with this content, new or replaced; folders above it are made. `new`: refuse to replace."""
+
+    path: str
+    data: bytes
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFolder:
+    """A folder and those above it; what exists stays."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trash:
+    """A file, a folder with all that is in it, or a link, moved to the trash."""
+
+    path: str
+
+
+Change = Write | MakeFolder | Trash
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """`undone`: what was taken back, `kept`: what could not be, and why; one sentence each."""
+
+    undone: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Operation:
+    number: str
+    turn: str
+    tool: str
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    end: str | None = None  # None: under way, or killed; then "done", "rolled back" or "undone"
+    undid: str | None = None
+
+
+class Journal:
+    """The record of a workspace's changes. One process at a time changes a workspace (`flock`, flock(2))."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the workspace, so that what is read is still true when it is changed. Not reentrant."""
+        with self._workspace.opened(STATE) as state:
+            for name in ("journal", "trash", "staging"):
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=state)
+            lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._roll_back_killed()
+            yield
+        finally:
+            os.close(lock)
+
+    def apply(
+        self,
+        changes: Sequence[Change],
+        *,
+        turn: str,
+        tool: str,
+        then: Callable[[], Result],
+        sent: str = "",
+    ) -> Result:
+        """Make all the changes, then call `then`; where anything fails, none of them stands.
+
+        Call it while `locked`. `sent` says in a few words what `then` does that no undo takes back. Raises
+        `ExecutorError`, and whatever `then` raises.
+        """
+        operation = _Operation(self._next_number(), turn, tool)
+        self._append(operation, {"turn": turn, "tool": tool})
+        try:
+            staged = [self._stage(operation, index, change) for index, change in enumerate(changes)]
+            for change, source in zip(changes, staged, strict=True):
+                self._make(operation, change, source)
+            if sent:
+                self._step(operation, {"step": "sent", "text": sent})
+            result = then()
+        except BaseException:
+            self._roll_back(operation, killed=False)
+            raise
+        self._append(operation, {"end": "done"})
+        return result
+
+    def recover(self) -> None:
+        """Roll back what a killed process left half done."""
+        with self.locked():
+            pass
+
+    def undo_last_turn(self, turn: str) -> Undone:
+        """Undo all that the latest turn other than `turn`, and not undone yet, has changed.
+
+        Once a turn: undoing again in the same turn is refused, so that a model that repeats itself does not
+        go further back than it was asked to. Raises `ExecutorError` where there is nothing to undo.
+        """
+        with self.locked():
+            operations = [self._load(number) for number in self._numbers()]
+            if any(operation.turn == turn and operation.undid is not None for operation in operations):
+                raise ExecutorError(
+                    "the last request is undone already; to go further back, ask again in a new request"
+                )
+            done = [
+                operation for operation in operations if operation.end == "done" and operation.turn != turn
+            ]
+            if not done:
+                raise ExecutorError("there is nothing to undo: no earlier request changed anything")
+            undone: list[str] = []
+            kept: list[str] = []
+            for operation in reversed(done):
+                if operation.turn == done[-1].turn:
+                    self._undo(operation, undone, kept)
+                    self._append(operation, {"end": "undone"})
+            marker = _Operation(self._next_number(), turn, "undo_last_turn")
+            self._append(marker, {"turn": turn, "tool": marker.tool, "undid": done[-1].turn})
+            self._append(marker, {"end": "undo"})
+        return Undone(tuple(dict.fromkeys(undone)), tuple(dict.fromkeys(kept)))
+
+    # ── making changes ──────────────────────────────────────────────────────────────────────────────────
+
+    def _stage(self, operation: _Operation, index: int, change: Change) -> str:
+        """Check a change, and write its content beside the journal. Gives the staged path, or ""."""
+        match change:
+            case Write(path, data):
+                if self._workspace.resolve(path) == self._workspace.root or path.endswith("/"):
+                    raise ExecutorError(f"'{path}' is a folder, not a file")
+                staged = f"{_STAGING}/{operation.number}-{index}"
+                with self._workspace.opened_parent(staged) as (parent, name):
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                    with os.fdopen(os.open(name, flags, 0o666, dir_fd=parent), "wb") as file:
+                        file.write(data)
+                return staged
+            case MakeFolder(path):
+                self._workspace.resolve(path)
+            case Trash(path):
+                if self._workspace.locate(path) == self._workspace.root:
+                    raise ExecutorError(f"'{path}' is the workspace itself and cannot be deleted")
+        return ""
+
+    def _make(self, operation: _Operation, change: Change, staged: str) -> None:
+        workspace = self._workspace
+        try:
+            match change:
+                case MakeFolder(path):
+                    self._make_folders(operation, workspace.relative(workspace.resolve(path)))
+                case Trash(path):
+                    self._move_to_trash(operation, workspace.relative(workspace.locate(path)))
+                case Write(path, data, new):
+                    real = workspace.relative(workspace.resolve(path))
+                    self._make_folders(operation, real.rpartition("/")[0] or ".")
+                    self._replace(operation, real, staged, data, new=new)
+        except OSError as error:
+            raise workspace.explain(error, change.path) from None
+
+    def _make_folders(self, operation: _Operation, path: str) -> None:
+        for folder in _with_parents(path):
+            with self._workspace.opened_parent(folder) as (parent, name):
+                try:
+                    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                        raise ExecutorError(f"'{folder}' exists and is no folder")
+                except FileNotFoundError:
+                    self._step(operation, {"step": "folder", "path": folder})
+                    os.mkdir(name, dir_fd=parent)
+
+    def _move_to_trash(self, operation: _Operation, path: str) -> None:
+        with self._workspace.opened_parent(path) as (parent, name):
+            os.stat(name, dir_fd=parent, follow_symlinks=False)
+            slot = self._slot(operation)
+            self._step(operation, {"step": "trash", "path": path, "kept": f"{slot}/{name}"})
+            with self._workspace.opened(slot) as trash:
+                os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
+
+    def _replace(self, operation: _Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
+        before = self._content(path)
+        if before == "other":
+            raise ExecutorError(f"'{path}' exists and is no regular file")
+        if new and before is not None:
+            raise ExecutorError(f"'{path}' exists already")
+        step: dict[str, Any] = {"step": "write", "path": path, "before": before, "after": _digest(data)}
+        with self._workspace.opened_parent(path) as (parent, name):
+            if before is not None:
+                step["kept"] = f"{self._slot(operation)}/{name}"
+            self._step(operation, step)
+            with self._workspace.opened_parent(staged) as (stage, source):
+                if before is not None:
+                    mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+                    os.chmod(source, stat.S_IMODE(mode), dir_fd=stage)
+                    with self._workspace.opened_parent(step["kept"]) as (trash, _):
+                        _keep(name, parent, trash)
+                os.rename(source, name, src_dir_fd=stage, dst_dir_fd=parent)
+
+    def _slot(self, operation: _Operation) -> str:
+        """A fresh folder in the trash for what the next step takes away."""
+        slot = f"{_TRASH}/{operation.number}"
+        with self._workspace.opened(_TRASH) as trash, suppress(FileExistsError):
+            os.mkdir(operation.number, dir_fd=trash)
+        with self._workspace.opened(slot) as folder:
+            os.mkdir(str(len(operation.steps)), dir_fd=folder)
+        return f"{slot}/{len(operation.steps)}"
+
+    # ── undoing ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _roll_back_killed(self) -> None:
+        for number in self._numbers():
+            operation = self._load(number)
+            if operation.end is None:
+                self._roll_back(operation, killed=True)
+
+    def _roll_back(self, operation: _Operation, *, killed: bool) -> None:
+        """Take back an operation that failed, or that was `killed`, perhaps after it had sent something."""
+        kept: list[str] = []
+        self._undo(operation, [], kept)
+        for staged in (self._workspace.state / "staging").glob(f"{operation.number}-*"):
+            staged.unlink(missing_ok=True)
+        if not kept:  # what could not be put back is still wanted
+            shutil.rmtree(self._workspace.trash / operation.number, ignore_errors=True)
+        may_be_sent = killed and any(step["step"] == "sent" for step in operation.steps)
+        self._append(operation, {"end": "done" if may_be_sent else "rolled back"})
+
+    def _undo(self, operation: _Operation, undone: list[str], kept: list[str]) -> None:
+        for step in reversed(operation.steps):
+            try:
+                self._undo_step(step, undone, kept)
+            except (OSError, ExecutorError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                kept.append(f"'{step.get('path', '')}' is left as it is: {reason}")
+
+    def _undo_step(self, step: dict[str, Any], undone: list[str], kept: list[str]) -> None:
+        match step["step"]:
+            case "sent":
+                kept.append(f"{step['text']} cannot be taken back")
+            case "folder":
+                self._undo_folder(step["path"], undone, kept)
+            case "trash":
+                self._undo_trash(step["path"], step["kept"], undone, kept)
+            case "write":
+                self._undo_write(step, undone, kept)
+            case other:
+                kept.append(f"a step '{other}' of another version is left as it is")
+
+    def _undo_folder(self, path: str, undone: list[str], kept: list[str]) -> None:
+        try:
+            with self._workspace.opened_parent(path) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            kept.append(f"folder '{path}' stays: {error.strerror}")
+            return
+        undone.append(f"removed folder '{path}'")
+
+    def _undo_trash(self, path: str, source: str, undone: list[str], kept: list[str]) -> None:
+        if not self._exists(source):
+            return
+        if self._exists(path):
+            kept.append(f"'{path}' exists again, so the deleted one stays in '{source}'")
+            return
+        self._restore(source, path)
+        undone.append(f"restored '{path}'")
+
+    def _undo_write(self, step: dict[str, Any], undone: list[str], kept: list[str]) -> None:
+        path, before, source = step["path"], step["before"], step.get("kept")
+        present = self._content(path)
+        if present == before:
+            return
+        if present not in {None, step["after"]}:
+            kept.append(f"'{path}' was changed since and is left as it is")
+        elif source is None:
+            with self._workspace.opened_parent(path) as (parent, name):
+                os.unlink(name, dir_fd=parent)
+            undone.append(f"removed '{path}'")
+        else:
+            self._restore(source, path)
+            undone.append(f"restored the earlier content of '{path}'")
+
+    def _restore(self, source: str, path: str) -> None:
+        for folder in _with_parents(path.rpartition("/")[0] or "."):
+            with self._workspace.opened_parent(folder) as (parent, name):
+                if not self._exists(folder):
+                    os.mkdir(name, dir_fd=parent)
+        with (
+            self._workspace.opened_parent(source) as (trash, kept),
+            self._workspace.opened_parent(path) as (parent, name),
+        ):
+            os.rename(kept, name, src_dir_fd=trash, dst_dir_fd=parent)
+
+    # ── looking ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _exists(self, path: str) -> bool:
+        try:
+            with self._workspace.opened_parent(path) as (parent, name):
+                os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def _content(self, path: str) -> str | None:
+        """The digest of a file's bytes; None where nothing is there, "other" where it is no regular file."""
+        try:
+            with self._workspace.opened_parent(path) as (parent, name):
+                if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                    return "other"
+                with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent), "rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return None
+
+    def _numbers(self) -> list[str]:
+        return sorted(path.stem for path in (self._workspace.state / "journal").glob("*.jsonl"))
+
+    def _next_number(self) -> str:
+        used = [*self._numbers(), *(path.name for path in self._workspace.trash.iterdir())]
+        return f"{max((int(number) for number in used if number.isdecimal()), default=0) + 1:08d}"
+
+    def _load(self, number: str) -> _Operation:
+        operation = _Operation(number, "", "")
+        for line in (self._workspace.root / _JOURNAL / f"{number}.jsonl").read_bytes().splitlines():
+            try:
+                record = json.loads(line)
+            except (
+                ValueError
+            ):  # an empty line, or one cut short by a kill: the step it announces was not begun
+                continue
+            if "step" in record:
+                operation.steps.append(record)
+            elif "end" in record:
+                operation.end = record["end"]
+            else:
+                operation.turn, operation.tool = record.get("turn", ""), record.get("tool", "")
+                operation.undid = record.get("undid")
+        return operation
+
+    def _step(self, operation: _Operation, step: dict[str, Any]) -> None:
+        self._append(operation, step)
+        operation.steps.append(step)
+
+    def _append(self, operation: _Operation, record: dict[str, Any]) -> None:
+        with self._workspace.opened(_JOURNAL) as journal:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(f"{operation.number}.jsonl", flags, 0o666, dir_fd=journal)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(b"\n" + json.dumps(record).encode() + b"\n")  # a line cut short stays by itself
+
+
+def _with_parents(path: str) -> list[str]:
+    """``a/b/c`` -> ``[a, a/b, a/b/c]``; ``.`` -> ``[]``"""
+    parts = Path(path).parts
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _keep(name: str, parent: int, trash: int) -> None:
+    """Keep a file in the trash while it stays in place; where links are not to be had, move it there."""
+    try:
+        os.link(name, name, src_dir_fd=parent, dst_dir_fd=trash, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}:
+            raise
+        os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

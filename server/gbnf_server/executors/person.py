@@ -1,0 +1,340 @@
+"""Who is asked: a person at the terminal, answers given beforehand, or nobody.
+
+What must stay true: an answer is checked by one function, `check_answer`, whoever gives it; text that comes
+from a model is shown without control characters, so that it cannot redraw the screen that a person decides
+by; what a person types as a credential is not echoed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never, get_args
+
+from gbnf_server.errors import ExecutorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rich.console import Console
+
+    from gbnf_server.executors.workspace import Workspace
+
+Kind = Literal[
+    "text",
+    "credentials",
+    "yes_no",
+    "choice",
+    "choice_with_preview",
+    "multi_choice",
+    "number",
+    "date",
+    "file_path",
+    "location",
+]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_CHOICES = ("choice", "choice_with_preview", "multi_choice")
+_PREVIEW_BYTES = 64 * 1024
+_PREVIEW_LINES = 5
+_TURNING = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)  # writing direction
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One question. `var` names the answer in the result; `options` is empty but for the kinds of choice."""
+
+    var: str
+    prompt: str
+    kind: Kind
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ExecutorError(
+                f"field '{self.var}': '{self.kind}' is no kind of field; there are {', '.join(KINDS)}"
+            )
+        if self.kind in _CHOICES and not self.options:
+            raise ExecutorError(
+                f"field '{self.var}' has nothing to choose from: "
+                f"give 'options', or 'from_step' of a step with entries"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Questions that belong together, in order."""
+
+    title: str
+    fields: tuple[Field, ...]
+
+
+class Person(Protocol):
+    """Someone to ask. Both raise `ExecutorError` where there is nobody, or the person gives up."""
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        """One checked value for each field's `var`."""
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        """Whether the call may be executed."""
+
+
+class TerminalPerson:
+    """The person at the terminal, asked with rich's prompts until the answer fits its field.
+
+    `workspace` gives the previews and tells whether a file path is allowed; `approve_all` answers every
+    request for approval with yes.
+    """
+
+    def __init__(
+        self,
+        *,
+        console: Console | None = None,
+        workspace: Workspace | None = None,
+        approve_all: bool = False,
+    ) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only who sits at a terminal waits for rich
+
+        self._console = console or Console(stderr=True)
+        self._workspace = workspace
+        self._approve_all = approve_all
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        self._print(form.title, style="bold")
+        return {field.var: self._ask(field) for field in form.fields}
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        if self._approve_all:
+            return True
+        self._print(f"{call.get('name')} wants to run with")
+        self._print(json.dumps(call.get("arguments", {}), ensure_ascii=False, indent=2))
+        while True:
+            try:
+                return _yes_no(self._input("Allow it? [y/N] ") or "no")
+            except ValueError as error:
+                self._print(str(error), style="red")
+
+    def _ask(self, field: Field) -> Any:
+        for number, option in enumerate(field.options, start=1):
+            self._print(f"  {number}. {option}")
+            if field.kind == "choice_with_preview":
+                self._print(self._preview(option), style="dim")
+        while True:
+            try:
+                return check_answer(
+                    field,
+                    self._input(f"{field.prompt}{_hint(field)}: ", hidden=field.kind == "credentials"),
+                    self._workspace,
+                )
+            except ValueError as error:
+                self._print(str(error), style="red")
+
+    def _input(self, prompt: str, *, hidden: bool = False) -> str:
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        try:
+            return self._console.input(Text(printable(prompt)), password=hidden).strip()
+        except EOFError:
+            raise ExecutorError("the person closed the input without an answer") from None
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        self._console.print(printable(text), style=style, markup=False, highlight=False)
+
+    def _preview(self, option: str) -> str:
+        """The first lines of the file that an option names; nothing where it names none."""
+        if self._workspace is None:
+            return ""
+        try:
+            text = self._workspace.read(option, limit=_PREVIEW_BYTES).decode()
+        except (ExecutorError, UnicodeDecodeError):
+            return ""
+        return "\n".join(f"     {line[:100]}" for line in text.splitlines()[:_PREVIEW_LINES])
+
+
+class ScriptedPerson:
+    """Answers given beforehand, by field name. What is missing or does not fit is an `ExecutorError`.
+
+    `approvals` is one answer for every call, or a function of the call.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        approvals: bool | Callable[[Mapping[str, Any]], bool] = True,
+        workspace: Workspace | None = None,
+    ) -> None:
+        self._answers = dict(answers or {})
+        self._approvals = approvals
+        self._workspace = workspace
+        self.asked: list[Form] = []
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        self.asked.append(form)
+        return {field.var: self._value(field) for field in form.fields}
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        return self._approvals if isinstance(self._approvals, bool) else self._approvals(call)
+
+    def _value(self, field: Field) -> Any:
+        if field.var not in self._answers:
+            raise ExecutorError(f"no answer was given beforehand for '{field.var}' ({field.prompt})")
+        try:
+            return check_answer(field, self._answers[field.var], self._workspace)
+        except ValueError as error:
+            raise ExecutorError(f"the answer given beforehand for '{field.var}': {error}") from None
+
+
+class AbsentPerson:
+    """Nobody is there: a question is an error, and so is an approval, unless all were given beforehand."""
+
+    def __init__(self, *, approve_all: bool = False) -> None:
+        self._approve_all = approve_all
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        asked = ", ".join(f"'{field.var}'" for field in form.fields)
+        raise ExecutorError(f"nobody is there to answer {asked} of '{form.title}': run at a terminal")
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        if self._approve_all:
+            return True
+        raise ExecutorError(
+            f"'{call.get('name')}' needs a person's approval, and nobody is there: "
+            f"run at a terminal, or approve beforehand"
+        )
+
+
+def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -> Any:
+    """The value that an answer stands for: text as typed, or a value of the right type.
+
+    text, credentials, location: str; yes_no: bool; choice, choice_with_preview: str, by number or by text;
+    multi_choice: list of str, numbers or texts separated by commas; number: int or float; date: str,
+    YYYY-MM-DD; file_path: str, inside the workspace. Raises ValueError with what was expected.
+    """
+    match field.kind:
+        case "text" | "location":
+            return _text(given)
+        case "credentials":
+            if not isinstance(given, str) or not given:
+                raise ValueError("an answer is needed")
+            return given
+        case "yes_no":
+            return given if isinstance(given, bool) else _yes_no(_text(given))
+        case "choice" | "choice_with_preview":
+            return _choice(field.options, given)
+        case "multi_choice":
+            return _choices(field.options, given)
+        case "number":
+            return _number(given)
+        case "date":
+            return _date(given)
+        case "file_path":
+            path = _text(given)
+            if workspace is None:
+                return path
+            try:
+                return workspace.relative(workspace.resolve(path))
+            except ExecutorError as error:
+                raise ValueError(str(error)) from None
+        case _:
+            assert_never(field.kind)
+
+
+def printable(text: str) -> str:
+    """Text with control and direction-changing characters replaced, but for line breaks and tabs."""
+    return "".join(
+        "�"
+        if character in _TURNING
+        or (unicodedata.category(character) in {"Cc", "Cs"} and character not in "\n\t")
+        else character
+        for character in text
+    )
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise ValueError("an answer is needed")
+    return given.strip()
+
+
+def _yes_no(given: str) -> bool:
+    answer = given.casefold()
+    if answer in {"y", "yes", "true", "s", "si", "sì"}:
+        return True
+    if answer in {"n", "no", "false"}:
+        return False
+    raise ValueError(f"'{given}': answer yes or no")
+
+
+def _choice(options: Sequence[str], given: Any) -> str:
+    if given in options:
+        return str(given)
+    text = str(given).strip()
+    # isascii: "²" is a digit to Python, and no number
+    if text.isascii() and text.isdecimal() and 1 <= int(text) <= len(options):
+        return options[int(text) - 1]
+    same = [option for option in options if option.casefold() == text.casefold()]
+    if len(same) == 1:
+        return same[0]
+    raise ValueError(f"'{text}': answer with a number from 1 to {len(options)}, or one of the texts")
+
+
+def _choices(options: Sequence[str], given: Any) -> list[str]:
+    if isinstance(given, str):
+        given = (
+            [given] if given in options else [part for part in re.split(r"\s*,\s*", given.strip()) if part]
+        )
+    if not isinstance(given, (list, tuple)):
+        given = [given]
+    return list(dict.fromkeys(_choice(options, part) for part in given))
+
+
+def _number(given: Any) -> int | float:
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        value: int | float = given
+    else:
+        text = _text(given)
+        # 3,5 is a number to half of Europe; 1,234 could be two, so only what has no three digits after it
+        if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
+            text = text.replace(",", ".")
+        if not re.fullmatch(r"[-+]?(\d{1,300}|(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?)", text, re.ASCII):
+            raise ValueError(f"'{text}': answer with a number such as 12 or 3.5")
+        value = int(text) if re.fullmatch(r"[-+]?\d+", text) and len(text) <= 300 else float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"'{given}': answer with a finite number")
+    return value
+
+
+def _date(given: Any) -> str:
+    text = _text(given)
+    try:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
+            raise ValueError  # noqa: TRY301 - both faults have one message
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError(f"'{text}': answer with a date such as 2026-11-21") from None
+
+
+def _hint(field: Field) -> str:
+    match field.kind:
+        case "yes_no":
+            return " [y/n]"
+        case "choice" | "choice_with_preview":
+            return f" [1-{len(field.options)}]"
+        case "multi_choice":
+            return f" [1-{len(field.options)}, several with commas]"
+        case "date":
+            return " [YYYY-MM-DD]"
+        case "file_path":
+            return " [path in the workspace]"
+        case "text" | "credentials" | "number" | "location":
+            return ""
+        case _:
+            assert_never(field.kind)

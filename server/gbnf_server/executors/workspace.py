@@ -1,0 +1,210 @@
+"""The folder that executors work in, and cannot leave.
+
+What must stay true:
+
+- A path from a model is relative, has no ``..``, and neither it nor a folder above it is a symbolic link
+  that leads out. Links that stay inside are followed.
+- The runtime's own folder ``.gbnf`` (journal, trash, staging) is no executor's business: paths into it are
+  refused, searches skip it.
+- Every change goes through file descriptors opened one component at a time without following links, from
+  the root down. So a link that appears between the check and the deed is refused by the kernel
+  (``O_NOFOLLOW``, open(2)), and not followed.
+
+What cannot be told apart from inside a folder: hard links and bind mounts.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gbnf_server.errors import ExecutorError, SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gbnf_server.executors.journal import Journal
+
+STATE = ".gbnf"
+"""Name of the runtime's own folder inside a workspace."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Workspace:
+    """A folder, made where it is missing. Raises `SetupError` where it cannot be used.
+
+    `root` is absolute and free of links. Paths given and returned are relative to it, with ``/``; the
+    workspace itself is ``"."``.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        try:
+            Path(root).mkdir(parents=True, exist_ok=True)
+            self.root = Path(root).resolve(strict=True)
+            if not (self.root / STATE).exists():
+                (self.root / STATE).mkdir(exist_ok=True)
+                (self.root / STATE / ".gitignore").write_text("*\n")
+            with self.opened(STATE):
+                pass
+        except OSError as error:
+            raise SetupError(
+                f"'{root}' cannot be the workspace: {error.strerror or error}. "
+                f"Give a folder that you can write to, and in which '{STATE}' is no link or file."
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.root)!r})"
+
+    @property
+    def state(self) -> Path:
+        """The runtime's own folder."""
+        return self.root / STATE
+
+    @property
+    def trash(self) -> Path:
+        """Where deleted and replaced files lie until they are wanted back."""
+        return self.state / "trash"
+
+    @property
+    def journal(self) -> Journal:
+        """What was changed, and how to undo it."""
+        from gbnf_server.executors.journal import Journal  # noqa: PLC0415 - readers need no journal, nor wait for it
+
+        return Journal(self)
+
+    def resolve(self, relative: str) -> Path:
+        """The absolute path, free of links; it need not exist. Raises `ExecutorError` where it leads out."""
+        return self._inside(relative, Path(os.path.realpath(self.root.joinpath(*self._parts(relative)))))
+
+    def locate(self, relative: str) -> Path:
+        """Like `resolve`, but a link at the end stays a link: what is to be deleted is it, not its target."""
+        self.resolve(relative)
+        parts = self._parts(relative)
+        if not parts:
+            return self.root
+        parent = Path(os.path.realpath(self.root.joinpath(*parts[:-1])))
+        return self._inside(relative, parent / parts[-1])
+
+    def relative(self, path: str | os.PathLike[str]) -> str:
+        """The path as executors show it. Raises `ExecutorError` where `path` lies outside."""
+        try:
+            return Path(path).relative_to(self.root).as_posix()
+        except ValueError:
+            raise ExecutorError(f"'{path}' lies outside the workspace") from None
+
+    def read(self, relative: str, *, limit: int) -> bytes:
+        """The bytes of a regular file of at most `limit` bytes. Raises `ExecutorError`."""
+        path = self.relative(self.resolve(relative))
+        if path == ".":
+            raise ExecutorError(f"'{relative}' is a folder; find_files lists the files in it")
+        try:
+            with self.opened_parent(path) as (parent, name):
+                # O_NONBLOCK: opening a named pipe must not wait for a writer
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as file:
+                    status = os.fstat(file.fileno())
+                    if stat.S_ISDIR(status.st_mode):
+                        raise ExecutorError(f"'{relative}' is a folder; find_files lists the files in it")
+                    if not stat.S_ISREG(status.st_mode):
+                        raise ExecutorError(f"'{relative}' is no regular file")
+                    data = file.read(limit + 1)
+        except OSError as error:
+            raise self.explain(error, relative) from None
+        if len(data) > limit:
+            raise ExecutorError(f"'{relative}' is larger than {limit} bytes")
+        return data
+
+    @contextmanager
+    def opened(self, relative: str) -> Iterator[int]:
+        """A descriptor of the folder at a link-free path, for use as `dir_fd`. Raises OSError."""
+        descriptor = os.open(self.root, _DIRECTORY)
+        try:
+            for part in relative.split("/"):
+                if part == ".":
+                    continue
+                inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def opened_parent(self, relative: str) -> Iterator[tuple[int, str]]:
+        """The folder that holds a link-free path, as a descriptor, and the name in it. Raises OSError."""
+        parent, _, name = relative.rpartition("/")
+        with self.opened(parent or ".") as descriptor:
+            yield descriptor, name
+
+    def append_to_state(self, name: str, line: bytes) -> None:
+        """Add a line to a file of the runtime's own folder, in one piece (``O_APPEND``, write(2))."""
+        with self.opened(STATE) as state:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(name, flags, 0o666, dir_fd=state), "wb", buffering=0) as file:
+                file.write(line)
+
+    def explain(self, error: OSError, relative: str) -> ExecutorError:
+        """What went wrong with `relative`, in words for the model."""
+        shown = f"'{relative}'"
+        match error.errno:
+            case errno.ENOENT:
+                return ExecutorError(f"{shown} does not exist{self._similar(relative)}")
+            case errno.ENOTDIR:
+                return ExecutorError(f"{shown}: a part of the path is a file or a link, not a folder")
+            case errno.EISDIR:
+                return ExecutorError(f"{shown} is a folder")
+            case errno.EEXIST:
+                return ExecutorError(f"{shown} exists already")
+            case errno.ELOOP:
+                return ExecutorError(f"{shown} leads through a symbolic link that may not be followed")
+            case errno.EACCES | errno.EPERM:
+                return ExecutorError(f"{shown}: permission denied")
+            case errno.ENAMETOOLONG:
+                return ExecutorError(f"{shown}: the name is too long")
+            case errno.EXDEV:
+                return ExecutorError(f"{shown} lies on another file system than the workspace")
+            case _:
+                return ExecutorError(f"{shown}: {error.strerror or error}")
+
+    def _parts(self, relative: str) -> list[str]:
+        if not isinstance(relative, str) or not relative.strip():
+            raise ExecutorError('an empty path; "." is the workspace itself')
+        if "\0" in relative:
+            raise ExecutorError(f"{relative!r} is no path: it holds a NUL character")
+        try:
+            os.fsencode(relative)
+        except UnicodeEncodeError:
+            raise ExecutorError(f"{relative!a} is no path: it cannot be encoded") from None
+        parts = relative.split("/")
+        if parts[0] in {"", "~"}:
+            raise ExecutorError(
+                f"'{relative}' is refused: give a path relative to the workspace, such as 'notes/a.txt'"
+            )
+        if ".." in parts:
+            raise ExecutorError(f"'{relative}' is refused: '..' is not allowed, paths start at the workspace")
+        return [part for part in parts if part not in {"", "."}]
+
+    def _inside(self, relative: str, path: Path) -> Path:
+        if not path.is_relative_to(self.root):
+            raise ExecutorError(f"'{relative}' is refused: a symbolic link leads out of the workspace")
+        inner = path.relative_to(self.root).parts
+        if inner and inner[0].casefold() == STATE:
+            raise ExecutorError(f"'{relative}' is refused: '{STATE}' belongs to the runtime")
+        return path
+
+    def _similar(self, relative: str) -> str:
+        """A hint for a misspelt name: what lies in the same folder under nearly that name."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only where something is missing
+
+        try:
+            parent = self.resolve(relative).parent
+            names = [name for name in os.listdir(parent) if name != STATE]  # noqa: PTH208 - names are wanted, not paths
+        except (OSError, ExecutorError):
+            return ""
+        close = get_close_matches(Path(relative).name, names, n=1)
+        return f"; did you mean '{self.relative(parent / close[0])}'?" if close else ""
