@@ -32,6 +32,9 @@ import numpy.typing as npt
 
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 
+LONGEST_DEFAULT_CONTEXT = 8192
+"""Tokens: a model trained for 128k would take gigabytes for its memory."""
+
 _log = logging.getLogger("gbnf_server.llama")
 _GGML_LOG_LEVEL_ERROR = 4  # ggml.h, enum ggml_log_level
 _captures = threading.local()
@@ -149,7 +152,8 @@ class NativeModel:
     @cached_property
     def trained_context(self) -> int:
         """The length in tokens that the model was trained for; 0 where the file does not say."""
-        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+        architecture = self.metadata.get("general.architecture", "")
+        return int(self.metadata.get(f"{architecture}.context_length", 0))
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:

@@ -39,12 +39,11 @@ from gbnf_server.backends.conversation import (
 )
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ContextOverflow, ModelLoadError
-from gbnf_server.native import NativeGrammar, NativeModel
+from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeGrammar, NativeModel
 
 if TYPE_CHECKING:
     from gbnf.prompt import Message, PromptStyle
 
-_LONGEST_DEFAULT_CONTEXT = 8192  # tokens; a model trained for 128k would take gigabytes for its memory
 _BATCH = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -79,7 +78,7 @@ class InProcess:
             "minimal" if self.name == DEMONSTRATION_MODEL else "full"
         )
         self.context_length: int = context_length or min(
-            model.trained_context or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT
+            model.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
         )
         self._template = _Template(model)
         self._guarded = guard_grammars

@@ -1,0 +1,58 @@
+"""A program that runs another one for as long as its own standard input stays open.
+
+    python keeper.py PROGRAM ARGUMENT…
+
+Whoever started it holds the other end of that pipe; when he goes, however suddenly, the system closes it, and
+the program is ended. So no server outlives the process that wanted it. Should the keeper itself be killed,
+Linux ends the program by its parent-death signal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PATIENCE = 5.0  # seconds between asking and forcing
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end_with_input(process: subprocess.Popen[bytes]) -> None:
+    with suppress(OSError):
+        while os.read(0, 1024):  # not sys.stdin, whose lock would be held when the interpreter ends
+            pass
+    process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def main(command: list[str]) -> int:
+    """Run the command to its end. Returns its status, 128 + n for signal n, 127 where there is no program."""
+    try:
+        # No thread runs yet, which is what makes preexec_fn safe.
+        process = subprocess.Popen(  # noqa: S603 - the command is what this program is given to run
+            command,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - see above
+        )
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error}\n")
+        return 127
+    threading.Thread(target=_end_with_input, args=(process,), daemon=True).start()
+    status = process.wait()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,283 @@
+"""Build llama-server from the source that llama-cpp-python ships, into a cache folder.
+
+No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python holds llama.cpp
+as a whole, so that the server and the engine in this process are of one version. What must stay true:
+
+- The cache holds a finished server or none: it is built beside its place, tried, and then renamed into it.
+- What was done stays done: an interrupted install goes on where it stopped.
+- Two installs at once do not meet: the second waits, and finds the first one's work.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+
+from gbnf_server.errors import SetupError
+from gbnf_server.llama_server_run import RunningServer, start_binary
+from gbnf_server.processes import kill_group
+
+__all__ = ["Progress", "RunningServer", "cache_folder", "find", "install", "start"]
+
+SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
+CACHE_VARIABLE = "GBNF_CACHE"
+
+_SETTINGS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DBUILD_SHARED_LIBS=OFF",  # one file, which can be moved to its place
+    "-DLLAMA_OPENSSL=OFF",
+    "-DLLAMA_BUILD_UI=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_APP=OFF",
+)
+_SHOWN_LINES = 15  # of a log, in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an install is: its stage, how much of that is done (0 to 1, None: unknown), what happens."""
+
+    stage: Literal["wait", "download", "unpack", "configure", "build", "done"]
+    fraction: float | None
+    message: str
+
+
+def cache_folder() -> Path:
+    """$GBNF_CACHE, else the user's cache folder."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("gbnf"))
+
+
+def find() -> Path | None:
+    """The llama-server to use: $GBNF_LLAMA_SERVER, else what `install` has built, else None.
+
+    Raises SetupError where the variable names no program.
+    """
+    chosen = os.environ.get(SERVER_VARIABLE)
+    if chosen:
+        path = Path(chosen).expanduser().absolute()
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise SetupError(f"${SERVER_VARIABLE} is {chosen}, which is no program. Correct or unset it.")
+        return path
+    built = _place(cache_folder())
+    return built if built.is_file() else None
+
+
+def install(*, jobs: int | None = None, progress: Callable[[Progress], None] = lambda _: None) -> Path:
+    """Return the path of a llama-server, built with `jobs` processes (None: one per CPU) where there is none.
+
+    The build takes some five minutes on two cores. Raises SetupError, which says what is missing or shows
+    the end of the log.
+    """
+    found = find()
+    if found is not None:
+        progress(Progress("done", 1.0, f"llama-server is there: {found}"))
+        return found
+    _check_tools()
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache, progress):
+            place = _place(cache)
+            if not place.is_file():  # another install may have just made it
+                _Build(cache, progress).run(jobs or os.cpu_count() or 1, place)
+    except OSError as error:
+        raise SetupError(f"llama-server cannot be installed in {cache}: {error}.") from error
+    progress(Progress("done", 1.0, f"llama-server is built: {place}"))
+    return place
+
+
+def start(
+    model: Path | str,
+    *,
+    port: int = 0,
+    context_length: int | None = None,
+    slots: int = 1,
+    threads: int | None = None,
+    api_key: str | None = None,
+    timeout: float = 300.0,
+    extra: Sequence[str] = (),
+) -> RunningServer:
+    """Run llama-server on loopback with a GGUF and wait until it is ready; `RunningServer` stops it.
+
+    `port` 0 takes a free one. `context_length` is in tokens for each of the `slots` (conversations at once),
+    by default what the model was trained for, up to 8192. `timeout`: seconds for the model to load. `extra`:
+    more arguments for llama-server. Raises SetupError with the log's last lines where it does not come up,
+    ModelLoadError where the file is no model.
+    """
+    binary = find()
+    if binary is None:
+        raise SetupError(
+            "there is no llama-server yet. Build one with `gbnf server install`, "
+            f"or name one in ${SERVER_VARIABLE}."
+        )
+    return start_binary(
+        binary,
+        Path(model),
+        port=port,
+        context_length=context_length,
+        slots=slots,
+        threads=threads,
+        api_key=api_key,
+        timeout=timeout,
+        extra=extra,
+    )
+
+
+def _place(cache: Path) -> Path:
+    return cache / "llama-server" / _version() / "llama-server"
+
+
+def _version() -> str:
+    return version("llama-cpp-python")
+
+
+def _check_tools() -> None:
+    missing = [tool for tool in ("cmake", "make") if not shutil.which(tool)]
+    if shutil.which("ninja") and "make" in missing:
+        missing.remove("make")
+    compiler = os.environ.get("CXX", "").split(" ")[0]
+    if not any(shutil.which(name) for name in (compiler, "c++", "g++", "clang++") if name):
+        missing.append("a C++ compiler")
+    if subprocess.run(
+        [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False
+    ).returncode:
+        missing.append("pip")
+    if missing:
+        raise SetupError(
+            f"llama-server cannot be built without {', '.join(missing)}. On Debian or Ubuntu: "
+            f"apt install cmake g++ make python3-pip. Or name a finished one in ${SERVER_VARIABLE}."
+        )
+
+
+@contextmanager
+def _alone(cache: Path, progress: Callable[[Progress], None]) -> Iterator[None]:
+    """Hold the cache's lock; the system lets go of it if this process dies."""
+    with (cache / "install.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(Progress("wait", None, "another install is under way"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class _Build:
+    """One build, in `<cache>/building-<version>`, which stays until it succeeds."""
+
+    def __init__(self, cache: Path, progress: Callable[[Progress], None]) -> None:
+        self._progress = progress
+        self._folder = cache / f"building-{_version()}"
+        self._log = self._folder / "build.log"
+
+    def run(self, jobs: int, place: Path) -> None:
+        self._folder.mkdir(exist_ok=True)
+        source = self._unpack(self._download())
+        build = self._folder / "build"
+        self._progress(Progress("configure", None, "cmake looks at this machine"))
+        self._call(
+            "configure", ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *_SETTINGS]
+        )
+        self._call(
+            "build", ["cmake", "--build", str(build), "--target", "llama-server", "--parallel", str(jobs)]
+        )
+        binary = build / "bin" / "llama-server"
+        self._call("build", [str(binary), "--version"])  # a server that cannot run never gets to its place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        binary.replace(place)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _download(self) -> Path:
+        """The source distribution of the installed llama-cpp-python, by pip."""
+        wanted = f"llama_cpp_python-{_version()}.tar.gz"
+        archive = self._folder / wanted
+        if not archive.is_file():
+            self._progress(Progress("download", None, f"pip fetches {wanted}"))
+            arriving = self._folder / "arriving"
+            pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+            source_only = ["--no-binary", "llama-cpp-python", "--dest", str(arriving)]
+            self._call("download", [*pip, *source_only, f"llama-cpp-python=={_version()}"])
+            found = next(iter(arriving.glob("*.tar.gz")), None)
+            if found is None:
+                raise SetupError(f"pip brought no source of llama-cpp-python {_version()}. See {self._log}.")
+            found.replace(archive)
+        return archive
+
+    def _unpack(self, archive: Path) -> Path:
+        source = self._folder / "source"
+        if not source.is_dir():
+            self._progress(Progress("unpack", None, archive.name))
+            arriving = self._folder / "unpacking"
+            shutil.rmtree(arriving, ignore_errors=True)
+            try:
+                with tarfile.open(archive) as files:
+                    files.extractall(arriving, filter="data")
+            except tarfile.TarError as error:
+                archive.unlink()
+                raise SetupError(
+                    f"{archive.name} is damaged ({error}). Install again to fetch it anew."
+                ) from error
+            (arriving / archive.name.removesuffix(".tar.gz")).replace(source)
+        return source
+
+    def _call(self, stage: Literal["download", "configure", "build"], command: Sequence[str]) -> None:
+        """Run a program to its end, its output into the log and cmake's percentages into the progress.
+
+        Raises SetupError with the log's end. Whatever interrupts this ends the program and its children too.
+        """
+        tail: deque[str] = deque(maxlen=_SHOWN_LINES)
+        with self._log.open("a") as log:
+            log.write(f"$ {' '.join(command)}\n")
+            process = subprocess.Popen(  # noqa: S603 - the commands are those of this class
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            try:
+                assert process.stdout is not None
+                with process.stdout:
+                    for line in process.stdout:
+                        log.write(line)
+                        tail.append(line.rstrip())
+                        percent = re.match(r"\[ *(\d+)%\] (.*)|\[(\d+)/(\d+)\] (.*)", line)
+                        if percent and stage == "build":
+                            self._progress(_step(percent))
+                status = process.wait()
+            except BaseException:
+                kill_group(process)
+                raise
+        if status:
+            shown = "\n".join(f"    {line}" for line in tail)
+            raise SetupError(
+                f"'{' '.join(command[:3])} …' failed with status {status}. "
+                f"The log is {self._log}; its end:\n{shown}\n"
+                "Mend that and install again: what is done stays done."
+            )
+
+
+def _step(match: re.Match[str]) -> Progress:
+    """The progress in one line of make's (`[ 45%] Building x.o`) or ninja's (`[45/100] Building x.o`)."""
+    percent, made, step, steps, built = match.groups()
+    if percent is not None:
+        return Progress("build", int(percent) / 100, made)
+    return Progress("build", int(step) / int(steps), built)

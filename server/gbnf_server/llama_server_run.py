@@ -1,0 +1,161 @@
+"""Run a llama-server on this machine's loopback, for as long as this process wants it.
+
+What must stay true: no server outlives the process that started it (`gbnf_server.keeper`), and a server that
+does not come up, or dies, says why with the last lines of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from gbnf_server import keeper
+from gbnf_server.errors import SetupError
+from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeModel
+from gbnf_server.processes import kill_group
+
+_KEPT_LINES = 400  # of the log
+_SHOWN_LINES = 15  # of them, in an error
+_LISTENING = re.compile(r"listening on (http://\S+:\d+)")
+_PATIENCE = 10.0  # seconds that a stopping server is given before it is killed
+
+
+class RunningServer:
+    """A llama-server of ours. A context manager; `stop` and the end of this process end it."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        """Start the program. It is not ready yet."""
+        self.url = ""
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.process = subprocess.Popen(  # noqa: S603 - the program that the person has named or built
+            [sys.executable, "-I", keeper.__file__, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for this process, which decides
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._end = weakref.finalize(self, _end, self.process)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def log(self, lines: int = _SHOWN_LINES) -> list[str]:
+        """The last lines that the server wrote."""
+        return list(self._lines)[-lines:]
+
+    def wait(self) -> int:
+        """Block until the server ends by itself, and return its status."""
+        return self.process.wait()
+
+    def stop(self) -> None:
+        """End the server. Calling twice is fine."""
+        self._end()
+        self._reader.join(_PATIENCE)
+
+    def wait_ready(self, timeout: float) -> None:
+        """Wait until the model is loaded. Raises SetupError, the server then stopped, where that fails."""
+        try:
+            self._await_ready(timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _await_ready(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not self._is_ready():
+            if not self.is_running:
+                self._reader.join(_PATIENCE)
+                raise SetupError(self._told(f"llama-server ended with status {self.process.returncode}"))
+            if time.monotonic() > deadline:
+                raise SetupError(self._told(f"llama-server was not ready after {timeout:g} s"))
+            time.sleep(0.05)
+
+    def _read(self) -> None:
+        """Drain the server's log, so that it never blocks on a full pipe."""
+        assert self.process.stdout is not None
+        with self.process.stdout as log:
+            for line in log:
+                self._lines.append(line.rstrip())
+
+    def _is_ready(self) -> bool:
+        """Find out the port from the log, which tells the one that the system chose, then ask for health."""
+        if not self.url:
+            found = next(
+                (match for line in self.log(_KEPT_LINES) if (match := _LISTENING.search(line))), None
+            )
+            if found is None:
+                return False
+            self.url = found[1]
+        try:
+            return httpx.get(f"{self.url}/health", trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    def _told(self, problem: str) -> str:
+        shown = "\n".join(f"    {line}" for line in self.log())
+        return f"{problem}. The end of its log:\n{shown}"
+
+
+def start_binary(
+    binary: Path,
+    model: Path,
+    *,
+    port: int,
+    context_length: int | None,
+    slots: int,
+    threads: int | None,
+    api_key: str | None,
+    timeout: float,
+    extra: Sequence[str],
+) -> RunningServer:
+    """Run this llama-server; `gbnf_server.llama_server_build.start` says what the arguments are."""
+    vocabulary = NativeModel(model, vocab_only=True)  # a file that is no model is found out here
+    length = context_length or min(
+        vocabulary.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
+    )
+    command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
+    command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
+    command += ["--threads", str(threads)] if threads else []
+    environment = dict(os.environ)
+    if api_key:
+        environment["LLAMA_API_KEY"] = api_key  # an argument would be seen by every user of the machine
+    server = RunningServer([*command, *extra], environment)
+    server.wait_ready(timeout)
+    return server
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Close the keeper's input, which ends the server; by force where that takes too long."""
+    assert process.stdin is not None
+    try:
+        process.stdin.close()
+        process.wait(_PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        kill_group(process)
