@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 Form: TypeAlias = Literal["one", "list", "map"]
 
@@ -82,3 +83,23 @@ def walk(schema: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
     yield place, schema
     for below, member in subschemas(schema):
         yield from walk(member, (*place, *below))
+
+
+def followed(reference: Any, root: Any) -> tuple[Place, Any] | None:
+    """The place that a reference by JSON pointer (`#/$defs/name`) leads to; None for a dead one and all others."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    place: list[str | int] = []
+    found = root
+    pointer = unquote(reference[1:])
+    if pointer and not pointer.startswith("/"):
+        return None
+    for step in pointer.split("/")[1:]:
+        key: str | int = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+            key = int(step)
+        elif not isinstance(found, Mapping) or key not in found:
+            return None
+        found = found[key]
+        place.append(key)
+    return tuple(place), found

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from gbnf.applicators import followed
 from gbnf.manifests import localized
 
 #: Characters of one enumeration, and levels of objects and arrays, before the rest becomes "…".
@@ -70,7 +71,8 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
     if isinstance(schema.get("enum"), list):
         return _enumeration(schema["enum"]), "|"
     if "$ref" in schema:
-        return _types(_followed(schema["$ref"], root), root, depth + 1)
+        place = followed(schema["$ref"], root)
+        return _types(True if place is None else place[1], root, depth + 1)
     for keyword, sign in (("anyOf", "|"), ("oneOf", "|"), ("allOf", "&")):
         members = schema.get(keyword)
         if isinstance(members, list) and members and "properties" not in schema:
@@ -110,22 +112,6 @@ def _enumeration(values: list[Any]) -> list[str]:
         if sum(map(len, shown)) + len(shown) > ENUM_LIMIT and len(shown) > 1:
             return [*shown[:-1], "…"]
     return shown or ["never"]
-
-
-def _followed(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Where a local reference leads; anything, where it leads out of the schema's own tree."""
-    place: Any = root
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return True
-    for step in reference[1:].split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, Mapping) and key in place:
-            place = place[key]
-        elif isinstance(place, list) and key.isdecimal() and int(key) < len(place):
-            place = place[int(key)]
-        else:
-            return True
-    return place
 
 
 def _joined(types: _Types) -> str:

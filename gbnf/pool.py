@@ -1,0 +1,113 @@
+"""The pool filter: which tools a request is offered.
+
+Pure and deterministic. The rules are data: `[offer]` in the manifests, and the tables of
+`gbnf.providers`. What must stay true: what is kept keeps its order; nothing is dropped without a reason;
+filtering twice changes nothing; no pool that holds a tool is filtered to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gbnf.manifests import Executor
+from gbnf.manifests.policies import ESCAPE_HATCH
+from gbnf.markers import Markers
+from gbnf.providers import FOREIGN_PHRASES, PROVIDERS
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a request is offered: `kept` in pool order; why each other one is not; a notice, "" mostly."""
+
+    kept: tuple[Executor, ...]
+    dropped: Mapping[Executor, str] = field(default_factory=dict)
+    notice: str = ""
+
+
+def filter_pool(
+    executors: Iterable[Executor],
+    query: str,
+    *,
+    providers: Mapping[str, tuple[str, ...]] = PROVIDERS,
+    foreign_phrases: Iterable[str] = FOREIGN_PHRASES,
+) -> Selection:
+    """Drop the tools that `query`, in any language, has no use for.
+
+    `providers`: suffix of a variant's name -> the words that name the provider. `foreign_phrases`: names that
+    hold such a word and mean something else. A filter that would drop every tool drops none and says so.
+    """
+    pool = tuple(executors)
+    rules = _Rules(pool, query, providers, foreign_phrases)
+    dropped = {tool: reason for tool in pool if (reason := rules.against(tool))}
+    kept = tuple(tool for tool in pool if tool not in dropped)
+    if pool and not kept:
+        notice = f"the filter would drop all {len(pool)} tools, so the pool stays whole"
+        return Selection(pool, notice=notice)
+    return Selection(kept, dropped)
+
+
+class _Rules:
+    def __init__(
+        self,
+        pool: tuple[Executor, ...],
+        query: str,
+        providers: Mapping[str, tuple[str, ...]],
+        foreign_phrases: Iterable[str],
+    ) -> None:
+        self._providers = providers
+        self._tools = {tool.name: tool for tool in pool}
+        self._canonical = sum(self._is_canonical(tool) for tool in pool)
+        owners = {suffix: set(markers) for suffix, markers in providers.items()} | {"": set(foreign_phrases)}
+        self._named = _named_providers(query, owners)
+        self._found = Markers(marker for tool in pool for marker in tool.offer.markers).all_in(query)
+
+    def against(self, tool: Executor) -> str:
+        """Why `tool` isn't offered; "" where it is. The first reason counts."""
+        return "" if tool.offer.always else self._unasked(tool) or self._variant_instead(tool)
+
+    def _unasked(self, tool: Executor) -> str:
+        return self._enough_tools(tool) or self._no_marker(tool) or self._no_provider(tool)
+
+    def _enough_tools(self, tool: Executor) -> str:
+        least = tool.offer.unless_canonical_at_least
+        if least is None or self._canonical < least:
+            return ""
+        return f"the pool has {self._canonical} canonical tools, and {least} are enough to do without it"
+
+    def _no_marker(self, tool: Executor) -> str:
+        if not tool.offer.markers or not self._found.isdisjoint(tool.offer.markers):
+            return ""
+        return f"the request holds none of its markers ({_some(tool.offer.markers)})"
+
+    def _no_provider(self, tool: Executor) -> str:
+        suffix = self._suffix(tool)
+        if suffix is None or suffix in self._named:
+            return ""
+        return f"the request doesn't name the provider ({_some(self._providers[suffix])})"
+
+    def _variant_instead(self, tool: Executor) -> str:
+        for suffix in self._providers:
+            variant = self._tools.get(tool.name + suffix) if suffix in self._named else None
+            if variant is not None and not self._unasked(variant):
+                return f"the request names the provider of {variant.name}, which takes its place"
+        return ""
+
+    def _is_canonical(self, tool: Executor) -> bool:
+        return tool.offer.role != ESCAPE_HATCH and self._suffix(tool) is None
+
+    def _suffix(self, tool: Executor) -> str | None:
+        """The provider's suffix in a variant's name, the longest where several fit."""
+        fitting = [suffix for suffix in self._providers if tool.name.endswith(suffix) and tool.name != suffix]
+        return max(fitting, key=len, default=None)
+
+
+def _named_providers(query: str, owners: Mapping[str, set[str]]) -> frozenset[str]:
+    """The providers that `query` names; a marker inside a longer one of another owner doesn't count."""
+    matches = Markers(marker for markers in owners.values() for marker in markers).longest_in(query)
+    return frozenset(owner for owner, markers in owners.items() if not markers.isdisjoint(matches))
+
+
+def _some(markers: tuple[str, ...]) -> str:
+    shown = ", ".join(repr(marker) for marker in markers[:5])
+    return f"{shown} …" if len(markers) > 5 else shown
