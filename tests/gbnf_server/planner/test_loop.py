@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from gbnf.errors import GbnfError
+from gbnf.grammar.match import Matcher
+from gbnf.grammar.parse import parse_gbnf
 from gbnf.manifests import ASK_USER, FINAL_ANSWER
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -427,11 +429,11 @@ def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
         replies=[{"entries": ["x"]}],
         settings=Settings(max_steps=2),
     )
-    first, second = (effect.grammar for effect in driven.of(CallModel))
-    assert "final_answer" not in first
-    assert "from_step" not in first
-    assert "final_answer" in second
-    assert "from_step" in second
+    first, second = (Matcher(parse_gbnf(effect.grammar)) for effect in driven.of(CallModel))
+    reading = [call("read_files", from_step=step) for step in (1, 2)]
+    texts = [NOW, ANSWER, *reading]
+    assert [first.match(text).complete for text in texts] == [True, False, False, False]
+    assert [second.match(text).complete for text in texts] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("name", ["max_steps", "max_blocked", "final_answer_from", "max_tokens"])

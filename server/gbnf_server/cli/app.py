@@ -1,0 +1,57 @@
+"""The commands' names and what stands before them."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from gbnf_server.cli.check import check
+from gbnf_server.cli.compile import compile_
+from gbnf_server.cli.help import EXIT_CODES, flow
+from gbnf_server.cli.manifests import manifests
+from gbnf_server.cli.run import run
+from gbnf_server.cli.server import server
+
+_HELP = """Compile tool manifests to GBNF grammars, and plan with a local model that they hold.
+
+\b
+Try:
+  gbnf run "create a folder trips"    plan and act, with the embedded model
+  gbnf manifests                      the tools that come along
+  gbnf compile > tools.gbnf           the grammar of a call of one of them
+  gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'"""
+
+app = typer.Typer(
+    help=flow(_HELP, EXIT_CODES),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(help=flow(run.__doc__, EXIT_CODES))(run)
+app.command("compile", help=flow(compile_.__doc__))(compile_)
+app.command(help=flow(check.__doc__))(check)
+app.command(help=flow(manifests.__doc__))(manifests)
+app.add_typer(server, name="server")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"gbnf-toolkit {version('gbnf-toolkit')}")
+        except PackageNotFoundError:
+            typer.echo("gbnf-toolkit, not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def _gbnf(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave."),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,127 @@
+"""`gbnf check`: is this grammar sound, and does this text fit it?"""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.exits import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from gbnf.grammar.match import Match
+
+AROUND = 60
+"""Characters shown on each side of the place where a text fails."""
+SHOWN_EXPECTED = 12
+
+
+def check(
+    grammar: Annotated[str, typer.Argument(metavar="GRAMMAR", help="A GBNF file; - is the standard input.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEXT]", help="The text; from the standard input when absent and piped."),
+    ] = None,
+    engine: Annotated[
+        bool, typer.Option(help="Have llama.cpp load the grammar too, with the embedded model's vocabulary.")
+    ] = True,
+) -> None:
+    """Check a grammar, and whether a text is in its language.
+
+    Says where the text leaves the grammar and what was expected there. Without a text the grammar alone is
+    checked. A text from a pipe loses one line break at its end.
+
+    \b
+    Try:
+      gbnf check tools.gbnf
+      gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
+      gbnf compile | gbnf check - '{"name": "get_nov", "arguments": {}}'
+
+    \b
+    Exit codes: 0 it fits, 1 it does not, 3 the grammar is broken, 4 llama.cpp refuses it.
+    """
+    from gbnf.grammar.match import Matcher
+    from gbnf.grammar.parse import parse_gbnf
+
+    from gbnf_server.cli.text import plural, write
+
+    source = _read(grammar)
+    rules = parse_gbnf(source)
+    judged = engine and _load_in_engine(source)
+    if text is None and grammar != "-":
+        text = _piped()
+    if text is None:
+        by = "this toolkit and llama.cpp" if judged else "this toolkit"
+        write(f"sound: {plural(len(rules.productions), 'rule')}, taken by {by}")
+        return
+    match = Matcher(rules).match(text)
+    if match.complete:
+        write("accepted")
+        return
+    _show_refusal(text, match)
+    raise typer.Exit(ExitCode.NO)
+
+
+def _read(path: str) -> str:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode()
+        return Path(path).read_bytes().decode()
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}. Give a GBNF file, or - for the standard input."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}."
+        ) from None
+
+
+def _piped() -> str | None:
+    """The text on the standard input; None at a terminal, or where nothing comes."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    text = sys.stdin.buffer.read().decode(errors="surrogateescape")
+    return text.removesuffix("\n").removesuffix("\r") if text else None
+
+
+def _load_in_engine(source: str) -> bool:
+    """Whether llama.cpp took the grammar; False where there is no vocabulary. Raises GrammarRefused."""
+    from gbnf_server.embedded import model_path
+    from gbnf_server.engine import Engine
+
+    if not model_path().is_file():
+        return False
+    Engine.load(model_path()).check(source)
+    return True
+
+
+def _show_refusal(text: str, match: Match) -> None:
+    """The line where the text fails, with a caret under the place, and what was expected there."""
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
+    from gbnf_server.cli.text import clean
+
+    console = Console(highlight=False)
+    start = match.position - (match.column - 1)
+    end = text.find("\n", match.position)
+    end = len(text) if end < 0 else end
+    first, last = max(start, match.position - AROUND), min(end, match.position + AROUND)
+    before = ("…" if first > start else "") + clean(text[first : match.position])
+    after = clean(text[match.position : last]) + ("…" if last < end else "")
+    problem = "the text ends too early" if match.accepted else "refused"
+    console.print(Text.assemble((problem, "bold red"), f" at line {match.line}, column {match.column}"))
+    console.print(Text(f"  {before}{after}"), soft_wrap=True)
+    console.print(Text("  " + " " * cell_len(before) + "^", style="bold red"), soft_wrap=True)
+    shown = [clean(terminal) for terminal in match.expected[:SHOWN_EXPECTED]]
+    more = len(match.expected) - len(shown)
+    shown += [f"{more} more"] if more > 0 else []
+    console.print(
+        Text("expected " + ("  or  ".join(shown) or "nothing: no text goes on from here")), soft_wrap=True
+    )

@@ -1,0 +1,77 @@
+"""`gbnf compile`: manifests in, GBNF out."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def compile_(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH]…", help="Manifest files or folders of them; the shipped ones when absent."
+        ),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="Offer only the tools that the pool filter keeps for this request.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Tell on stderr what the grammar does not enforce.")
+    ] = False,
+    final_answer: Annotated[
+        bool, typer.Option("--final-answer", help="Let final_answer join the tools.")
+    ] = False,
+    ask_user: Annotated[bool, typer.Option("--ask-user", help="Let ask_user join the tools.")] = False,
+    step: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="An earlier step that from_step may refer to; repeat for several."),
+    ] = None,
+    whitespace: Annotated[
+        Literal["default", "compact", "spaced", "free"],
+        typer.Option(help="Spaces in the JSON: at most one after , and : by default."),
+    ] = "default",
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: grammar, exact, findings, kept, dropped.")
+    ] = False,
+) -> None:
+    """Compile tool manifests to one GBNF grammar on stdout.
+
+    \b
+      gbnf compile                                     the shipped tools
+      gbnf compile my-tools/ more/manifest.toml        your own
+      gbnf compile --query "find my notes" --report    one request's pool, and what it leaves open
+      gbnf compile --final-answer > plan.gbnf          as the planner uses it; feed it to llama-server
+    """
+    from gbnf import compile_pool, filter_pool, load_manifests
+    from gbnf_server.cli.tables import show_report
+    from gbnf_server.cli.text import write
+    from gbnf_server.shipped import manifests_path
+
+    executors = load_manifests(paths or manifests_path())
+    selection = None if query is None else filter_pool(executors, query)
+    pool = executors if selection is None else selection.kept
+    grammar = compile_pool(
+        pool, final_answer=final_answer, ask_user=ask_user, steps=tuple(step or ()), whitespace=whitespace
+    )
+    kept = [executor.name for executor in pool]
+    dropped = {} if selection is None else {tool.name: why for tool, why in selection.dropped.items()}
+    if json_:
+        value = {
+            "grammar": str(grammar),
+            "exact": grammar.exact,
+            "findings": [asdict(finding) for finding in grammar.report],
+            "kept": kept,
+            "dropped": dropped,
+        }
+        write(json.dumps(value, ensure_ascii=False, indent=2))
+    else:
+        write(str(grammar))
+    if report:
+        show_report(grammar, kept, dropped)

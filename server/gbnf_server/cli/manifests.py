@@ -1,0 +1,64 @@
+"""`gbnf manifests`: the tools at a glance."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def manifests(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A manifest or a folder; the shipped ones when absent."),
+    ] = None,
+    findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """Show the tools: name, effect, complexity of their arguments, and what the grammar leaves open.
+
+    A finding is a place where the schema asks for something that the grammar does not enforce, or gives it
+    nothing to hold; most are caught by the validator after decoding.
+
+    \b
+      gbnf manifests                     the shipped tools
+      gbnf manifests my-tools/ --findings
+    """
+    from gbnf import args_complexity, compile_pool, is_complex, load_manifests
+    from gbnf_server.cli.tables import ToolRow, show_tools
+    from gbnf_server.cli.text import write
+    from gbnf_server.shipped import manifests_path
+
+    rows = [
+        ToolRow(
+            executor,
+            complexity=args_complexity(executor.model_args()),
+            is_complex=is_complex(executor.model_args()),
+            findings=compile_pool(
+                (executor,), steps=(1,)
+            ).report,  # with a step, so that all arguments are seen
+        )
+        for executor in load_manifests(path or manifests_path())
+    ]
+    if not json_:
+        show_tools(rows, findings=findings)
+        return
+    value = [
+        {
+            "name": row.executor.name,
+            "version": row.executor.version,
+            "description": row.executor.description(),
+            "effect": row.executor.run.effect,
+            "confirm": row.executor.run.confirm,
+            "complexity": row.complexity,
+            "is_complex": row.is_complex,
+            "findings": [asdict(finding) for finding in row.findings],
+        }
+        for row in rows
+    ]
+    write(json.dumps(value, ensure_ascii=False, indent=2))

@@ -1,0 +1,106 @@
+"""`gbnf server`: a llama-server of one's own, built and run without a download of anything prebuilt."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.help import flow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+server = typer.Typer(
+    help="Build llama-server, and run it on this machine.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+
+def install(
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at once; one per CPU when absent.")
+    ] = None,
+) -> None:
+    """Build llama-server from the source that llama-cpp-python ships, into the cache folder.
+
+    Takes some five minutes on two cores, and needs cmake and a C++ compiler. An interrupted build goes on
+    where it stopped. Prints the path of the program.
+    """
+    from gbnf_server.cli.text import notes, write
+    from gbnf_server.llama_server_build import install as build
+
+    console = notes()
+    write(str(_build(console, jobs) if console.is_terminal else build(jobs=jobs)))
+
+
+def _build(console: Console, jobs: int | None) -> Path:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    from gbnf_server.cli.text import brief, clean
+    from gbnf_server.llama_server_build import Progress as Stage
+    from gbnf_server.llama_server_build import install as build
+
+    columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("begin", total=None)
+        told = ""
+
+        def show(stage: Stage) -> None:
+            nonlocal told
+            if stage.stage != told:
+                told = stage.stage
+                bar.console.print(Text.assemble((f"{stage.stage:9} ", "bold"), brief(clean(stage.message))))
+            bar.update(
+                task,
+                description=stage.stage,
+                total=None if stage.fraction is None else 1.0,
+                completed=stage.fraction or 0.0,
+            )
+
+        return build(jobs=jobs, progress=show)
+
+
+def start(
+    model: Annotated[
+        Path | None, typer.Option(metavar="F.gguf", help="The model; the embedded one when absent.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of one conversation; the model's own when absent.")
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all when absent.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="GBNF_API_KEY", help="What clients have to show.")
+    ] = None,
+) -> None:
+    """Run llama-server on loopback until you press Ctrl-C; prints its address once it is ready.
+
+    \b
+    Try:
+      gbnf server start --model Qwen3-4B-Q4_K_M.gguf
+      gbnf run "create a folder trips" --server http://127.0.0.1:8080
+    """
+    from gbnf_server.cli.text import notes, write
+    from gbnf_server.embedded import model_path
+    from gbnf_server.llama_server_build import start as run
+
+    with run(
+        model or model_path(),
+        port=port,
+        context_length=context,
+        slots=slots,
+        threads=threads,
+        api_key=api_key,
+    ) as running:
+        write(running.url)
+        notes().print("ready; Ctrl-C stops it", style="dim")
+        running.wait()
+
+
+server.command(help=flow(install.__doc__))(install)
+server.command(help=flow(start.__doc__))(start)

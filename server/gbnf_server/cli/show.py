@@ -1,0 +1,144 @@
+"""How a run looks on a terminal while it happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Self, assert_never
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from gbnf_server.cli.text import SHOWN_CHARACTERS, brief, clean, plural
+from gbnf_server.planner import (
+    CallBlocked,
+    Event,
+    ModelCalled,
+    Run,
+    RunFinished,
+    RunStarted,
+    StepStarted,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    WarningRaised,
+)
+
+SHOWN_ENTRIES = 3
+
+
+class Progress:
+    """Shows each event of a run as it happens; leaving it makes the terminal whole again.
+
+    `quiet` shows only what a person would have to know: warnings, and why there is no answer.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.console = console
+        self._quiet = quiet
+        self._status: Status | None = None
+        self._model_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rest()
+
+    def show(self, event: Event) -> None:
+        if self._quiet:
+            if isinstance(event, WarningRaised):
+                self._line("", "warning: ", "yellow", event.message)
+            elif isinstance(event, RunFinished) and event.run.error is not None:
+                self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
+            return
+        match event:
+            case RunStarted():
+                mode = "held by the grammar" if event.grammar else "without grammar"
+                total = len(event.tools) + len(event.dropped)
+                self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
+            case StepStarted():
+                self._think(event.step)
+            case ModelCalled():
+                self._rest()
+                self._model_s = event.duration_s
+            case ToolCalled():
+                self._line(
+                    f"{event.step:>2} ",
+                    event.name,
+                    "bold cyan",
+                    brief(json.dumps(event.arguments, ensure_ascii=False)),
+                    self._model_s,
+                )
+            case ToolDone():
+                self._line("   ", "✓ ", "green", summary(event.result), event.duration_s)
+            case ToolFailed():
+                self._line("   ", "✗ ", "red", event.error, event.duration_s)
+            case CallBlocked():
+                self._line(
+                    f"{event.step:>2} ",
+                    f"refused ({event.refusal})",
+                    "yellow",
+                    brief(event.text),
+                    self._model_s,
+                )
+                self._line("   ", "✗ ", "yellow", event.error)
+            case WarningRaised():
+                self._line("   ", "! ", "yellow", event.message)
+            case RunFinished():
+                self._rest()
+                self._finish(event.run)
+            case _:
+                assert_never(event)
+
+    def _finish(self, run: Run) -> None:
+        style = "green" if run.outcome == "answered" else "red"
+        steps = plural(len(run.steps), "step")
+        read = f"{run.prompt_tokens} tokens read" + (
+            f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
+        )
+        self._line(
+            "",
+            run.outcome,
+            f"bold {style}",
+            f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} written",
+        )
+        if run.error is not None:
+            self.console.print(Text(clean(run.error)))
+
+    def _line(self, margin: str, head: str, style: str, tail: str = "", seconds: float | None = None) -> None:
+        line = Text(margin)
+        line.append(clean(head), style=style)
+        if tail:
+            line.append(("" if head.endswith(" ") else "  ") + clean(tail))
+        if seconds is not None:
+            line.append(f"  {duration(seconds)}", style="dim")
+        self.console.print(line, soft_wrap=True)
+
+    def _rest(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _think(self, step: int) -> None:
+        if self.console.is_terminal:
+            self._rest()
+            self._status = self.console.status(f"step {step}: the model is writing")
+            self._status.start()
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """What a person wants to see of a result: its entries, or else its fields."""
+    entries = result.get("entries")
+    if not isinstance(entries, list):
+        return brief(json.dumps(result, ensure_ascii=False))
+    if not entries:
+        return "nothing"
+    shown = ", ".join(brief(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
+    more = len(entries) - SHOWN_ENTRIES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,80 @@
+"""How grammars, findings and pools of tools look on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gbnf.manifests import Executor
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gbnf import Finding, Grammar
+from gbnf_server.cli.text import clean, notes, plural
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """One tool at a glance."""
+
+    executor: Executor
+    complexity: int
+    is_complex: bool
+    findings: tuple[Finding, ...]
+
+
+def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str]) -> None:
+    """What a grammar leaves open, and whom the pool filter left out; on stderr."""
+    console = notes()
+    rules, size = len(grammar.rules.productions), len(str(grammar).encode())
+    console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
+    for name, reason in dropped.items():
+        console.print(Text(f"left out {clean(name)}: {clean(reason)}", style="dim"), soft_wrap=True)
+    console.print(Text(f"{plural(rules, 'rule')}, {size} bytes", style="dim"))
+    for finding in grammar.report:
+        show_finding(console, finding)
+    unenforced = sum(finding.kind == "unenforced" for finding in grammar.report)
+    if grammar.exact:
+        verdict = ("exact", "bold green"), ": every text of this grammar is valid for the schemas"
+    else:
+        verdict = ("not exact", "bold yellow"), f": {plural(unenforced, 'keyword')} left to the validator"
+    console.print(Text.assemble(*verdict), soft_wrap=True)
+
+
+def show_finding(console: Console, finding: Finding) -> None:
+    style = "yellow" if finding.kind == "unenforced" else "cyan"
+    console.print(
+        Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), clean(str(finding))), soft_wrap=True
+    )
+
+
+def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
+    """The table of `gbnf manifests`, on stdout."""
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("tool", style="bold", no_wrap=True)
+    table.add_column("effect", no_wrap=True)
+    table.add_column("complexity", justify="right")
+    table.add_column("findings", justify="right")
+    table.add_column("description")
+    for row in rows:
+        policy = row.executor.run
+        table.add_row(
+            Text(clean(row.executor.name)),
+            Text(
+                policy.effect + (", asks" if policy.confirm else ""),
+                style="yellow" if policy.effect == "write" else "",
+            ),
+            Text(str(row.complexity), style="yellow" if row.is_complex else ""),
+            Text(str(len(row.findings)) if row.findings else "-", style="" if row.findings else "dim"),
+            Text(clean(row.executor.description())),
+        )
+    console.print(table)
+    if findings:
+        for row in rows:
+            for finding in row.findings:
+                show_finding(console, finding)
+    elif total := sum(len(row.findings) for row in rows):
+        console.print(Text(f"{plural(total, 'finding')}; --findings lists them", style="dim"))
