@@ -1,0 +1,390 @@
+"""Whether a text is in the language of a grammar; if not, where it leaves it and what was expected there.
+
+The rules become a network of nodes, and a text is followed through it by all derivations at once. A place
+in the network is a *top*: a terminal, how far into it, and a linked stack of frames that says where to go on
+after the rule or the counted repetition around it. What must stay true:
+
+- Equal stacks are one object (hash-consing), so that derivations which meet again are one: an ambiguous
+  grammar costs no more than its distinct stacks.
+- What follows a stack is computed once and kept, and so is each step from a set of tops by a character: inside a
+  string, a step is a look-up. The memory is bounded: past `_REMEMBERED` entries all is forgotten.
+- Repetitions are counted, never unrolled, and a counted iteration that takes no character is not followed.
+- Left recursion is refused: it would grow the stack for ever, here as in llama.cpp.
+
+The language is that of llama.cpp's engine on decoded text, where neither NUL nor a surrogate ever matches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from os.path import commonprefix
+from typing import TypeAlias
+
+from gbnf.grammar.analysis import is_nullable, left_recursion, nullable
+from gbnf.grammar.chars import matchable
+from gbnf.grammar.emit import emit_expr, emit_literal
+from gbnf.grammar.ir import (
+    Alt,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    Repeat,
+    Rules,
+    Seq,
+    char_class,
+    references,
+)
+
+END_OF_TEXT = "end of text"
+_REMEMBERED = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What the grammar says of a text.
+
+    `accepted`: the whole text is a prefix of the language. `complete`: it is in the language. `position` is
+    the index of the first character that does not fit, or the text's length; `line` and `column`, from 1,
+    are its place. `expected` shows the terminals that could stand at `position`, as GBNF, in the grammar's
+    order, and `END_OF_TEXT` last where the text could end there.
+    """
+
+    accepted: bool
+    complete: bool
+    position: int
+    line: int
+    column: int
+    expected: tuple[str, ...]
+
+
+class Matcher:
+    """Follows texts through one grammar. What it learns of the grammar stays for the next text.
+
+    Raises ValueError for rules that are undefined or left-recursive (`gbnf.grammar.parse.check` says more).
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        for name, expr in rules.productions.items():
+            for used in references(expr):
+                if used not in rules.productions:
+                    raise ValueError(f"rule {name} refers to {used}, which is not defined: define it")
+        if rules.root not in rules.productions:
+            raise ValueError(f"there is no rule {rules.root}, the start symbol: add it")
+        cycle = left_recursion(rules)
+        if cycle:
+            raise ValueError(
+                f"left recursion: {' → '.join([*cycle, cycle[0]])}: turn it round, or repeat with *"
+            )
+        self._rules = rules
+        self._nullable = nullable(rules)
+        self._starts: dict[str, _Node] = {}
+        self._frames: dict[tuple[_Node, int, _Frame | None], _Frame] = {}
+        self._followed: dict[tuple[_Node, _Frame | None], _Tops] = {}
+        self._places: dict[_Tops, _Place] = {}
+
+    def match(self, text: str) -> Match:
+        """Follow `text` from the start symbol, as far as it goes."""
+        position, place = self._advance(self._start(), text)
+        return Match(
+            accepted=position == len(text),
+            complete=position == len(text) and place.can_end,
+            position=position,
+            line=text.count("\n", 0, position) + 1,
+            column=position - text.rfind("\n", 0, position),
+            expected=place.expected(),
+        )
+
+    def start(self) -> MatchState:
+        """The state before the first character."""
+        return MatchState(self, self._start())
+
+    def _start(self) -> _Place:
+        return self._place(self._follow(_Call(self._rules.root, _RETURN), None))
+
+    def _advance(self, place: _Place, text: str) -> tuple[int, _Place]:
+        """Follow `text`: how many characters fit, and the place after them."""
+        position, end = 0, len(text)
+        while position < end:
+            rest = place.only_literal
+            if rest and text.startswith(rest, position):
+                step, position = rest, position + len(rest)
+            elif rest:
+                step = commonprefix([rest, text[position : position + len(rest)]])
+                position += len(step)
+                return position, self._step(place, step) or place if step else place
+            else:
+                step, position = text[position], position + 1
+            following = place.steps.get(step)
+            if following is None:
+                following = self._step(place, step)
+                if following is None:
+                    return position - 1, place
+            place = following
+        return position, place
+
+    def _step(self, place: _Place, text: str) -> _Place | None:
+        """The place after one character, or after a part of the place's only literal; None where it does not fit."""
+        if text in place.steps:
+            return place.steps[text]
+        if len(self._frames) + len(self._followed) + len(self._places) > _REMEMBERED:
+            self._frames.clear()
+            self._followed.clear()
+            self._places.clear()
+        reached: dict[_Top, None] = {}
+        can_end = False
+        for node, offset, frame in place.tops:
+            if isinstance(node, _Text):
+                if not node.text.startswith(text, offset):
+                    continue
+                after = offset + len(text)
+                if after < len(node.text):
+                    reached[node, after, frame] = None
+                    continue
+            elif not bisect_right(node.bounds, ord(text)) & 1:
+                continue
+            tops, ends = self._follow(node.next, frame)
+            reached.update(dict.fromkeys(tops))
+            can_end = can_end or ends
+        following = self._place((tuple(reached), can_end)) if reached or can_end else None
+        place.steps[text] = following
+        return following
+
+    def _place(self, tops: _Tops) -> _Place:
+        return (
+            self._places.setdefault(tops, _Place(*tops)) if tops not in self._places else self._places[tops]
+        )
+
+    def _frame(self, node: _Node, count: int, parent: _Frame | None) -> _Frame:
+        key = (node, count, parent)
+        frame = self._frames.get(key)
+        return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
+
+    def _follow(self, node: _Node, frame: _Frame | None) -> _Tops:
+        """The tops that can be reached from `node` without a character, in the grammar's order."""
+        known = self._followed.get((node, frame))
+        if known is not None:
+            return known
+        tops: dict[_Top, None] = {}
+        can_end = False
+        seen: set[tuple[_Node, _Frame | None]] = set()
+        begun: set[_Frame] = set()  # counted iterations that have taken no character yet
+        pending: list[tuple[_Node, _Frame | None]] = [(node, frame)]
+        while pending:
+            visit = pending.pop()
+            if visit in seen:
+                continue
+            seen.add(visit)
+            node_now, stack = visit
+            match node_now:
+                case _Text() | _Chars():
+                    tops[node_now, 0, stack] = None
+                case _Choice(nexts):
+                    pending.extend((following, stack) for following in reversed(nexts))
+                case _Call(name, following):
+                    # A rule called last needs no frame: what follows its caller follows it.
+                    inner = stack if following is _RETURN else self._frame(following, 0, stack)
+                    pending.append((self._rule(name), inner))
+                case _Loop():
+                    if node_now.minimum == 0:
+                        pending.append((node_now.next, stack))
+                    inner = self._frame(node_now, 1, stack)
+                    begun.add(inner)
+                    pending.append((node_now.item, inner))
+                case _Return():
+                    if stack is None:
+                        can_end = True
+                    elif not isinstance(stack.node, _Loop) or not stack.count:
+                        pending.append((stack.node, stack.parent))
+                    elif stack not in begun:
+                        loop, count = stack.node, stack.count
+                        if count >= loop.minimum:
+                            pending.append((loop.next, stack.parent))
+                        if loop.maximum is None or count < loop.maximum:
+                            # Without an upper bound, counts past the lower one are all the same.
+                            inner = self._frame(
+                                loop, min(count + 1, loop.maximum or max(loop.minimum, 1)), stack.parent
+                            )
+                            begun.add(inner)
+                            pending.append((loop.item, inner))
+        found = (tuple(tops), can_end)
+        self._followed[node, frame] = found
+        return found
+
+    def _rule(self, name: str) -> _Node:
+        if name not in self._starts:
+            self._starts[name] = self._network(self._rules.productions[name], _RETURN)
+        return self._starts[name]
+
+    def _network(self, expr: Expr, following: _Node) -> _Node:
+        """The node at which `expr` begins, where `following` is what comes after it."""
+        match expr:
+            case Literal(text):
+                return _Text(text, following)
+            case CharClass():
+                return _Chars(expr, _bounds(expr), following)
+            case Ref(name):
+                return _Call(name, following)
+            case Seq(items):
+                for item in reversed(items):
+                    following = self._network(item, following)
+                return following
+            case Alt(items):
+                return _Choice([self._network(item, following) for item in items])
+            case Repeat(item, minimum, maximum):
+                if is_nullable(item, self._nullable):
+                    minimum = 0
+                if maximum == 1:
+                    return _Choice([self._network(item, following), following])
+                if maximum is None and minimum <= 1:
+                    again = _Choice([])
+                    start = self._network(item, again)
+                    again.nexts.extend([start, following])
+                    return again if minimum == 0 else start
+                return _Loop(minimum, maximum, self._network(item, _RETURN), following)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchState:
+    """How far a text has come in a grammar. A value: `advance` leaves it as it was."""
+
+    _matcher: Matcher = field(repr=False)
+    _place: _Place = field(repr=False)
+
+    @property
+    def can_end(self) -> bool:
+        """Whether the text so far is in the language."""
+        return self._place.can_end
+
+    def advance(self, text: str) -> MatchState | None:
+        """The state after `text`, or None where `text` does not fit."""
+        position, place = self._matcher._advance(self._place, text)  # noqa: SLF001  # one room
+        return MatchState(self._matcher, place) if position == len(text) else None
+
+    def allowed(self) -> CharClass:
+        """The characters that may come next. No class holds none: `ranges` is empty where only the end fits."""
+        return char_class(*chain.from_iterable(_first(top) for top in self._place.tops))
+
+    def expected(self) -> tuple[str, ...]:
+        """The terminals that may come next, as GBNF, and `END_OF_TEXT` last where the text may end."""
+        return self._place.expected()
+
+    def forced(self, limit: int = 4096) -> str:
+        """The text that must come next, whatever comes after it; "" where there is a choice, the end included.
+
+        At most about `limit` characters, since a grammar may force a text without end.
+        """
+        place, parts, length = self._place, list[str](), 0
+        while length < limit and not place.can_end and place.tops:
+            text = place.only_literal or _only_character(place.tops)
+            following = self._matcher._step(place, text) if text else None  # noqa: SLF001  # one room
+            if following is None:
+                break
+            parts.append(text)
+            length += len(text)
+            place = following
+        return "".join(parts)
+
+
+# The network. Nodes compare by identity: two places in a grammar are two, though they read the same.
+
+
+@dataclass(eq=False, slots=True)
+class _Text:
+    text: str
+    next: _Node
+
+
+@dataclass(eq=False, slots=True)
+class _Chars:
+    of: CharClass
+    bounds: tuple[int, ...]
+    next: _Node
+
+
+@dataclass(eq=False, slots=True)
+class _Choice:
+    nexts: list[_Node]
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    name: str
+    next: _Node
+
+
+@dataclass(eq=False, slots=True)
+class _Loop:
+    minimum: int
+    maximum: int | None
+    item: _Node
+    next: _Node
+
+
+@dataclass(eq=False, slots=True)
+class _Return:
+    pass
+
+
+_Node: TypeAlias = _Text | _Chars | _Choice | _Call | _Loop | _Return
+_RETURN = _Return()
+
+
+@dataclass(eq=False, slots=True)
+class _Frame:
+    """One entry of a stack: go on at `node`; or, for a loop, this is its iteration number `count` (0: a call)."""
+
+    node: _Node
+    count: int
+    parent: _Frame | None
+
+
+_Top: TypeAlias = tuple[_Text | _Chars, int, _Frame | None]
+_Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """All that a text can be in the middle of, with the steps from here that are known already."""
+
+    tops: tuple[_Top, ...]
+    can_end: bool
+    steps: dict[str, _Place | None] = field(default_factory=dict)
+    only_literal: str = ""  # what is left of the literal, where it is the only top
+
+    def __post_init__(self) -> None:
+        if len(self.tops) == 1 and isinstance(self.tops[0][0], _Text):
+            self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
+
+    def expected(self) -> tuple[str, ...]:
+        shown = [
+            emit_literal(node.text[offset:]) if isinstance(node, _Text) else emit_expr(node.of)
+            for node, offset, _ in self.tops
+        ]
+        return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
+
+
+@lru_cache(maxsize=4096)
+def _bounds(of: CharClass) -> tuple[int, ...]:
+    """Where the class begins and ends, alternately: an odd number of bounds lies at or below its members."""
+    return tuple(chain.from_iterable((low, high + 1) for low, high in matchable(of)))
+
+
+def _first(top: _Top) -> tuple[tuple[int, int], ...]:
+    node, offset, _ = top
+    if isinstance(node, _Text):
+        code_point = ord(node.text[offset])
+        return ((code_point, code_point),)
+    return matchable(node.of)
+
+
+def _only_character(tops: tuple[_Top, ...]) -> str:
+    """The one character that all tops take, or ""."""
+    ranges = {pair for top in tops for pair in _first(top)}
+    if len(ranges) != 1:
+        return ""
+    ((low, high),) = ranges
+    return chr(low) if low == high else ""
