@@ -1,1 +1,48 @@
-"""gbnf: tool manifests to GBNF grammars that llama.cpp can hold a model to."""
+"""gbnf: tool manifests to GBNF grammars that llama.cpp can hold a model to.
+
+    executors = load_manifests("manifests")
+    selection = filter_pool(executors, "what time is it?")
+    grammar = compile_pool(selection.kept, final_answer=True)
+    print(grammar)            # the GBNF text
+    print(grammar.report)     # what it does not enforce
+    verdict = validate_call({"name": "get_now", "arguments": {}}, executors)
+
+Everything here is pure: the only files read are manifests that a caller names.
+"""
+
+from __future__ import annotations
+
+from gbnf.compiler.grammar import Grammar
+from gbnf.compiler.pool import compile_pool
+from gbnf.compiler.report import Finding
+from gbnf.compiler.schema import compile_schema
+from gbnf.complexity import args_complexity, is_complex
+from gbnf.errors import GbnfError, GrammarSyntaxError, ManifestError, ManifestErrors, PoolError, SchemaError
+from gbnf.grammar.match import Matcher
+from gbnf.grammar.parse import parse_gbnf
+from gbnf.manifests import Executor, load_manifests
+from gbnf.pool import Selection, filter_pool
+from gbnf.validation import Verdict, validate_call
+
+__all__ = [
+    "Executor",
+    "Finding",
+    "GbnfError",
+    "Grammar",
+    "GrammarSyntaxError",
+    "ManifestError",
+    "ManifestErrors",
+    "Matcher",
+    "PoolError",
+    "SchemaError",
+    "Selection",
+    "Verdict",
+    "args_complexity",
+    "compile_pool",
+    "compile_schema",
+    "filter_pool",
+    "is_complex",
+    "load_manifests",
+    "parse_gbnf",
+    "validate_call",
+]

@@ -49,7 +49,7 @@ def value_expr(value: Any, layout: Layout) -> Expr:
                 return layout.empty_array
             items = [value_expr(item, layout) for item in value]
             return seq(layout.begin_array, _joined(items, layout.comma), layout.end_array)
-        case float() if value.is_integer() and abs(value) < 1e15:
+        case float() if value.is_integer():
             return alt(literal(str(int(value))), literal(json.dumps(value)))
         case _:
             return literal(json.dumps(value, ensure_ascii=False))

@@ -37,6 +37,8 @@ Report = Callable[[str, str, str], None]
 
 _ALL_TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _BRANCHING = ("anyOf", "oneOf")
+_FLATTENED = frozenset({"$ref", "allOf", *_BRANCHING})
+_NEED_SIBLINGS = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 
 
 class _Branching(NamedTuple):
@@ -145,13 +147,15 @@ class Expander:
         return tuple(facets), tuple(branchings)
 
     def _solve(self, facets: tuple[Subschema, ...], branchings: tuple[_Branching, ...]) -> ValueSet:
+        """The values of all facets and of one branch of each branching."""
         for facet in facets:
             if facet.raw is False:
                 return ValueSet(reason=f"the schema at '{facet.pointer or '/'}' is false")
-        for facet in facets:
-            if "enum" in facet.raw or "const" in facet.raw:
-                return self._finite(facet, facets)
-        if math.prod(len(branching.branches) for branching in branchings) > MAX_COMBINATIONS:
+        too_many = math.prod(len(branching.branches) for branching in branchings) > MAX_COMBINATIONS
+        source = next((facet for facet in facets if "enum" in facet.raw or "const" in facet.raw), None)
+        if source is not None and (too_many or not branchings):
+            return self._finite(source, facets, whole=too_many)
+        if too_many:
             for place, keyword, branches in branchings:
                 reason = f"{len(branches)} branches combine with others to more than {MAX_COMBINATIONS} cases"
                 self._report(f"{place.pointer}/{keyword}", keyword, reason)
@@ -164,35 +168,58 @@ class Expander:
             more_facets, more_branchings = self._flatten((branch,), facets)
             sets.append(self._solve(more_facets, (*others, *more_branchings)))
         if keyword == "oneOf":
-            overlapping = [
-                (one, other)
-                for one in range(len(sets))
-                for other in range(one)
-                if not self.disjoint(sets[one], sets[other])
-            ]
-            if overlapping:
-                other, one = overlapping[0][1], overlapping[0][0]
-                reason = (
-                    f"a value may fit branches {other} and {one} at once, which the grammar does not refuse"
-                )
-                self._report(f"{place.pointer}/oneOf", "oneOf", reason)
+            sets = self._exclusive(place, branches, sets)
         return union(sets)
 
-    def _finite(self, source: Subschema, facets: tuple[Subschema, ...]) -> ValueSet:
+    def _exclusive(
+        self, place: Subschema, branches: tuple[Subschema, ...], sets: list[ValueSet]
+    ) -> list[ValueSet]:
+        """The sets of `oneOf`'s branches without what two of them share, as far as that can be held."""
+        overlapping: list[tuple[int, int]] = []
+        kept = []
+        for one, values in enumerate(sets):
+            single = []
+            for value in values.values:
+                rivals = [
+                    other
+                    for other, branch in enumerate(branches)
+                    if other != one and self._document.allows(branch, value)
+                ]
+                overlapping += [(one, other) for other in rivals if sets[other].shapes]
+                if not rivals:
+                    single.append(value)
+            kept.append(ValueSet(tuple(single), values.shapes, values.reason))
+            overlapping += [
+                (one, other)
+                for other in range(one)
+                if not all(
+                    self._disjoint_shapes(left, right)
+                    for left in values.shapes
+                    for right in sets[other].shapes
+                )
+            ]
+        if overlapping:
+            one, other = sorted(overlapping[0])
+            reason = f"a value may fit branches {one} and {other} at once, which the grammar does not refuse"
+            self._report(f"{place.pointer}/oneOf", "oneOf", reason)
+        return kept
+
+    def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
+        """The values of `source` that every facet allows.
+
+        Judged by each facet's own keywords: the branches of a combinator are facets themselves, and what
+        two branches of a `oneOf` share is `_exclusive`'s business. `whole` judges by the combinators too.
+        """
         raw = source.raw
         values = [raw["const"]] if "const" in raw else raw["enum"]
         if not isinstance(values, list):
             raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
-        kept: list[object] = []
-        for value in values:
-            if (
-                any(same_value(value, other) for other in kept)
-                if not isinstance(value, str)
-                else value in kept
-            ):
-                continue
-            if all(_plainly_allows(facet, value) or self._document.allows(facet, value) for facet in facets):
-                kept.append(value)
+        judges = facets if whole else tuple(map(_own_keywords, facets))
+        kept = [
+            value
+            for value in _distinct(values)
+            if all(_plainly_allows(judge, value) or self._document.allows(judge, value) for judge in judges)
+        ]
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(kept), reason="" if kept else reason)
 
@@ -239,6 +266,24 @@ class Expander:
         if "number" in allowed and not integer:
             for keyword in bound_keywords(facet):
                 self._report(f"{facet.pointer}/{keyword}", keyword, "bounds are held for integers only")
+
+
+def _own_keywords(place: Subschema) -> Subschema:
+    raw = place.raw
+    if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):
+        return place
+    own = {keyword: value for keyword, value in raw.items() if keyword not in _FLATTENED}
+    return Subschema(own, place.pointer, place.resolver)
+
+
+def _distinct(values: list[object]) -> list[object]:
+    """Each JSON value once: 1 and 1.0 are the same, 1 and true are not."""
+    strings = dict.fromkeys(value for value in values if isinstance(value, str))
+    others: list[object] = []
+    for value in values:
+        if not isinstance(value, str) and not any(same_value(value, other) for other in others):
+            others.append(value)
+    return [*strings, *others]
 
 
 def _members(place: Subschema, keyword: str) -> list[Subschema]:

@@ -1,0 +1,246 @@
+"""compile_pool over the shipped manifests and awkward pools, judged by llama.cpp's engine and jsonschema."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from typing import Any
+
+import pytest
+from gbnf.compiler.pool import _link_pool, compile_tool
+from gbnf.errors import PoolError, SchemaError
+from gbnf.grammar.derive import derive
+from gbnf.grammar.ir import references
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gbnf import compile_pool, load_manifests, validate_call
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from support.oracle import CHECKOUT, engine
+from support.schemas import SCHEMAS
+
+SHIPPED = load_manifests(CHECKOUT / "manifests")
+STEPS = st.sampled_from([(), (1,), (1, 3)])
+
+
+def tool(name: str, **args: Any) -> Executor:
+    return Executor(name=name, args={"type": "object", **args})
+
+
+def accepts(grammar: Any, call: Any, **layout: Any) -> bool:
+    return engine().judge(str(grammar), json.dumps(call, ensure_ascii=False, **layout), trusted=True).complete
+
+
+def derived_call(grammar: Any, seed: int) -> Any:
+    return json.loads(derive(grammar.rules, random.Random(seed)))
+
+
+SEEDS = st.integers(0, 2**32)
+POOLS = st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1)
+
+
+@given(POOLS, STEPS, SEEDS)
+def test_a_derived_call_is_valid_where_the_report_says_so(pool: Any, steps: Any, seed: int) -> None:
+    grammar = compile_pool(pool, steps=steps, final_answer=True)
+    call = derived_call(grammar, seed)
+    verdict = validate_call(call, (*pool, FINAL_ANSWER), steps=steps)
+    reported = any(
+        finding.tool == call["name"] and finding.kind == "unenforced" for finding in grammar.report
+    )
+    assert verdict.ok or reported, verdict.errors
+    assert accepts(grammar, call)
+    assert accepts(grammar, call, separators=(",", ":"))
+
+
+@given(POOLS, SEEDS)
+def test_one_tools_name_with_anothers_arguments_is_refused(pool: Any, seed: int) -> None:
+    grammar = compile_pool(pool, final_answer=True)
+    call = derived_call(grammar, seed)
+    for other in (*pool, FINAL_ANSWER):
+        mixed = {"name": other.name, "arguments": call["arguments"]}
+        if not validate_call(mixed, (*pool, FINAL_ANSWER)).ok:
+            explained = [
+                finding for finding in grammar.report if finding.tool == other.name and not grammar.exact
+            ]
+            assert not accepts(grammar, mixed) or explained
+
+
+def test_every_pair_of_shipped_tools_is_kept_apart() -> None:
+    grammar = compile_pool(SHIPPED)
+    least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in SHIPPED}
+    for name, other in itertools.permutations(least, 2):
+        mixed = {"name": name, "arguments": least[other]}
+        if not validate_call(mixed, SHIPPED).ok:
+            assert not accepts(grammar, mixed), mixed
+
+
+@given(POOLS, STEPS)
+def test_linking_equals_compiling_whole(pool: Any, steps: Any) -> None:
+    linked = str(compile_pool(pool, steps=steps, ask_user=True))
+    compile_tool.cache_clear()
+    _link_pool.cache_clear()
+    assert str(compile_pool(pool, steps=steps, ask_user=True)) == linked
+    engine().check(linked)
+
+
+@given(
+    st.lists(SCHEMAS, min_size=1, max_size=3),
+    st.lists(st.sampled_from(["a_b", "aB", "a.b", "json", "a"]), unique=True, min_size=3, max_size=3),
+)
+def test_rule_names_are_unique_whatever_the_tools_are_called(schemas: Any, names: Any) -> None:
+    pool = [
+        tool(name, properties={"value": schema, "b": {}})
+        for name, schema in zip(names, schemas, strict=False)
+    ]
+    try:
+        grammar = compile_pool(pool)
+    except SchemaError:
+        assume(condition=False)
+    lines = [line.split(" ::= ")[0] for line in str(grammar).splitlines()]
+    assert len(lines) == len(set(lines)) == len(grammar.rules.productions)
+    assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in lines)
+    used = {name for expr in grammar.rules.productions.values() for name in references(expr)}
+    assert set(lines) - used == {"root"}
+    engine().check(str(grammar))
+
+
+def test_names_are_readable() -> None:
+    names = set(compile_pool(SHIPPED, final_answer=True).rules.productions)
+    assert {"argsGetInputs", "getInputsDialogItem", "argsFindFiles", "argsFinalAnswer"} <= names
+
+
+@pytest.mark.parametrize(
+    ("pool", "accepted", "refused"),
+    [
+        pytest.param([tool("t")], [{}], [{"a": 1}], id="no arguments declared: none taken"),
+        pytest.param(
+            [tool("t", properties={"a": {"type": "integer"}})],
+            [{}, {"a": 1}],
+            [{"b": 1}, {"a": "1"}],
+            id="silence on additional properties closes",
+        ),
+        pytest.param(
+            [tool("t", properties={"a": {"type": "object"}})],
+            [{"a": {"x": 1}}, {"a": {}}],
+            [{"a": []}],
+            id="a free-form object stays free",
+        ),
+        pytest.param(
+            [tool("t", properties={"a": {}}, additionalProperties=True)],
+            [{"b": 1}],
+            [],
+            id="open where asked for",
+        ),
+        pytest.param(
+            [tool("t", properties={"a": {}, "b": {}, "c": {}}, requires_one_of=[["a", "b"], ["b", "c"]])],
+            [{"b": 1}, {"a": 1, "c": 1}, {"a": 1, "b": 1, "c": 1}],
+            [{}, {"a": 1}, {"c": 1}],
+            id="of each list at least one",
+        ),
+        pytest.param(
+            [tool("t", properties={"a": {"runtime_resolved": True}, "b": {}}, required=["a"])],
+            [{}, {"b": 1}],
+            [{"a": 1}],
+            id="what the runtime fills in is not offered",
+        ),
+    ],
+)
+def test_languages(pool: Any, accepted: list[Any], refused: list[Any]) -> None:
+    grammar = compile_pool(pool)
+    for arguments in accepted:
+        assert accepts(grammar, {"name": "t", "arguments": arguments}), arguments
+        assert validate_call({"name": "t", "arguments": arguments}, pool).ok, arguments
+    for arguments in refused:
+        assert not accepts(grammar, {"name": "t", "arguments": arguments}), arguments
+        assert not validate_call({"name": "t", "arguments": arguments}, pool).ok, arguments
+
+
+def test_step_references_are_offered_only_for_steps_that_exist() -> None:
+    pool = [
+        tool("t", properties={"paths": {"type": "array"}, "from_step": {"type": "integer", "fills": "paths"}})
+    ]
+    call = {"name": "t", "arguments": {"from_step": 3}}
+    assert not accepts(compile_pool(pool), call)
+    assert not accepts(compile_pool(pool, steps=(1, 2)), call)
+    assert accepts(compile_pool(pool, steps=(1, 3)), call)
+
+
+def test_a_tool_that_needs_a_step_is_not_offered_before_there_is_one() -> None:
+    needy = tool("t", properties={"from_step": {"type": "integer"}}, required=["from_step"])
+    assert '\\"t\\"' not in str(compile_pool([needy], final_answer=True))
+    assert accepts(compile_pool([needy], steps=(2,)), {"name": "t", "arguments": {"from_step": 2}})
+    with pytest.raises(PoolError, match="before an earlier step"):
+        compile_pool([needy])
+
+
+@pytest.mark.parametrize(
+    ("pool", "problem"), [((), "empty"), ((tool("a"), tool("a", properties={"x": {}})), "'a'")]
+)
+def test_a_pool_without_a_grammar_is_an_error(pool: Any, problem: str) -> None:
+    with pytest.raises(PoolError, match=problem):
+        compile_pool(pool)
+
+
+def test_the_built_in_tools_join_on_request() -> None:
+    call = {"name": FINAL_ANSWER.name, "arguments": {"message": "done"}}
+    question = {"name": ASK_USER.name, "arguments": {"question": "which?", "options": ["a", "b"]}}
+    plain, full = compile_pool([tool("t")]), compile_pool([tool("t")], final_answer=True, ask_user=True)
+    assert not accepts(plain, call)
+    assert not accepts(plain, question)
+    assert accepts(full, call)
+    assert accepts(full, question)
+
+
+def test_without_the_union_names_and_arguments_mix() -> None:
+    pool = [tool("a", properties={"x": {}}, required=["x"]), tool("b", properties={"y": {}}, required=["y"])]
+    mixed = {"name": "a", "arguments": {"y": 1}}
+    assert not accepts(compile_pool(pool), mixed)
+    assert accepts(compile_pool(pool, union=False), mixed)
+
+
+def test_depth_is_capped_and_reported() -> None:
+    args: dict[str, Any] = {"type": "string"}
+    for _ in range(6):
+        args = {"type": "object", "properties": {"x": args}, "required": ["x"]}
+    pool = [Executor(name="deep", args=args)]
+    grammar = compile_pool(pool)
+    assert [(f.tool, f.pointer, f.kind) for f in grammar.report if f.kind == "unenforced"] == [
+        ("deep", "/properties/x" * 5 + "/properties", "unenforced")
+    ]
+    assert not grammar.exact
+    assert "jsonObject" in grammar.rules.productions
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "keyword"),
+    [
+        ({"type": "array", "items": {"type": "object"}}, "/properties/x/items", "properties"),
+        ({"description": "anything"}, "/properties/x", "type"),
+        ({"type": "array"}, "/properties/x", "items"),
+        ({"type": "object"}, "/properties/x", "properties"),
+        ({"type": "object", "additionalProperties": True}, "/properties/x", "properties"),
+    ],
+)
+def test_a_place_that_gives_the_grammar_nothing_to_hold_is_a_finding(
+    schema: Any, pointer: str, keyword: str
+) -> None:
+    report = compile_pool([tool("t", properties={"x": schema})]).report
+    assert [(f.pointer, f.keyword, f.kind) for f in report] == [(pointer, keyword, "free_form")]
+
+
+@pytest.mark.parametrize("whitespace", ["compact", "spaced", "free"])
+def test_layouts(whitespace: Any) -> None:
+    grammar = compile_pool(
+        [tool("t", properties={"a": {"type": "array", "items": {"type": "null"}}})], whitespace=whitespace
+    )
+    call = {"name": "t", "arguments": {"a": [None, None]}}
+    assert accepts(grammar, call, separators=(",", ":")) == (whitespace != "spaced")
+    assert accepts(grammar, call) == (whitespace != "compact")
+    assert accepts(grammar, call, indent=2) == (whitespace == "free")
+
+
+def test_an_unknown_layout_is_an_error() -> None:
+    with pytest.raises(ValueError, match="whitespace='wide' is none of default, compact, spaced, free"):
+        compile_pool([tool("t")], whitespace="wide")  # type: ignore[arg-type]  # the point of the test

@@ -1,0 +1,303 @@
+"""compile_schema, judged by llama.cpp's engine and by jsonschema."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from gbnf.compiler.primitives import primitives
+from gbnf.compiler.schema import compile_schema
+from gbnf.errors import SchemaError
+from gbnf.grammar.derive import derive
+from gbnf.grammar.ir import references
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from support.oracle import engine
+from support.schemas import (
+    JSON_VALUES,
+    SCHEMAS,
+    SERIALISERS,
+    canonical,
+    in_declared_order,
+    is_valid,
+    values_near,
+)
+
+
+def compiled(schema: Any, **options: Any) -> Any:
+    """The grammar, or None where no value satisfies the schema."""
+    try:
+        return compile_schema(schema, **options)
+    except SchemaError:
+        return None
+
+
+def accepts(grammar: Any, text: str) -> bool:
+    return engine().judge(str(grammar), text, trusted=True).complete
+
+
+@given(st.data(), st.sampled_from(SERIALISERS))
+def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject, serialise: Any) -> None:
+    schema = data.draw(SCHEMAS)
+    value = canonical(data.draw(values_near(schema)))
+    assume(is_valid(schema, value) and in_declared_order(schema, value))
+    assert accepts(compile_schema(schema), serialise(value))
+
+
+@given(st.data())
+def test_where_the_grammar_is_exact_an_invalid_value_is_refused(data: st.DataObject) -> None:
+    schema = data.draw(SCHEMAS)
+    value = data.draw(values_near(schema) | JSON_VALUES)
+    grammar = compiled(schema)
+    assume(grammar is not None and grammar.exact and not is_valid(schema, value))
+    assert not accepts(grammar, json.dumps(value, ensure_ascii=False))
+
+
+@given(SCHEMAS, st.integers(0, 2**32), st.sampled_from(["default", "compact", "spaced", "free"]))
+def test_a_derivation_parses_and_validates_where_the_grammar_is_exact(
+    schema: Any, seed: int, whitespace: str
+) -> None:
+    grammar = compiled(schema, whitespace=whitespace)
+    assume(grammar is not None)
+    text = derive(grammar.rules, random.Random(seed))
+    value = json.loads(text)
+    assert accepts(grammar, text)
+    if grammar.exact:
+        assert is_valid(schema, value), (text, str(grammar))
+
+
+@given(SCHEMAS)
+def test_nothing_is_refused_for_a_schema_that_some_value_satisfies(schema: Any) -> None:
+    if compiled(schema) is None:
+        for value in (None, True, 0, 1, -3, 0.5, "", "a", "abc", [], [1], {}, {"a": 1}):
+            assert not is_valid(schema, value)
+
+
+@given(SCHEMAS)
+def test_the_text_is_one_the_engine_reads_and_every_rule_is_used(schema: Any) -> None:
+    grammar = compiled(schema)
+    assume(grammar is not None)
+    engine().check(str(grammar))
+    names = [line.split(" ::= ")[0] for line in str(grammar).splitlines()]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in names)
+    used = {name for expr in grammar.rules.productions.values() for name in references(expr)}
+    assert set(names) - used <= {"root"}
+
+
+@given(SCHEMAS, st.sampled_from([0, 1, 2]))
+def test_a_depth_cap_refuses_no_valid_value_and_is_reported(schema: Any, depth: int) -> None:
+    capped, full = compiled(schema, max_depth=depth), compiled(schema)
+    assume(capped is not None and full is not None)
+    text = derive(full.rules, random.Random(depth))
+    assert accepts(capped, text)
+    if str(capped) != str(full):
+        assert not capped.exact
+
+
+HASH_SEED_PROGRAM = """
+import json, sys
+from gbnf.compiler.schema import compile_schema
+for schema in json.load(sys.stdin):
+    try:
+        grammar = compile_schema(schema)
+    except Exception as error:
+        print(type(error).__name__, error)
+    else:
+        print(grammar, *grammar.report)
+"""
+
+
+def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
+    schemas = [
+        {
+            "type": "object",
+            "properties": {"b": {}, "a": {"enum": ["x", "y", {"k": 1}]}},
+            "required": ["z", "q"],
+        },
+        {"anyOf": [{"type": ["string", "null"]}, {"properties": {"a": {"$ref": "#"}}}], "minimum": 1.5},
+        {
+            "allOf": [
+                {"properties": {"a": {"minLength": 2}}},
+                {"properties": {"a": {"maxLength": 4}, "c": {}}},
+            ]
+        },
+    ]
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", HASH_SEED_PROGRAM],
+            input=json.dumps(schemas),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "7")
+    }
+    assert len(outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted", "refused"),
+    [
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                "required": ["b"],
+            },
+            ['{"b": 1}', '{"a": 1, "b": 2}', '{"x": [], "b": 1}', '{"b":1,"c":null}'],
+            ['{"a": 1}', '{"a": 1,}', '{"b": 1, "b": 2}', '{"b": 1', '{ "b": 1}', '{"b": 1, "a": 2}', "{}"],
+            id="required and optional properties",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "integer"}},
+            ['{"a": "x", "b": 1}', '{"aa": 1}', '{"": 1}', '{"\\n": 1}'],
+            ['{"a": 1, "a": 2}', '{"b": "x"}', '{"\\u0061": 1}'],
+            id="a declared key does not slip in among the additional ones",
+        ),
+        pytest.param(
+            {
+                "type": "array",
+                "prefixItems": [{"type": "integer"}],
+                "items": {"type": "string"},
+                "maxItems": 3,
+            },
+            ["[]", "[1]", '[1, "a"]', '[1,"a","b"]'],
+            ['["a"]', '[1, "a", "b", "c"]', "[1,]", "[1, 2]"],
+            id="tuples",
+        ),
+        pytest.param(
+            {"type": "string", "minLength": 2, "maxLength": 3},
+            ['"ab"', '"日本"', '"😀😀"', '"\\ud83d\\ude00a"'],
+            ['"a"', '"abcd"', '"\\ud83d\\ude00"', '"😀"'],
+            id="lengths count code points",
+        ),
+        pytest.param(
+            {"type": "integer", "minimum": -12, "exclusiveMaximum": 101},
+            ["-12", "-9", "0", "7", "99", "100"],
+            ["-13", "101", "-0", "00", "1.5", "1e1", "-"],
+            id="integer bounds",
+        ),
+        pytest.param(
+            {"enum": ["read", "read_all", "write", 1, None, {"k": [1, "x"]}]},
+            ['"read"', '"read_all"', "1", "null", '{"k": [1, "x"]}', '{"k":[1,"x"]}'],
+            ['"rea"', '"read_"', "2", '{"k": []}'],
+            id="enumerations of any value",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "integer"}, {"type": "null"}]}, ["1", "null"], ['"1"', "1.5"], id="unions"
+        ),
+        pytest.param(
+            {
+                "properties": {"kind": {"type": "string"}},
+                "type": "object",
+                "required": ["kind"],
+                "oneOf": [
+                    {"properties": {"kind": {"const": "a"}, "x": {"type": "integer"}}, "required": ["x"]},
+                    {"properties": {"kind": {"const": "b"}}},
+                ],
+            },
+            ['{"kind": "a", "x": 1}', '{"kind": "b"}', '{"kind": "b", "x": "y"}'],
+            ['{"kind": "a"}', '{"kind": "c"}', '{"kind": "a", "x": "y"}'],
+            id="branches meet what stands beside them",
+        ),
+        pytest.param(
+            {
+                "$defs": {
+                    "list": {
+                        "type": "object",
+                        "properties": {"next": {"$ref": "#/$defs/list"}},
+                        "additionalProperties": False,
+                    }
+                },
+                "$ref": "#/$defs/list",
+            },
+            ["{}", '{"next": {"next": {"next": {"next": {"next": {"next": {}}}}}}}'],
+            ['{"next": 1}'],
+            id="recursion without end",
+        ),
+        pytest.param(
+            {"type": "string", "maxLength": 5000},
+            ['"' + "a" * 5000 + '"'],
+            ['"' + "a" * 5001 + '"'],
+            id="a bound beyond what llama.cpp repeats",
+        ),
+        pytest.param(
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"a": {"type": "string"}},
+                    "additionalProperties": False,
+                },
+                "minItems": 60,
+                "maxItems": 90,
+            },
+            ["[" + ",".join(["{}"] * 60) + "]", "[" + ",".join(['{"a":""}'] * 90) + "]"],
+            ["[" + ",".join(["{}"] * 59) + "]", "[" + ",".join(["{}"] * 91) + "]"],
+            id="a repeated group of many rules",
+        ),
+    ],
+)
+def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None:
+    grammar = compile_schema(schema)
+    assert grammar.exact, grammar.report
+    assert [text for text in accepted if not accepts(grammar, text)] == []
+    assert [text for text in refused if accepts(grammar, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"type": "strin"}, "/type"),
+        ({"properties": {"a": 5}}, "/properties/a"),
+        ({"properties": {"a": {"$ref": "#/nowhere"}}}, "/properties/a/$ref"),
+        ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "/properties/a/$ref"),
+        ({"type": "string", "minLength": -1}, "/minLength"),
+        ({"type": "array", "maxItems": "3"}, "/maxItems"),
+        ({"required": "a"}, "/required"),
+        ({"anyOf": []}, "/anyOf"),
+        ({"enum": 3}, "/enum"),
+        (["not a schema"], ""),
+    ],
+)
+def test_a_malformed_schema_is_an_error_that_names_the_place(schema: Any, pointer: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        compile_schema(schema)
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        False,
+        {"type": "string", "enum": [1, 2]},
+        {"allOf": [{"type": "string"}, {"type": "null"}]},
+        {"type": "integer", "minimum": 2, "maximum": 1},
+        {"type": "object", "required": ["a"], "properties": {"a": False}},
+        {"type": "object", "required": ["a"], "additionalProperties": False},
+        {"type": "array", "minItems": 2, "prefixItems": [{}], "items": False},
+        {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}},
+    ],
+)
+def test_an_unsatisfiable_schema_is_an_error_with_its_reason(schema: Any) -> None:
+    with pytest.raises(SchemaError, match=r"no JSON value satisfies the schema: .+"):
+        compile_schema(schema)
+
+
+def test_only_referenced_primitives_are_emitted() -> None:
+    assert set(compile_schema({"type": "integer"}).rules.productions) == {"root", "integer"}
+    assert set(compile_schema({"const": 1}).rules.productions) == {"root"}
+    assert set(compile_schema(True).rules.productions) >= set(primitives("default")) - {
+        "keyRest",
+        "keyChar",
+        "keyEscape",
+    }

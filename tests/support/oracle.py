@@ -1,0 +1,29 @@
+"""llama.cpp's own grammar engine on a real vocabulary: the judge of every grammar in the tests."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import gbnf_server
+from gbnf_server.engine import Engine
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+_EMBEDDED = Path(gbnf_server.__file__).parent / "embedded" / "model.gguf"
+SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
+
+
+@cache
+def engine(vocabulary: str = "embedded") -> Engine:
+    """The engine on the embedded vocabulary, or on `ggml-vocab-<vocabulary>.gguf`; skips without it."""
+    if vocabulary == "embedded" and not _EMBEDDED.is_file():  # TEMPORARY until the model lands
+        vocabulary = "llama-bpe"
+    path = _EMBEDDED if vocabulary == "embedded" else SHARED / "vocabs" / f"ggml-vocab-{vocabulary}.gguf"
+    if not path.is_file():
+        pytest.skip(
+            f"the vocabulary {path.name} is not here: set GBNF_SHARED to the folder that holds vocabs/"
+        )
+    return Engine.load(path)
