@@ -29,7 +29,7 @@ def derive(rules: Rules, random: Random, *, budget: int = 400) -> str:
 
 
 def shortest(rules: Rules) -> str:
-    """A shortest text of the language, the first such in the grammar's order. Raises ValueError as `derive`."""
+    """A shortest text of the language, the grammar's first of them. Raises ValueError as `derive` does."""
     return derive(rules, Random(0), budget=0)  # noqa: S311  # nothing is drawn but the one character of a class
 
 

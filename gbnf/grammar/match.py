@@ -4,10 +4,10 @@ The rules become a network of nodes, and a text is followed through it by all de
 in the network is a *top*: a terminal, how far into it, and a linked stack of frames that says where to go on
 after the rule or the counted repetition around it. What must stay true:
 
-- Equal stacks are one object (hash-consing), so that derivations which meet again are one: an ambiguous
-  grammar costs no more than its distinct stacks.
-- What follows a stack is computed once and kept, and so is each step from a set of tops by a character: inside a
-  string, a step is a look-up. The memory is bounded: past `_REMEMBERED` entries all is forgotten.
+- Equal stacks are one object (hash-consing), and stacks below one terminal are joined into one, as in a
+  graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
+- What follows a stack is computed once and kept, and so is each step from a set of tops by a character:
+  inside a string, a step is a look-up. The memory is bounded: past `_REMEMBERED` entries all is forgotten.
 - Repetitions are counted, never unrolled, and a counted iteration that takes no character is not followed.
 - Left recursion is refused: it would grow the stack for ever, here as in llama.cpp.
 
@@ -19,8 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
-from os.path import commonprefix
+from itertools import chain, takewhile
 from typing import TypeAlias
 
 from gbnf.grammar.analysis import is_nullable, left_recursion, nullable
@@ -76,14 +75,14 @@ class Matcher:
             raise ValueError(f"there is no rule {rules.root}, the start symbol: add it")
         cycle = left_recursion(rules)
         if cycle:
-            raise ValueError(
-                f"left recursion: {' → '.join([*cycle, cycle[0]])}: turn it round, or repeat with *"
-            )
+            shown = " → ".join([*cycle, cycle[0]])
+            raise ValueError(f"left recursion: {shown}: turn it round, or repeat with *")
         self._rules = rules
         self._nullable = nullable(rules)
         self._starts: dict[str, _Node] = {}
-        self._frames: dict[tuple[_Node, int, _Frame | None], _Frame] = {}
-        self._followed: dict[tuple[_Node, _Frame | None], _Tops] = {}
+        self._frames: dict[tuple[_Node, int, _Stack], _Frame] = {}
+        self._unions: dict[frozenset[_Frame | None], _Union] = {}
+        self._followed: dict[tuple[_Node, _Stack], _Tops] = {}
         self._places: dict[_Tops, _Place] = {}
 
     def match(self, text: str) -> Match:
@@ -103,7 +102,8 @@ class Matcher:
         return MatchState(self, self._start())
 
     def _start(self) -> _Place:
-        return self._place(self._follow(_Call(self._rules.root, _RETURN), None))
+        tops, can_end = self._follow(self._rule(self._rules.root), None)
+        return self._place((self._joined(dict.fromkeys(tops)), can_end))
 
     def _advance(self, place: _Place, text: str) -> tuple[int, _Place]:
         """Follow `text`: how many characters fit, and the place after them."""
@@ -113,9 +113,9 @@ class Matcher:
             if rest and text.startswith(rest, position):
                 step, position = rest, position + len(rest)
             elif rest:
-                step = commonprefix([rest, text[position : position + len(rest)]])
-                position += len(step)
-                return position, self._step(place, step) or place if step else place
+                shared = _shared_length(rest, text, position)
+                within = self._step(place, rest[:shared]) if shared else place
+                return position + shared, within or place
             else:
                 step, position = text[position], position + 1
             following = place.steps.get(step)
@@ -127,11 +127,12 @@ class Matcher:
         return position, place
 
     def _step(self, place: _Place, text: str) -> _Place | None:
-        """The place after one character, or after a part of the place's only literal; None where it does not fit."""
+        """The place after one character, or after several of its only literal; None where they do not fit."""
         if text in place.steps:
             return place.steps[text]
         if len(self._frames) + len(self._followed) + len(self._places) > _REMEMBERED:
             self._frames.clear()
+            self._unions.clear()
             self._followed.clear()
             self._places.clear()
         reached: dict[_Top, None] = {}
@@ -149,30 +150,42 @@ class Matcher:
             tops, ends = self._follow(node.next, frame)
             reached.update(dict.fromkeys(tops))
             can_end = can_end or ends
-        following = self._place((tuple(reached), can_end)) if reached or can_end else None
+        following = self._place((self._joined(reached), can_end)) if reached or can_end else None
         place.steps[text] = following
         return following
 
     def _place(self, tops: _Tops) -> _Place:
-        return (
-            self._places.setdefault(tops, _Place(*tops)) if tops not in self._places else self._places[tops]
-        )
+        place = self._places.get(tops)
+        return place if place is not None else self._places.setdefault(tops, _Place(*tops))
 
-    def _frame(self, node: _Node, count: int, parent: _Frame | None) -> _Frame:
+    def _joined(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
+        """The tops with one stack for each terminal: the only one, or the union of several."""
+        stacks: dict[tuple[_Text | _Chars, int], dict[_Frame | None, None]] = {}
+        for node, offset, stack in reached:
+            members = stack.members if isinstance(stack, _Union) else (stack,)
+            stacks.setdefault((node, offset), {}).update(dict.fromkeys(members))
+        return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
+
+    def _union(self, members: dict[_Frame | None, None]) -> _Stack:
+        if len(members) == 1:
+            return next(iter(members))
+        return self._unions.setdefault(frozenset(members), _Union(tuple(members)))
+
+    def _frame(self, node: _Node, count: int, parent: _Stack) -> _Frame:
         key = (node, count, parent)
         frame = self._frames.get(key)
         return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
 
-    def _follow(self, node: _Node, frame: _Frame | None) -> _Tops:
+    def _follow(self, node: _Node, frame: _Stack) -> _Tops:
         """The tops that can be reached from `node` without a character, in the grammar's order."""
         known = self._followed.get((node, frame))
         if known is not None:
             return known
         tops: dict[_Top, None] = {}
         can_end = False
-        seen: set[tuple[_Node, _Frame | None]] = set()
+        seen: set[tuple[_Node, _Stack]] = set()
         begun: set[_Frame] = set()  # counted iterations that have taken no character yet
-        pending: list[tuple[_Node, _Frame | None]] = [(node, frame)]
+        pending: list[tuple[_Node, _Stack]] = [(node, frame)]
         while pending:
             visit = pending.pop()
             if visit in seen:
@@ -197,6 +210,8 @@ class Matcher:
                 case _Return():
                     if stack is None:
                         can_end = True
+                    elif isinstance(stack, _Union):
+                        pending.extend((_RETURN, member) for member in stack.members)
                     elif not isinstance(stack.node, _Loop) or not stack.count:
                         pending.append((stack.node, stack.parent))
                     elif stack not in begun:
@@ -265,7 +280,7 @@ class MatchState:
         return MatchState(self._matcher, place) if position == len(text) else None
 
     def allowed(self) -> CharClass:
-        """The characters that may come next. No class holds none: `ranges` is empty where only the end fits."""
+        """The characters that may come next: a class of `ranges`, none where only the end fits."""
         return char_class(*chain.from_iterable(_first(top) for top in self._place.tops))
 
     def expected(self) -> tuple[str, ...]:
@@ -273,7 +288,7 @@ class MatchState:
         return self._place.expected()
 
     def forced(self, limit: int = 4096) -> str:
-        """The text that must come next, whatever comes after it; "" where there is a choice, the end included.
+        """The text that must come next; "" where there is a choice, the end included.
 
         At most about `limit` characters, since a grammar may force a text without end.
         """
@@ -335,14 +350,22 @@ _RETURN = _Return()
 
 @dataclass(eq=False, slots=True)
 class _Frame:
-    """One entry of a stack: go on at `node`; or, for a loop, this is its iteration number `count` (0: a call)."""
+    """One entry of a stack: go on at `node` (`count` 0), or this is a loop's iteration number `count`."""
 
     node: _Node
     count: int
-    parent: _Frame | None
+    parent: _Stack
 
 
-_Top: TypeAlias = tuple[_Text | _Chars, int, _Frame | None]
+@dataclass(eq=False, slots=True)
+class _Union:
+    """Several stacks that are gone on with alike; None among them is the empty one."""
+
+    members: tuple[_Frame | None, ...]
+
+
+_Stack: TypeAlias = _Frame | _Union | None
+_Top: TypeAlias = tuple[_Text | _Chars, int, _Stack]
 _Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
 
 
@@ -365,6 +388,12 @@ class _Place:
             for node, offset, _ in self.tops
         ]
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
+
+
+def _shared_length(literal: str, text: str, position: int) -> int:
+    """How many characters of `literal` stand in `text` at `position`."""
+    pairs = zip(literal, text[position : position + len(literal)], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 @lru_cache(maxsize=4096)

@@ -82,7 +82,7 @@ def check(rules: Rules) -> None:
 
 
 class _Newlines:
-    """Between lexer and parser: drops the newlines that end no rule, as `parse_space` does with `newline_ok`."""
+    """Between lexer and parser: drops the newlines that `parse_space` skips with `newline_ok`."""
 
     always_accept = ("_NEWLINE",)
 
@@ -143,7 +143,7 @@ class _Reader:
                 first, _ = _place(self.text, self.places[name])
                 self._fail(
                     name,
-                    f"a second rule {name} (the first is on line {first}): llama.cpp keeps the last, silently",
+                    f"a second rule {name} (the first is on line {first}): llama.cpp silently keeps the last",
                     "Rename one, or join both with |.",
                 )
             self.places[str(name)] = name.start_pos or 0
@@ -217,7 +217,7 @@ class _Reader:
             _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.way_out)
 
     def _repeat(self, part: _Part, suffix: Token, depth: int) -> _Part:
-        """`handle_repetitions`: S{m,n} makes m copies and n-m new symbols, S{m,} one new symbol that loops."""
+        """`handle_repetitions`: S{m,n} makes m copies and n-m new symbols, S{m,} one that loops."""
         if not part.elements:
             self._fail(suffix, f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.')
         minimum, maximum = self._bounds(suffix, nested=depth > 0)
