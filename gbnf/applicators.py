@@ -86,7 +86,7 @@ def walk(schema: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def followed(reference: Any, root: Any) -> tuple[Place, Any] | None:
-    """The place that a reference by JSON pointer (`#/$defs/name`) leads to; None for a dead one and all others."""
+    """The place that a reference by JSON pointer (`#/$defs/name`) leads to; None for all others."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     place: list[str | int] = []

@@ -12,8 +12,8 @@ from typing import Any
 
 from gbnf.applicators import Place, followed, subschemas
 
-COMPLEX_FROM = 10
-"""The score from which arguments count as complex: more than a flat form of ordinary fields."""
+COMPLEX_FROM = 6
+"""The score from which arguments count as complex: two levels of objects, say, or three more alternatives."""
 
 _DEPTH_LIMIT = 8
 _JUDGES_PARTS = frozenset({"properties", "items", "prefixItems", "additionalProperties", "patternProperties"})
@@ -31,7 +31,7 @@ class Complexity:
     `polymorphism`: 2 for each alternative beyond the first (`anyOf`, `oneOf`, several types, conditions) and
     for each group of `requires_one_of`. `nesting`: 3 for each level of objects or arrays of objects below the
     arguments, at the deepest. `free_form`: 2 for each place that takes any value or any object. `width`: 1
-    for every second property beyond the first four, over all objects.
+    for every two properties beyond four, over all objects.
     """
 
     polymorphism: int = 0
@@ -53,7 +53,7 @@ def args_complexity(schema: Any) -> Complexity:
     measure.visit((), schema, 0)
     groups = schema.get("requires_one_of") if isinstance(schema, Mapping) else None
     alternatives = measure.alternatives + (len(groups) if isinstance(groups, list) else 0)
-    width = max(0, measure.properties - 3) // 2
+    width = max(0, measure.properties - 4) // 2
     return Complexity(2 * alternatives, 3 * measure.deepest, 2 * len(measure.free), width)
 
 
@@ -92,11 +92,13 @@ class _Measure:
     def _visit_part(self, at: Place, schema: Any, depth: int) -> None:
         if schema is False:
             return
-        if schema is True or self._is_free(schema):
+        if not isinstance(schema, Mapping) or self._is_free(schema):
             self.free.add(at)
         self.visit(at, schema, depth + 1 if self._is_object(schema) else depth)
 
     def _is_object(self, schema: Any) -> bool:
+        if not isinstance(schema, Mapping):
+            return False
         for _ in range(_DEPTH_LIMIT):
             target = followed(schema["$ref"], self._root) if "$ref" in schema else None
             if target is None or not isinstance(target[1], Mapping):

@@ -96,7 +96,7 @@ def without_paths(text: str) -> str:
 
 
 def _is_path(piece: str) -> bool:
-    """Whether a piece is a path or the name of a file, or an e-mail address. "and/or" isn't, nor a web address."""
+    """Whether a piece is a path, a file's name or an e-mail address; "and/or" and web addresses are not."""
     piece = piece.strip("'’“”«»").lstrip("([{").rstrip(")]}.:!?'’*_")
     if _URL.match(piece):
         return False

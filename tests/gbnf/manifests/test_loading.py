@@ -1,0 +1,341 @@
+"""Reading manifests: what loads, and what each broken one is told."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gbnf.errors import GbnfError, ManifestError, ManifestErrors
+from gbnf.manifests.checks import RESERVED_NAMES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.manifests import ASK_USER, BUILT_IN, FINAL_ANSWER, Executor, load_manifests
+
+SHIPPED = Path(__file__).parents[3] / "manifests"
+SMALL = 'name = "{name}"\ndescription = "d"\n[args]\ntype = "object"\n'
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+#: Mappings that look like manifests to all depths, so that the checks get past the first one.
+words = st.sampled_from(
+    [
+        "name", "description", "args", "offer", "run", "type", "properties", "required", "requires_one_of",
+        "fills", "runtime_resolved", "$ref", "#", "object", "integer", "items", "enum", "anyOf", "a", "b",
+        "markers", "effect", "timeout_s",
+    ]
+)  # fmt: skip
+schema_like = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | words | json_values,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+def write(folder: Path, text: str | bytes, name: str = "manifest.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def only_error(path: Path | list[Path]) -> ManifestError:
+    with pytest.raises(ManifestErrors) as caught:
+        load_manifests(path)
+    (error,) = caught.value.errors
+    return error
+
+
+@given(content=st.dictionaries(words, schema_like, max_size=7), args=schema_like)
+def test_any_content_is_an_executor_or_one_error(content: Any, args: Any) -> None:
+    def read() -> Executor | str:
+        try:
+            return Executor.from_mapping({"name": "a", **content, "args": args})
+        except ManifestError as error:
+            return f"{error.problem} {error.way_out}"
+
+    outcome = read()
+    assert outcome == read()
+    assert outcome != " "
+
+
+@given(
+    extra=st.dictionaries(
+        st.text(max_size=12).filter(
+            lambda key: key not in {"name", "version", "description", "affinity", "args", "offer", "run"}
+        ),
+        json_values,
+        max_size=5,
+    )
+)
+def test_unknown_keys_are_kept(extra: Any) -> None:
+    executor = Executor.from_mapping({"name": "a", "args": {}, **extra})
+    assert repr(executor.extra) == repr(extra)
+
+
+@given(seed=st.randoms())
+def test_what_the_runtime_fills_in_is_nowhere_in_model_args(seed: Any) -> None:
+    def schema(depth: Any) -> Any:
+        names = [f"p{index}" for index in range(seed.randint(1, 4))]
+        properties = {name: node(depth) for name in names}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": [name for name in names if seed.random() < 0.5],
+        }
+
+    def node(depth: Any) -> Any:
+        made = {"type": "string"}
+        if depth and seed.random() < 0.6:
+            made = seed.choice(
+                [
+                    schema(depth - 1),
+                    {"type": "array", "items": schema(depth - 1)},
+                    {"anyOf": [schema(depth - 1)]},
+                ]
+            )
+        return {**made, "runtime_resolved": True} if seed.random() < 0.3 else made
+
+    args = schema(3)
+    before = copy.deepcopy(args)
+    executor = Executor.from_mapping({"name": "a", "args": args})
+    assert "runtime_resolved" not in repr(executor.model_args())
+    assert args == before
+    assert set(executor.model_args()["required"]) <= set(executor.model_args()["properties"])
+
+
+def test_the_shipped_manifests_load_in_name_order() -> None:
+    executors = load_manifests(SHIPPED)
+    names = [executor.name for executor in executors]
+    assert len(names) >= 14
+    assert names == sorted(names)
+    assert all(executor.path and executor.path.parent.name == executor.name for executor in executors)
+    assert all(executor.description("it") != executor.description("en") for executor in executors)
+
+
+def test_a_folder_a_file_and_several_are_read_alike(tmp_path: Any) -> None:
+    one = write(tmp_path / "deep" / "er" / "one", SMALL.format(name="one"))
+    two = write(tmp_path / "two", SMALL.format(name="two"))
+    write(tmp_path / "two", "no manifest [", name="other.toml")
+    named = write(tmp_path, SMALL.format(name="zero"), name="anything.toml")
+    whole = load_manifests(tmp_path)
+    assert [executor.name for executor in whole] == ["one", "two"]
+    assert load_manifests(str(one)) == whole[:1]
+    assert load_manifests([two, one]) == whole
+    assert load_manifests([tmp_path, two, named])[:2] == whole
+    assert load_manifests([]) == ()
+
+
+def test_linked_folders_are_followed_once(tmp_path: Any) -> None:
+    write(tmp_path / "real" / "one", SMALL.format(name="one"))
+    (tmp_path / "real" / "loop").symlink_to(tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert [executor.name for executor in load_manifests(tmp_path)] == ["one"]
+
+
+def test_all_broken_files_are_reported_at_once(tmp_path: Any) -> None:
+    broken = [
+        write(tmp_path / "a", "name = "),
+        write(tmp_path / "b", SMALL.format(name="1b")),
+        write(tmp_path / "c", b'name = "\xff"'),
+    ]
+    write(tmp_path / "d", SMALL.format(name="d"))
+    with pytest.raises(ManifestErrors) as caught:
+        load_manifests(tmp_path)
+    assert [error.path for error in caught.value.errors] == broken
+    assert all(str(file) in str(caught.value) for file in broken)
+    assert isinstance(caught.value, GbnfError)
+
+
+def test_one_name_in_two_files_names_both(tmp_path: Any) -> None:
+    first = write(tmp_path / "a", SMALL.format(name="same"))
+    second = write(tmp_path / "b", SMALL.format(name="same"))
+    error = only_error(tmp_path)
+    assert (error.path, error.key, error.value) == (second, "name", "same")
+    assert str(first) in str(error)
+
+
+def test_a_path_without_manifests_is_an_error(tmp_path: Any) -> None:
+    assert "no manifest.toml" in only_error(tmp_path).problem
+    assert "no such file" in only_error(tmp_path / "absent").problem
+
+
+def test_toml_faults_name_the_line(tmp_path: Any) -> None:
+    assert "line 2" in only_error(write(tmp_path, 'name = "a"\n[args\n')).problem
+    assert "nested" in only_error(write(tmp_path, "a = " + "[" * 5000 + "]" * 5000)).problem
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Any) -> None:
+    text = b"\xef\xbb\xbf" + SMALL.format(name="a").replace("\n", "\r\n").encode()
+    assert load_manifests(write(tmp_path, text))[0].name == "a"
+
+
+ARGS: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"name": None}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": "1a"}, "name"),
+        ({"name": "a b"}, "name"),
+        ({"name": "a\n"}, "name"),
+        ({"name": "é"}, "name"),
+        ({"name": "a" * 129}, "name"),
+        ({"name": 3}, "name"),
+        ({"name": "final_answer"}, "name"),
+        ({"version": 1.0}, "version"),
+        ({"description": 3}, "description"),
+        ({"description": {"en": 3}}, "description.en"),
+        ({"args": None}, "args"),
+        ({"args": []}, "args"),
+        ({"args": {"type": "string"}}, "args.type"),
+        ({"args": {"type": ["object", "null"]}}, "args.type"),
+        ({"args": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "args.$schema"),
+        ({"args": {"properties": []}}, "args.properties"),
+        ({"args": {"properties": {"a": {"type": "text"}}}}, "args.properties.a.type"),
+        ({"args": {"properties": {"a": {"minLength": -1}}}}, "args.properties.a.minLength"),
+        ({"args": {"properties": {"a": {"minLength": float("nan")}}}}, "args.properties.a.minLength"),
+        ({"args": {"properties": {"a": {"required": True}}}}, "args.properties.a.required"),
+        ({"args": {"properties": {"a": {"pattern": "("}}}}, "args.properties.a.pattern"),
+        ({"args": {"properties": {"a": {"description": {"it": 3}}}}}, "args.properties.a.description.it"),
+        ({"args": {"properties": {"a": {"$ref": "#/$defs/b"}}}}, "args.properties.a.$ref"),
+        ({"args": {"properties": {"a": {"$ref": "https://example.org/s"}}}}, "args.properties.a.$ref"),
+        ({"args": {"$ref": "#"}}, "args.$ref"),
+        ({"args": {**ARGS, "allOf": [{"anyOf": [{"$ref": "#"}]}]}}, "args.allOf[0].anyOf[0].$ref"),
+        ({"args": {**ARGS, "required": ["b"]}}, "args.required"),
+        ({"args": {"properties": {"a": {**ARGS, "required": ["b"]}}}}, "args.properties.a.required"),
+        ({"args": {**ARGS, "requires_one_of": ["a"]}}, "args.requires_one_of[0]"),
+        ({"args": {**ARGS, "requires_one_of": [[]]}}, "args.requires_one_of[0]"),
+        ({"args": {**ARGS, "requires_one_of": [["b"]]}}, "args.requires_one_of[0]"),
+        ({"args": {"properties": {"f": {"type": "integer", "fills": "x"}}}}, "args.properties.f.fills"),
+        ({"args": {"properties": {"a": {}, "f": {"fills": "a"}}}}, "args.properties.f.type"),
+        ({"args": {"properties": {"a": {"type": "null"}, "f": {"type": "integer", "fills": "a"}}}}, "args.properties.f.fills"),  # noqa: E501 - one case a line
+        ({"args": {"properties": {"a": {"runtime_resolved": "yes"}}}}, "args.properties.a.runtime_resolved"),
+        ({"offer": 3}, "offer"),
+        ({"offer": {"role": 3}}, "offer.role"),
+        ({"offer": {"markers": "undo"}}, "offer.markers"),
+        ({"offer": {"markers": ["undo", "!"]}}, "offer.markers[1]"),
+        ({"offer": {"unless_canonical_at_least": 0}}, "offer.unless_canonical_at_least"),
+        ({"offer": {"always": "yes"}}, "offer.always"),
+        ({"run": []}, "run"),
+        ({"run": {"effect": "both"}}, "run.effect"),
+        ({"run": {"confirm": "yes"}}, "run.confirm"),
+        ({"run": {"timeout_s": -1}}, "run.timeout_s"),
+        ({"run": {"timeout_s": True}}, "run.timeout_s"),
+    ],
+)  # fmt: skip
+def test_each_fault_names_its_key(change: Any, key: Any) -> None:
+    content = {"name": "a", "description": "d", "args": ARGS, **change}
+    content = {name: value for name, value in content.items() if value is not None}
+    with pytest.raises(ManifestError) as caught:
+        Executor.from_mapping(content, Path("x.toml"))
+    assert caught.value.key == key
+    assert str(caught.value).startswith(f"x.toml: {key}: ")
+
+
+def test_a_manifest_of_another_runtime_loads(tmp_path: Any) -> None:
+    file = write(
+        tmp_path,
+        """
+        name = "wild"
+        description = "d"
+        affinity = { weight = 3 }
+        placement = "edge"
+        [args]
+        type = "object"
+        semantic_type = "query"
+        requires = 2026-01-01
+        [args.properties.when]
+        type = "string"
+        default = 2026-01-01
+        [args.properties.name]
+        [args.properties.items]
+        enum = [{ runtime_resolved = true }]
+        [offer]
+        audience = "all"
+        [run]
+        cost = 3
+        [[tests]]
+        input = "x"
+        """,
+    )
+    (executor,) = load_manifests(file)
+    assert executor.args["properties"]["when"]["default"] == "2026-01-01"
+    assert executor.model_args() == executor.args
+    assert executor.affinity == ()
+    assert executor.extra == {
+        "placement": "edge",
+        "tests": [{"input": "x"}],
+        "affinity": {"weight": 3},
+        "offer": {"audience": "all"},
+        "run": {"cost": 3},
+    }
+    assert (executor.run.effect, executor.run.confirm) == ("write", False)
+
+
+def test_what_is_declared_elsewhere_may_be_required() -> None:
+    declared = {
+        "$defs": {"d": {"properties": {"b": {}}}},
+        "allOf": [{"$ref": "#/$defs/d"}],
+        "required": ["b"],
+    }
+    branches = {**ARGS, "anyOf": [{"required": ["a"]}, {"required": ["n"]}]}
+    recursive = {"properties": {"child": {"$ref": "#"}, "list": {"type": "array", "items": {"$ref": "#"}}}}
+    anchored = {"$defs": {"d": {"$anchor": "there"}}, "properties": {"a": {"$ref": "#there"}}}
+    for args in (declared, branches, recursive, anchored):
+        assert Executor.from_mapping({"name": "a", "args": args}).args == {"type": "object", **args}
+
+
+def test_what_the_runtime_fills_in_leaves_every_list() -> None:
+    properties = {name: {"type": "string"} for name in "abc"} | {"r": {"runtime_resolved": True}}
+    args = {"properties": properties, "required": ["a", "r"], "requires_one_of": [["b", "r"], ["r"]]}
+    executor = Executor.from_mapping({"name": "a", "args": args})
+    assert executor.runtime_resolved == {"r"}
+    assert executor.model_args()["required"] == ["a"]
+    assert executor.model_args()["requires_one_of"] == [["b"]]
+    assert executor.model_args() is executor.model_args()
+
+
+def test_step_references_say_what_they_fill() -> None:
+    tools = {executor.name: executor for executor in load_manifests(SHIPPED)}
+    assert dict(tools["read_files"].step_references) == {"from_step": "paths"}
+    assert dict(tools["find_files"].step_references) == {}
+    unnamed = Executor.from_mapping({"name": "a", "args": {"properties": {"from_step": {"type": "integer"}}}})
+    assert dict(unnamed.step_references) == {"from_step": None}
+
+
+def test_equal_content_is_one_value() -> None:
+    content = {"name": "a", "description": "d", "args": ARGS}
+    one, other = Executor.from_mapping(content), Executor.from_mapping(copy.deepcopy(content))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert dataclasses.replace(one) == one
+    changes: list[dict[str, Any]] = [{"name": "b"}, {"description": "e"}, {"args": {}}, {"x": 1}]
+    for change in (*changes, {"run": {"confirm": True}}):
+        assert Executor.from_mapping({**content, **change}) != one
+    swapped = {"type": "object", "properties": dict(reversed(ARGS["properties"].items()))}
+    assert Executor.from_mapping({**content, "args": swapped}) != one  # the order is what the model writes
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "e"), ("it", "i"), ("it-IT", "i"), ("it_CH", "i"), ("de", "e")]
+)
+def test_descriptions_fall_back_to_english(language: Any, text: Any) -> None:
+    executor = Executor.from_mapping({"name": "a", "description": {"it": "i", "en": "e"}, "args": {}})
+    assert executor.description(language) == text
+
+
+def test_the_built_in_names_are_reserved() -> None:
+    assert {executor.name for executor in BUILT_IN} == RESERVED_NAMES
+    assert FINAL_ANSWER.args["required"] == ["message"]
+    assert list(ASK_USER.args["properties"]) == ["question", "options"]
