@@ -55,7 +55,7 @@ def manifests(
             "description": row.executor.description(),
             "effect": row.executor.run.effect,
             "confirm": row.executor.run.confirm,
-            "complexity": row.complexity,
+            "complexity": {"score": row.complexity.score, **asdict(row.complexity)},
             "is_complex": row.is_complex,
             "findings": [asdict(finding) for finding in row.findings],
         }

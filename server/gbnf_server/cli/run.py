@@ -123,9 +123,12 @@ def _backend(model: Path | None, server: str | None, api_key: str | None) -> Bac
 
         return LlamaServer(server, api_key=api_key)
     from gbnf_server.backends.in_process import InProcess
-    from gbnf_server.embedded import model_path
 
-    return InProcess(model or model_path(), guard_grammars=False)  # all of them come from our own compiler
+    if model is None:
+        from gbnf_server.embedded import model_path
+
+        model = model_path()
+    return InProcess(model, guard_grammars=False)  # all grammars come from our own compiler
 
 
 def _person(workspace: Workspace, console: Console, *, approve_all: bool) -> Person:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gbnf.manifests import Executor
+from gbnf.complexity import Complexity
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gbnf import Finding, Grammar
+from gbnf.manifests import Executor
 from gbnf_server.cli.text import clean, notes, plural
+
+PIPED_WIDTH = 120
+"""Columns of a table that is not shown on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class ToolRow:
     """One tool at a glance."""
 
     executor: Executor
-    complexity: int
+    complexity: Complexity
     is_complex: bool
     findings: tuple[Finding, ...]
 
@@ -53,12 +57,14 @@ def show_finding(console: Console, finding: Finding) -> None:
 def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
     """The table of `gbnf manifests`, on stdout."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("tool", style="bold", no_wrap=True)
     table.add_column("effect", no_wrap=True)
     table.add_column("complexity", justify="right")
     table.add_column("findings", justify="right")
-    table.add_column("description")
+    table.add_column("description", no_wrap=True, overflow="ellipsis")
     for row in rows:
         policy = row.executor.run
         table.add_row(
@@ -67,7 +73,7 @@ def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
                 policy.effect + (", asks" if policy.confirm else ""),
                 style="yellow" if policy.effect == "write" else "",
             ),
-            Text(str(row.complexity), style="yellow" if row.is_complex else ""),
+            Text(str(row.complexity.score), style="yellow" if row.is_complex else ""),
             Text(str(len(row.findings)) if row.findings else "-", style="" if row.findings else "dim"),
             Text(clean(row.executor.description())),
         )

@@ -11,11 +11,11 @@ import pytest
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf.manifests import ASK_USER, FINAL_ANSWER
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf import load_manifests, validate_call
+from gbnf.manifests import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import (
     BackendUnreachable,
@@ -116,7 +116,7 @@ def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
     return chosen, driven
 
 
-def laws(examples: int = 150) -> Any:
+def laws(examples: int = 100) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -129,7 +129,7 @@ def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> N
             called = next(event for event in driven.of(ToolCalled) if event.step == step.number)
             assert called.name == step.name
     begun: StepStarted | None = None
-    written: Completion | None = None
+    written: ModelCalled | None = None
     violated = {event.step for event in driven.of(CallBlocked) if event.refusal == "ungrammatical"}
     for request in driven.requests:
         match request:
@@ -161,7 +161,8 @@ def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
     }  # fmt: skip
     spelled = "".join(letters[type(event)] for event in driven.events)
     assert re.fullmatch(r"\((sm(b|td|tf))*(s|sm)?\)", spelled), spelled
-    assert driven.events[-1].run == driven.run
+    [finished] = driven.of(RunFinished)
+    assert finished.run == driven.run
     moments = [event.at for event in driven.events]
     assert moments == sorted(moments)
     numbers = [event.step for event in driven.of(StepStarted)]
@@ -439,7 +440,7 @@ def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
 @pytest.mark.parametrize("name", ["max_steps", "max_blocked", "final_answer_from", "max_tokens"])
 def test_limits_below_one_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        Settings(**{name: 0})
+        Settings(**{name: 0})  # type: ignore[arg-type]  # all four are int
 
 
 def test_the_clock_gives_the_durations() -> None:

@@ -1,0 +1,360 @@
+"""Both drivers on real parts: a model of random weights that only a grammar makes sensible, real tools."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gbnf.errors import PoolError
+
+from gbnf.manifests import Executor
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson
+from gbnf_server.planner import (
+    Event,
+    ModelCalled,
+    Planner,
+    Run,
+    RunFinished,
+    StepStarted,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    WarningRaised,
+)
+from gbnf_server.planner.drivers import World, adrive, drive
+from gbnf_server.planner.effects import Approve, AskPerson
+from gbnf_server.planner.planner import steady_clock
+from support.by_hand import ticking
+from support.executors import SATURDAY, world
+from support.models import make_model
+from support.toys import make_tool
+
+Driver = Callable[[Planner, str], Run]
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    """Random weights: without a grammar it writes noise, with one tool offered it can only call that tool."""
+    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+    with InProcess(path, prompt_style="minimal") as model:
+        yield model
+
+
+@pytest.fixture(params=["sync", "async"])
+def driver(request: pytest.FixtureRequest) -> Driver:
+    if request.param == "sync":
+        return lambda planner, query: planner.run(query)
+    return lambda planner, query: asyncio.run(planner.arun(query))
+
+
+def planner(executors: list[Executor], backend: InProcess, context: Context, **settings: Any) -> Planner:
+    """A planner that never offers the final answer, so that the random model can only call the tools."""
+    defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64}
+    return Planner(executors, backend, context=context, **{**defaults, **settings})
+
+
+def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    seen: list[Event] = []
+    run = driver(
+        planner([ping], backend, world(tmp_path / "work"), max_steps=9, hooks=(seen.append,)), "ping"
+    )
+    assert [step.name for step in run.steps] == ["ping", "ping", None, None, None]
+    assert [step.refusal for step in run.steps][2:] == ["repeated"] * 3
+    assert run.outcome == "blocked"
+    assert [event.result for event in seen if isinstance(event, ToolDone)] == [{"entries": ["pong"]}] * 2
+    assert seen[-1] == RunFinished(seen[-1].at, run)
+    assert run.duration_s > 0
+    assert sum(event.duration_s for event in seen if isinstance(event, ModelCalled)) > 0
+
+
+def test_both_drivers_plan_alike(tmp_path: Path, backend: InProcess) -> None:
+    tools = [make_tool(tmp_path / "tools", name) for name in ("alpha", "beta", "gamma")]
+    one, other = (planner(tools, backend, world(tmp_path), max_steps=6, clock=ticking()) for _ in range(2))
+    first, second = one.run("go"), asyncio.run(other.arun("go"))
+    assert [step.text for step in first.steps] == [step.text for step in second.steps]
+    assert (first.outcome, first.error) == (second.outcome, second.error)
+
+
+def test_events_come_as_they_happen_and_closing_stops(tmp_path: Path, backend: InProcess) -> None:
+    ping = make_tool(tmp_path / "tools", "ping", '(context.workspace.root / "ran").touch()\nreturn {}')
+    work = world(tmp_path / "work")
+    events = planner([ping], backend, work).events("ping")
+    for event in events:
+        if isinstance(event, ToolCalled):
+            assert not (work.workspace.root / "ran").exists()
+            break
+    events.close()
+    assert not (work.workspace.root / "ran").exists()
+    assert list(events) == []
+
+
+def test_each_run_is_a_turn_of_its_own(tmp_path: Path, backend: InProcess) -> None:
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": [context.turn]}')
+    twice = planner([ping], backend, world(tmp_path / "work"), max_steps=1)
+    runs = [twice.run("ping") for _ in range(2)]
+    turns = [run.turn for run in runs]
+    assert len(set(turns)) == 2
+    assert [run.steps[0].result for run in runs] == [{"entries": [turn]} for turn in turns]
+
+
+def test_a_hook_that_raises_makes_a_warning(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
+    ping = make_tool(tmp_path / "tools", "ping")
+    seen: list[Event] = []
+
+    def broken(event: Event) -> None:
+        if isinstance(event, StepStarted | RunFinished):
+            raise ZeroDivisionError("no divisor")
+
+    watched = planner([ping], backend, world(tmp_path / "work"), hooks=(broken, seen.append))
+    run = driver(watched, "ping")
+    assert [step.fault for step in run.steps] == [None, None]
+    assert len([event for event in seen if isinstance(event, WarningRaised)]) == 1
+    assert all("broken raised ZeroDivisionError: no divisor" in warning for warning in run.warnings)
+    assert len(run.warnings) == 2
+    assert isinstance(seen[-1], RunFinished)
+
+
+def test_a_tool_out_of_time_is_a_fault_that_the_plan_survives(
+    tmp_path: Path, backend: InProcess, driver: Driver
+) -> None:
+    slow = make_tool(tmp_path / "tools", "slow", "time.sleep(60)\nreturn {}", timeout_s=0.5)
+    run = driver(planner([slow], backend, world(tmp_path / "work")), "go")
+    assert [step.fault for step in run.steps] == ["timeout", "timeout"]
+    assert run.outcome == "exhausted"
+
+
+@pytest.mark.parametrize(
+    ("person", "fault", "said"),
+    [
+        (ScriptedPerson(approvals=True), None, None),
+        (ScriptedPerson(approvals=False), "denied", "did not approve"),
+        (AbsentPerson(), "denied", "nobody is there"),
+        (AbsentPerson(approve_all=True), None, None),
+    ],
+)
+def test_approval(
+    tmp_path: Path, backend: InProcess, driver: Driver, person: Any, fault: str | None, said: str | None
+) -> None:
+    careful = make_tool(
+        tmp_path / "tools", "careful", '(context.workspace.root / "ran").touch()\nreturn {}', confirm=True
+    )
+    work = world(tmp_path / "work", person=person)
+    [step] = driver(planner([careful], backend, work, max_steps=1), "go").steps
+    assert step.fault == fault
+    assert (said or "") in (step.error or "")
+    assert (work.workspace.root / "ran").exists() == (fault is None)
+
+
+def test_the_environment_switches_the_grammar_off(
+    tmp_path: Path, backend: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ping = make_tool(tmp_path / "tools", "ping")
+    monkeypatch.setenv("GBNF_GRAMMAR", "0")
+    run = planner([ping], backend, world(tmp_path / "work"), max_steps=5).run("ping")
+    assert {step.refusal for step in run.steps} <= {"cut", "unparsed"}
+    monkeypatch.setenv("GBNF_GRAMMAR", "1")
+    run = planner([ping], backend, world(tmp_path / "work"), max_steps=1).run("ping")
+    assert run.steps[0].name == "ping"
+
+
+def test_a_context_that_is_too_short_says_the_way_out(tmp_path: Path, driver: Driver) -> None:
+    ping = make_tool(tmp_path / "tools", "ping")
+    with InProcess(make_model(tmp_path / "tiny.gguf", context=64), prompt_style="minimal") as short:
+        run = driver(planner([ping], short, world(tmp_path / "work")), "a request that is quite long " * 9)
+    assert run.outcome == "failed"
+    assert "fewer tools" in str(run.error)
+    assert run.steps == ()
+
+
+def test_an_empty_pool_is_refused(tmp_path: Path, backend: InProcess) -> None:
+    with pytest.raises(PoolError, match="empty"):
+        planner([], backend, world(tmp_path))
+
+
+HALF_DONE = """
+from gbnf_server.executors import Write
+
+def wait():
+    (context.workspace.root / "pid").write_text(str(os.getpid()))
+    time.sleep(60)
+
+with context.workspace.journal.locked():
+    context.workspace.journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
+return {}
+"""
+
+
+def test_an_interrupt_kills_the_tool_and_takes_its_change_back(tmp_path: Path, backend: InProcess) -> None:
+    half = make_tool(tmp_path / "tools", "half", HALF_DONE, effect="write")
+    root = tmp_path / "work"
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, ToolCalled):
+            threading.Thread(target=_interrupt_when, args=(lambda: _text(root / "pid"),), daemon=True).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        planner([half], backend, world(root), hooks=(interrupt,)).run("go")
+    assert not (root / "half.txt").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(_text(root / "pid")), 0)
+
+
+def _interrupt_when(is_time: Callable[[], Any]) -> None:
+    while not is_time():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_cancelled_run_ends_after_the_call_that_was_under_way(tmp_path: Path, backend: InProcess) -> None:
+    body = """
+    from gbnf_server.executors import Write
+    time.sleep(0.4)
+    context.change(Write("whole.txt", b"whole"))
+    return {}
+    """
+    slow = make_tool(tmp_path / "tools", "slow", body, effect="write")
+    work = world(tmp_path / "work")
+    seen: list[Event] = []
+
+    async def cancel_while_it_works() -> None:
+        called = asyncio.Event()
+
+        def watch(event: Event) -> None:
+            seen.append(event)
+            if isinstance(event, ToolCalled):
+                called.set()
+
+        task = asyncio.create_task(planner([slow], backend, work, hooks=(watch,)).arun("go"))
+        await called.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert _text(work.workspace.root / "whole.txt") == "whole"
+
+    asyncio.run(cancel_while_it_works())
+    assert isinstance(seen[-1], ToolCalled)
+    assert work.workspace.journal.undo_last_turn("later").undone == ("removed 'whole.txt'",)
+
+
+class Hesitant(ScriptedPerson):
+    """Thinks until told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__({"name": "Ada"})
+        self.thinks, self.may_answer = threading.Event(), threading.Event()
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        self.thinks.set()
+        assert self.may_answer.wait(60)
+        return super().answer(form)
+
+
+def test_a_cancelled_run_does_not_wait_for_a_person(tmp_path: Path, backend: InProcess) -> None:
+    body = """
+    from gbnf_server.executors import Field, Form
+    (context.workspace.root / context.ask(Form("t", (Field("name", "Who?", "text"),)))["name"]).touch()
+    return {}
+    """
+    asking = make_tool(tmp_path / "tools", "asking", body, timeout_s=0)
+    person = Hesitant()
+    work = world(tmp_path / "work", person=person)
+    before = set(threading.enumerate())
+
+    async def cancel_while_the_person_thinks() -> None:
+        task = asyncio.create_task(planner([asking], backend, work).arun("go"))
+        assert await asyncio.to_thread(person.thinks.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_while_the_person_thinks())
+    assert not person.may_answer.is_set()
+    person.may_answer.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert not (work.workspace.root / "Ada").exists()
+
+
+def _asking(*effects: Any) -> Generator[Any, Any, Any]:
+    """A planning of our own, which only asks and returns the replies, errors among them."""
+    replies = []
+    for effect in effects:
+        try:
+            replies.append((yield effect))
+        except ExecutorError as error:
+            replies.append(error)
+    return replies
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_questions_reach_the_person(tmp_path: Path, backend: InProcess, is_async: bool) -> None:
+    person = ScriptedPerson({"answer": "blue"}, approvals=lambda call: call["name"] == "good")
+    around = World(backend, world(tmp_path, person=person))
+    effects = (
+        AskPerson("Which?", ("red", "blue")),
+        AskPerson("Say it.", ()),
+        AskPerson("Which?", ("red",)),
+        Approve({"name": "good", "arguments": {}}),
+        Approve({"name": "bad", "arguments": {}}),
+    )
+    if is_async:
+        replies: Any = asyncio.run(adrive(_asking(*effects), around))
+    else:
+        driving = drive(_asking(*effects), around)
+        with pytest.raises(StopIteration) as stop:
+            next(driving)
+        replies = stop.value.value
+    assert replies[:2] == ["blue", "blue"]
+    assert isinstance(replies[2], ExecutorError)
+    assert replies[3:] == [True, False]
+    assert [form.fields[0].kind for form in person.asked] == ["choice", "text", "choice"]
+
+
+def test_the_clock_starts_at_the_present_and_never_goes_back() -> None:
+    clock = steady_clock(SATURDAY)
+    moments = [clock() for _ in range(100)]
+    assert moments == sorted(moments)
+    assert moments[0] >= SATURDAY
+    assert moments[0].tzinfo is SATURDAY.tzinfo
+
+
+def test_a_run_starts_at_the_contexts_present(tmp_path: Path, backend: InProcess) -> None:
+    ping = make_tool(tmp_path / "tools", "ping")
+    run = planner([ping], backend, world(tmp_path / "work"), max_steps=1).run("ping")
+    assert 0 <= (run.started_at - SATURDAY).total_seconds() < 60
+
+
+def test_a_failing_tool_stops_only_its_step(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
+    tool = make_tool(tmp_path / "tools", "tool", 'raise KeyError("unexpected")')
+    context = replace(world(tmp_path / "work"), person=AbsentPerson())
+    seen: list[Event] = []
+    run = driver(planner([tool], backend, context, hooks=(seen.append,)), "go")
+    assert run.outcome == "exhausted"
+    assert [event.fault for event in seen if isinstance(event, ToolFailed)] == ["error", "error"]
+
+
+def test_a_workspace_that_vanished_fails_the_step_and_not_the_program(
+    tmp_path: Path, backend: InProcess, driver: Driver
+) -> None:
+    ping = make_tool(tmp_path / "tools", "ping")
+    work = world(tmp_path / "work")
+    shutil.rmtree(work.workspace.root)
+    run = driver(planner([ping], backend, work, max_steps=1), "ping")
+    assert run.outcome == "exhausted"
+    assert [step.fault for step in run.steps] == ["error"]

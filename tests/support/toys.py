@@ -1,0 +1,51 @@
+"""Small tools made on the spot, for tests that need a tool to do one certain thing."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from gbnf.manifests import Executor, load_manifests
+
+
+def make_tool(
+    folder: Path,
+    name: str,
+    body: str = 'return {"entries": ["done"]}',
+    *,
+    args: dict[str, Any] | None = None,
+    effect: str = "read",
+    confirm: bool = False,
+    timeout_s: float = 30,
+) -> Executor:
+    """Write a manifest and an executor whose `run` has this body; load it. `args`: keywords of its schema."""
+    place = folder / name
+    place.mkdir(parents=True)
+    schema = {"type": "object", "properties": {}, **(args or {})}
+    lines = [
+        f"name = {json.dumps(name)}",
+        f'description = "The tool {name}."',
+        f"args = {_inline(schema)}",
+        "[run]",
+        f"effect = {json.dumps(effect)}",
+        f"confirm = {json.dumps(confirm)}",
+        f"timeout_s = {timeout_s}",
+    ]
+    (place / "manifest.toml").write_text("\n".join(lines))
+    code = (
+        f"import os, time\n\ndef run(arguments, context):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
+    )
+    (place / "executor.py").write_text(code)
+    [executor] = load_manifests(place)
+    return executor
+
+
+def _inline(value: Any) -> str:
+    """A JSON value as a TOML inline value; their scalars and lists are spelt alike."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return json.dumps(value)
