@@ -8,7 +8,8 @@ after the rule or the counted repetition around it. What must stay true:
   graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
 - What follows a stack is computed once and kept, and so is each step from a set of tops by a character:
   inside a string, a step is a look-up. The memory is bounded: past `_REMEMBERED` entries all is forgotten.
-- Repetitions are counted, never unrolled, and a counted iteration that takes no character is not followed.
+- Repetitions are counted, never unrolled. An iteration that takes no character is not followed: where the
+  item can be empty the lower bound is nought, and fewer iterations behind can do all that more can.
 - Left recursion is refused: it would grow the stack for ever, here as in llama.cpp.
 
 The language is that of llama.cpp's engine on decoded text, where neither NUL nor a surrogate ever matches.
@@ -184,7 +185,7 @@ class Matcher:
         tops: dict[_Top, None] = {}
         can_end = False
         seen: set[tuple[_Node, _Stack]] = set()
-        begun: set[_Frame] = set()  # counted iterations that have taken no character yet
+        begun: set[_Frame] = set()  # iterations, of items that can be empty, without a character yet
         pending: list[tuple[_Node, _Stack]] = [(node, frame)]
         while pending:
             visit = pending.pop()
@@ -205,7 +206,8 @@ class Matcher:
                     if node_now.minimum == 0:
                         pending.append((node_now.next, stack))
                     inner = self._frame(node_now, 1, stack)
-                    begun.add(inner)
+                    if node_now.nullable:
+                        begun.add(inner)
                     pending.append((node_now.item, inner))
                 case _Return():
                     if stack is None:
@@ -223,7 +225,8 @@ class Matcher:
                             inner = self._frame(
                                 loop, min(count + 1, loop.maximum or max(loop.minimum, 1)), stack.parent
                             )
-                            begun.add(inner)
+                            if loop.nullable:
+                                begun.add(inner)
                             pending.append((loop.item, inner))
         found = (tuple(tops), can_end)
         self._followed[node, frame] = found
@@ -250,7 +253,8 @@ class Matcher:
             case Alt(items):
                 return _Choice([self._network(item, following) for item in items])
             case Repeat(item, minimum, maximum):
-                if is_nullable(item, self._nullable):
+                empty = is_nullable(item, self._nullable)
+                if empty:
                     minimum = 0
                 if maximum == 1:
                     return _Choice([self._network(item, following), following])
@@ -259,7 +263,7 @@ class Matcher:
                     start = self._network(item, again)
                     again.nexts.extend([start, following])
                     return again if minimum == 0 else start
-                return _Loop(minimum, maximum, self._network(item, _RETURN), following)
+                return _Loop(minimum, maximum, empty, self._network(item, _RETURN), following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +339,7 @@ class _Call:
 class _Loop:
     minimum: int
     maximum: int | None
+    nullable: bool  # the item
     item: _Node
     next: _Node
 

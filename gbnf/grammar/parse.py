@@ -94,6 +94,13 @@ class _Newlines:
                 continue
             if kind == "LPAR":
                 depth += 1
+                if depth > MAX_NESTING:
+                    raise GrammarSyntaxError(
+                        token.line or 1,
+                        token.column or 1,
+                        f"parentheses nested deeper than {MAX_NESTING}",
+                        "Make rules of the inner groups.",
+                    )
             elif kind == "_RPAR" and depth:
                 depth -= 1
             continues = kind in {"_DEFINES", "_PIPE"}
@@ -172,12 +179,6 @@ class _Reader:
                         parts.append(self._terminal(node))
                 elif node.data == "group":
                     depth += 1
-                    if depth > MAX_NESTING:
-                        self._fail(
-                            node.children[0],
-                            f"parentheses nested deeper than {MAX_NESTING}",
-                            "Make rules of the inner groups.",
-                        )
                     todo.append(("close", self.symbols))
                     self.symbols += 1
                     todo.append(("read", node.children[1]))

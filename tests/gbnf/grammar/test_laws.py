@@ -1,0 +1,95 @@
+"""What must hold between the rooms of grammars, with llama.cpp's own engine as judge."""
+
+from __future__ import annotations
+
+from random import Random
+
+from gbnf.grammar.analysis import CHARACTER, cheapest, nullable
+from gbnf.grammar.derive import derive, shortest
+from gbnf.grammar.emit import emit
+from gbnf.grammar.ir import Rules
+from gbnf.grammar.match import END_OF_TEXT, Matcher
+from gbnf.grammar.parse import parse_gbnf
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from support.grammars import LETTERS, grammars, mutations
+from support.oracle import engine
+
+seeds = st.integers(0, 2**32).map(Random)
+
+
+@given(grammars(), seeds)
+def test_a_derived_text_is_matched(rules: Rules, random: Random) -> None:
+    text = derive(rules, random, budget=60)
+    assert Matcher(rules).match(text).complete
+
+
+@given(grammars(), seeds)
+def test_the_engine_takes_what_is_emitted_and_completes_what_is_derived(rules: Rules, random: Random) -> None:
+    text = derive(rules, random, budget=60)
+    assert engine().judge(emit(rules), text, trusted=True).complete
+
+
+@given(grammars(), seeds, st.data())
+def test_the_matcher_agrees_with_the_engine(rules: Rules, random: Random, data: st.DataObject) -> None:
+    derived = derive(rules, random, budget=40)
+    texts = [data.draw(mutations(derived)), data.draw(st.text(LETTERS, max_size=6)), derived[:-1]]
+    matcher = Matcher(rules)
+    for text, judged in zip(texts, engine().judge_many(emit(rules), texts, trusted=True), strict=True):
+        found = matcher.match(text)
+        assert (found.accepted, found.complete, found.position) == (
+            judged.accepted,
+            judged.complete,
+            judged.position,
+        ), text
+
+
+@given(grammars())
+def test_parsing_what_is_emitted_gives_the_rules_back(rules: Rules) -> None:
+    assert parse_gbnf(emit(rules)) == rules
+
+
+@given(grammars(), seeds)
+def test_advancing_in_pieces_is_matching(rules: Rules, random: Random) -> None:
+    text = derive(rules, random, budget=40)
+    matcher = Matcher(rules)
+    state = matcher.start()
+    for char in text:
+        assert char in state.allowed()
+        forced = state.forced(limit=1)
+        assert not forced or forced[0] == char
+        following = state.advance(char)
+        assert following is not None
+        state = following
+    assert state.can_end
+    assert END_OF_TEXT in state.expected()
+
+
+@given(grammars(), seeds, st.sampled_from(LETTERS))
+def test_what_is_not_allowed_is_refused(rules: Rules, random: Random, char: str) -> None:
+    text = derive(rules, random, budget=40)
+    state = Matcher(rules).start().advance(text[: random.randint(0, len(text))])
+    assert state is not None
+    assert (state.advance(char) is not None) == (char in state.allowed())
+
+
+@given(grammars(), seeds)
+def test_what_is_forced_is_the_only_way_on(rules: Rules, random: Random) -> None:
+    text = derive(rules, random, budget=40)
+    at = random.randint(0, len(text))
+    state = Matcher(rules).start().advance(text[:at])
+    assert state is not None
+    forced = state.forced(limit=50)
+    assume(forced)
+    assert not state.can_end
+    assert text[at:].startswith(forced)
+
+
+@given(grammars(), seeds)
+def test_no_text_is_shorter_than_the_shortest(rules: Rules, random: Random) -> None:
+    short = shortest(rules)
+    assert Matcher(rules).match(short).complete
+    assert len(short) == cheapest(rules)["root"] // CHARACTER
+    assert len(short) <= len(derive(rules, random, budget=20))
+    assert (short == "") == ("root" in nullable(rules))

@@ -1,0 +1,80 @@
+"""Where a text leaves a grammar, and what the matcher must do without blowing up."""
+
+from __future__ import annotations
+
+import pytest
+from gbnf.grammar.ir import Literal, Ref, Rules, Seq
+from gbnf.grammar.match import END_OF_TEXT, Match, Matcher
+from gbnf.grammar.parse import parse_gbnf
+
+CALL = parse_gbnf(r"""
+root ::= "{\"name\": \"" ("find" | "read") "\", \"n\": " [0-9]{1,3} "}"
+""")
+
+
+def test_it_says_where_and_what_was_expected() -> None:
+    assert Matcher(CALL).match('{"name": "rust') == Match(
+        accepted=False, complete=False, position=11, line=1, column=12, expected=('"ead"',)
+    )
+    assert Matcher(CALL).match('{"name": "find", "n": 1').expected == ("[0-9]", '"}"')
+    assert Matcher(parse_gbnf('root ::= "a"{1,2}')).match("ab").expected == ('"a"', END_OF_TEXT)
+
+
+def test_lines_and_columns() -> None:
+    found = Matcher(parse_gbnf('root ::= ("a\\n")* "b"')).match("a\na\nx")
+    assert (found.position, found.line, found.column) == (4, 3, 1)
+
+
+def test_forced_text() -> None:
+    state = Matcher(CALL).start()
+    assert state.forced() == '{"name": "'
+    after = state.advance('{"name": "r')
+    assert after is not None
+    assert after.forced() == 'ead", "n": '
+    assert Matcher(parse_gbnf('root ::= "abc" | "abd"')).start().forced() == "ab"
+    assert Matcher(parse_gbnf('root ::= "a" root')).start().forced(limit=5) == "aaaaa"
+
+
+def test_a_state_is_a_value() -> None:
+    state = Matcher(CALL).start()
+    assert state.advance("x") is None
+    assert state.forced() == '{"name": "'
+
+
+def test_neither_nul_nor_surrogates_match() -> None:
+    anything = Matcher(parse_gbnf("root ::= .*"))
+    assert anything.match("\U0010ffff\n").complete
+    assert not anything.match("\0").accepted
+    assert not anything.match("\ud800").accepted
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "text"),
+    [
+        ("root ::= " + '"x"? ' * 40, "x" * 40),
+        ('root ::= ("x"?){0,1000}', "x" * 1000),
+        ('root ::= (("x"+)+)+', "x" * 2000),
+        ('root ::= ("x"* "x"*)*', "x" * 2000),
+        ("root ::= ([a-z]*){0,100}", "x" * 500),
+        ('root ::= "a" root "b" | "a" root "c" | "x"', "a" * 300 + "x" + "bc" * 150),
+        ('root ::= "x" root root | "x"', "x" * 101),
+        ('root ::= "0" root? ("0" root?){3,4}', "0" * 88),
+        ('root ::= "{" root? "}" root?', "{" * 3000 + "}" * 3000),
+    ],
+)
+def test_ambiguity_and_depth_cost_no_more_than_text(gbnf: str, text: str) -> None:
+    assert Matcher(parse_gbnf(gbnf)).match(text).complete
+
+
+def test_it_forgets_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gbnf.grammar.match._REMEMBERED", 10)
+    assert Matcher(parse_gbnf('root ::= "(" root{0,3} ")"')).match("(()(()())())").complete
+
+
+@pytest.mark.parametrize(
+    "productions",
+    [{"root": Ref("missing")}, {"other": Literal("a")}, {"root": Seq((Ref("root"), Literal("a")))}],
+)
+def test_rules_that_cannot_be_followed(productions: dict[str, Literal | Ref | Seq]) -> None:
+    with pytest.raises(ValueError, match=r"define it|add it|turn it round"):
+        Matcher(Rules(productions))

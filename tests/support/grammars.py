@@ -1,0 +1,90 @@
+"""Random grammars for the laws: small, tangled, and free of what llama.cpp does not take.
+
+Left recursion is kept out by shape: a rule refers to later rules anywhere, to itself and earlier ones only
+after a character.
+"""
+
+from __future__ import annotations
+
+from gbnf.grammar.ir import (
+    EMPTY,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    Rules,
+    alt,
+    char_class,
+    optional,
+    repeat,
+    seq,
+)
+from gbnf.grammar.parse import check
+from hypothesis import strategies as st
+
+LETTERS = 'ab01"\\[]^-\n\té日𝄞'
+
+literals = st.text(LETTERS, min_size=1, max_size=4).map(Literal)
+
+
+@st.composite
+def classes(draw: st.DrawFn) -> CharClass:
+    pairs = draw(st.lists(st.tuples(st.sampled_from(LETTERS), st.integers(0, 3)), min_size=1, max_size=3))
+    ranges = [(ord(char), ord(char) + width) for char, width in pairs]
+    if draw(st.integers(0, 5)) == 0:
+        return CharClass((), negated=True)
+    # Outside ASCII, llama.cpp refuses too much of a negated class: half a character, as in tokens of one byte,
+    # counts as excluded as soon as it could become an excluded one (`llama_grammar_match_partial_char`).
+    negated = draw(st.booleans()) and all(high < 0x80 for _, high in ranges)
+    return char_class(*ranges, negated=negated)
+
+
+@st.composite
+def expressions(draw: st.DrawFn, later: list[str], anywhere: list[str], depth: int = 3) -> Expr:
+    """An expression that begins with rules of `later` only; those of `anywhere` stand behind a character."""
+    kinds = ["literal", "class"] + ["later"] * bool(later) + ["empty"] * (depth < 3)
+    if depth:
+        kinds += ["seq", "guarded", "alt", "alt", "repeat", "optional"]
+    inner = expressions(later, anywhere, depth - 1)
+    match draw(st.sampled_from(kinds)):
+        case "literal":
+            return draw(literals)
+        case "class":
+            return draw(classes())
+        case "later":
+            return Ref(draw(st.sampled_from(later)))
+        case "empty":
+            return EMPTY
+        case "seq":
+            return seq(*draw(st.lists(inner, min_size=2, max_size=3)))
+        case "guarded":
+            return seq(draw(st.one_of(literals, classes())), optional(Ref(draw(st.sampled_from(anywhere)))))
+        case "alt":
+            return alt(*draw(st.lists(inner, min_size=2, max_size=3)))
+        case "optional":
+            return optional(draw(inner))
+    low = draw(st.integers(0, 3))
+    # What may be unbounded begins with a character: llama.cpp refuses to repeat the empty string.
+    if draw(st.booleans()):
+        return repeat(seq(draw(literals), draw(inner)), low, None)
+    return repeat(draw(inner), low, draw(st.integers(max(low, 1), 4)))
+
+
+@st.composite
+def grammars(draw: st.DrawFn) -> Rules:
+    names = ["root", *draw(st.lists(st.sampled_from(["a", "B-2", "3", "ws"]), unique=True, max_size=4))]
+    rules = Rules({name: draw(expressions(names[at + 1 :], names)) for at, name in enumerate(names)})
+    check(rules)
+    return rules
+
+
+@st.composite
+def mutations(draw: st.DrawFn, text: str) -> str:
+    """The text with one or two characters removed, inserted or replaced."""
+    for _ in range(draw(st.integers(1, 2))):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.sampled_from(["", *LETTERS])) + text[at + draw(st.integers(0, 1)) :]
+    return text
+
+
+__all__ = ["LETTERS", "classes", "expressions", "grammars", "literals", "mutations"]
