@@ -234,8 +234,7 @@ def _round(value: Number, digits: Number = 0) -> Number:
         raise ExecutorError("round: too many digits")
     if isinstance(value, float):
         return round(value, places) if places else round(value)
-    rounded = round(Fraction(value), places)
-    return rounded
+    return round(Fraction(value), places)
 
 
 def _factorial(value: Number) -> Number:

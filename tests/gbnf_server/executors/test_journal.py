@@ -1,0 +1,306 @@
+"""All changes of a list happen or none, a kill included, and undo brings the earlier tree back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.executors import snapshot
+
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+from gbnf_server.executors.journal import Change
+
+names = st.sampled_from(["a", "b", "c.txt", "d"])
+paths = st.lists(names, min_size=1, max_size=3).map("/".join)
+contents = st.binary(max_size=8)
+changes: st.SearchStrategy[Change] = (
+    st.builds(Write, paths, contents, st.booleans()) | st.builds(MakeFolder, paths) | st.builds(Trash, paths)
+)
+trees = st.dictionaries(paths, contents | st.none(), max_size=5)
+
+
+def plant(root: Path, tree: dict[str, bytes | None]) -> Workspace:
+    """A workspace with these files, and folders (None); what does not fit beside the others is left out."""
+    workspace = Workspace(root)
+    for number, (path, content) in enumerate(sorted(tree.items())):
+        try:
+            if content is None:
+                (root / path).mkdir(parents=True, exist_ok=True)
+            else:
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_bytes(content)
+                (root / path).chmod(0o600 if number % 2 else 0o640)
+        except OSError:
+            continue
+    return workspace
+
+
+def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str = "") -> None:
+    with workspace.journal.locked():
+        workspace.journal.apply(changes, turn=turn, tool="test", then=lambda: None, sent=sent)
+
+
+@settings(max_examples=150)
+@given(tree=trees, turn=st.lists(st.lists(changes, max_size=3), max_size=5))
+def test_undo_restores_the_tree(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes | None], turn: list[list[Change]]
+) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    workspace = plant(root, tree)
+    before = snapshot(root)
+    applied = 0
+    for call in turn:
+        unchanged = snapshot(root)
+        try:
+            apply(workspace, *call)
+        except ExecutorError:
+            assert snapshot(root) == unchanged
+        else:
+            applied += 1
+    if applied:
+        assert workspace.journal.undo_last_turn("second").kept == ()
+    assert snapshot(root) == before
+    assert not list((workspace.state / "staging").glob("*"))
+
+
+# Each number of system events after which the kernel kills the process, until it comes through.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+from gbnf_server.executors.journal import Undone
+
+WATCHED = {"open", "os.rename", "os.link", "os.mkdir", "os.chmod", "os.remove", "os.rmdir", "shutil.rmtree"}
+root = Path(sys.argv[1])
+for number in range(1, 1000):
+    workspace = Workspace(root / str(number))
+    (workspace.root / "old").write_bytes(b"old")
+    (workspace.root / "gone").mkdir()
+    (workspace.root / "gone" / "x").write_bytes(b"x")
+    child = os.fork()
+    if child == 0:
+        left = number
+        def count(event, arguments):
+            global left
+            if event in WATCHED:
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        journal = workspace.journal
+        sys.addaudithook(count)
+        if sys.argv[2] == "apply":
+            with journal.locked():
+                changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
+                journal.apply(changes, turn="first", tool="t", then=lambda: None)
+        else:
+            with journal.locked():
+                changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
+                left = 1 << 30
+                journal.apply(changes, turn="first", tool="t", then=lambda: None)
+            left = number
+            journal.undo_last_turn("second")
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0
+        print(number)
+        break
+    assert os.WTERMSIG(status) == signal.SIGKILL
+"""
+
+
+def killed_everywhere(root: Path, what: str) -> list[Path]:
+    """Workspaces, each left by a process that was killed one system event later; the last was not killed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(root), what], check=True, capture_output=True, text=True, env=environment
+    )
+    return [root / str(number) for number in range(1, int(done.stdout) + 1)]
+
+
+START = {"old": b"old", "gone": None, "gone/x": b"x"}
+END = {"old": b"new", "a": None, "a/b": None, "a/b/new": b"n", "e": None, "e/f": None}
+
+
+def contents_of(root: Path) -> dict[str, bytes | None]:
+    return {path: None if kind == "d" else content for path, (kind, _, content) in snapshot(root).items()}
+
+
+def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
+    places = killed_everywhere(tmp_path, "apply")
+    assert len(places) > 30
+    seen = []
+    for place in places:
+        workspace = Workspace(place)
+        workspace.journal.recover()
+        seen.append(contents_of(place))
+        assert seen[-1] in (START, END)
+        assert not list((workspace.state / "staging").glob("*"))
+        if seen[-1] == END:
+            assert workspace.journal.undo_last_turn("second").kept == ()
+            assert contents_of(place) == START
+    assert seen[0] == START
+    assert seen[-1] == END
+
+
+def test_an_undo_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
+    places = killed_everywhere(tmp_path, "undo")
+    assert len(places) > 20
+    for place in places:
+        journal = Workspace(place).journal
+        try:
+            assert journal.undo_last_turn("third").kept == ()
+        except ExecutorError as error:
+            assert "nothing to undo" in str(error)  # noqa: PT017 - either is right
+        assert contents_of(place) == START
+
+
+def test_undo_goes_back_one_turn_at_a_time(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    apply(workspace, Write("a", b"1"), turn="first")
+    apply(workspace, Write("a", b"2"), turn="second")
+    apply(workspace, Write("a", b"3"), turn="second")
+    assert workspace.journal.undo_last_turn("third").undone == ("restored the earlier content of 'a'",)
+    assert (tmp_path / "a").read_bytes() == b"1"
+    with pytest.raises(ExecutorError, match="undone already"):
+        workspace.journal.undo_last_turn("third")
+    assert workspace.journal.undo_last_turn("fourth").undone == ("removed 'a'",)
+    with pytest.raises(ExecutorError, match="nothing to undo"):
+        workspace.journal.undo_last_turn("fifth")
+
+
+def test_undo_leaves_the_running_turn_alone(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    apply(workspace, Write("a", b"1"), turn="first")
+    apply(workspace, Write("b", b"2"), turn="second")
+    workspace.journal.undo_last_turn("second")
+    assert contents_of(tmp_path) == {"b": b"2"}
+
+
+def test_what_was_changed_since_is_left_as_it_is(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "deleted").write_bytes(b"old")
+    apply(workspace, Write("mine", b"1"), Write("folder/x", b"x"), Trash("deleted"))
+    (tmp_path / "mine").write_bytes(b"edited by hand")
+    (tmp_path / "folder" / "by_hand").write_bytes(b"")
+    (tmp_path / "deleted").write_bytes(b"new")
+    outcome = workspace.journal.undo_last_turn("second")
+    assert outcome.undone == ("removed 'folder/x'",)
+    assert len(outcome.kept) == 3
+    assert contents_of(tmp_path) == {
+        "mine": b"edited by hand",
+        "folder": None,
+        "folder/by_hand": b"",
+        "deleted": b"new",
+    }
+    kept = next(workspace.trash.rglob("deleted"))
+    assert kept.read_bytes() == b"old"
+
+
+def test_a_file_that_is_gone_since_comes_back(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_bytes(b"old")
+    apply(workspace, Trash("folder/a"))
+    (tmp_path / "folder").rmdir()
+    assert workspace.journal.undo_last_turn("second").kept == ()
+    assert (tmp_path / "folder" / "a").read_bytes() == b"old"
+
+
+def test_what_was_sent_stays_sent(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    apply(workspace, Write("copy", b"1"), sent="the letter")
+    outcome = workspace.journal.undo_last_turn("second")
+    assert outcome.kept == ("the letter cannot be taken back",)
+    assert outcome.undone == ("removed 'copy'",)
+
+
+def test_what_fails_in_the_end_takes_the_changes_back(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "a").write_bytes(b"old")
+
+    def fail() -> None:
+        assert (tmp_path / "a").read_bytes() == b"new"
+        raise ExecutorError("no")
+
+    with workspace.journal.locked(), pytest.raises(ExecutorError, match="no"):
+        workspace.journal.apply([Write("a", b"new")], turn="first", tool="t", then=fail, sent="it")
+    assert contents_of(tmp_path) == {"a": b"old"}
+    with pytest.raises(ExecutorError, match="nothing to undo"):
+        workspace.journal.undo_last_turn("second")
+
+
+def test_a_link_goes_to_the_trash_and_its_target_stays(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "target").write_bytes(b"t")
+    (tmp_path / "link").symlink_to("target")
+    apply(workspace, Trash("link"))
+    assert contents_of(tmp_path) == {"target": b"t"}
+    workspace.journal.undo_last_turn("second")
+    assert (tmp_path / "link").readlink() == Path("target")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (Write(".", b""), "is a folder"),
+        (Write("folder/", b""), "is a folder"),
+        (Write("folder", b""), "no regular file"),
+        (Write("file/x", b""), "is no folder"),
+        (Write("file", b"", new=True), "exists already"),
+        (MakeFolder("file"), "is no folder"),
+        (Trash("."), "workspace itself"),
+        (Trash("missing"), "does not exist"),
+        (Trash("file/x"), "not a folder"),
+        (Write("../x", b""), "not allowed"),
+        (Trash("out"), "leads out"),
+    ],
+)
+def test_refused(tmp_path: Path, change: Change, reason: str) -> None:
+    workspace = Workspace(tmp_path / "w")
+    (workspace.root / "folder").mkdir()
+    (workspace.root / "file").write_bytes(b"f")
+    (workspace.root / "out").symlink_to(tmp_path)
+    before = snapshot(workspace.root)
+    with pytest.raises(ExecutorError, match=reason):
+        apply(workspace, Write("first", b"1"), change)
+    assert snapshot(workspace.root) == before
+
+
+def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
+    """Each adds its line to what it has read: with no lock, one of them would be lost."""
+    code = """
+import sys
+from gbnf_server.executors import Workspace, Write
+workspace = Workspace(sys.argv[1])
+for number in range(20):
+    with workspace.journal.locked():
+        before = workspace.read("log", limit=10**6)
+        workspace.journal.apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", then=lambda: None)
+"""
+    (tmp_path / "log").write_bytes(b"")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(number)], env=environment)
+        for number in range(2)
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert (tmp_path / "log").read_bytes() == b"x" * 40
+
+
+def test_numbers_go_on_where_only_the_trash_is_left(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "a").write_bytes(b"1")
+    apply(workspace, Trash("a"))
+    for record in (workspace.state / "journal").iterdir():
+        record.unlink()
+    (tmp_path / "a").write_bytes(b"2")
+    apply(workspace, Trash("a"), turn="second")
+    workspace.journal.undo_last_turn("third")
+    assert (tmp_path / "a").read_bytes() == b"2"

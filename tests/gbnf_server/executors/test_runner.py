@@ -1,0 +1,313 @@
+"""An executor runs in a process of its own, and whatever it does there ends in a result or a clear error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.executors import SATURDAY, snapshot, world
+
+from gbnf.manifests import Executor
+from gbnf_server.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
+
+HEAD = """
+import os, sys, time, json, signal, subprocess
+from gbnf_server.executors import ExecutorError, Field, Form, Write
+
+def run(arguments, context):
+"""
+
+
+def executor(folder: Path, body: str, *, timeout_s: float = 20.0, **keys: Any) -> Executor:
+    """A user's own executor, in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    (folder / "executor.py").write_text(HEAD + textwrap.indent(textwrap.dedent(body), "    "))
+    return written(folder, timeout_s=timeout_s, **keys)
+
+
+def written(folder: Path, *, timeout_s: float = 20.0, **keys: Any) -> Executor:
+    mapping = {
+        "name": "mine",
+        "description": "Mine.",
+        "args": {"type": "object"},
+        "run": {"effect": "write", "timeout_s": timeout_s},
+        **keys,
+    }
+    return Executor.from_mapping(mapping, folder / "manifest.toml")
+
+
+def result(tmp_path: Path, body: str, *, person: Person | None = None, **arguments: Any) -> dict[str, Any]:
+    context = world(tmp_path / "space", person=person)
+    return run_executor(executor(tmp_path / "mine", body), arguments, context)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arguments=st.dictionaries(st.text(), values, max_size=4))
+def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    assert result(tmp_path, "return {'got': arguments}", **{"x": arguments})["got"] == {"x": arguments}
+
+
+def test_large_arguments_and_results(tmp_path: Path) -> None:
+    text = "è" * 1_000_000
+    assert result(tmp_path, "return {'entries': [arguments['text']]}", text=text) == {"entries": [text]}
+
+
+def test_what_it_prints_is_no_message(tmp_path: Path) -> None:
+    body = """
+    print('{"is": "result", "value": {"forged": true}}', flush=True)
+    os.write(2, b"x" * 1_000_000)
+    subprocess.run([sys.executable, "-c", "print('child')"])
+    return {"stdin": sys.stdin.read()}
+    """
+    assert result(tmp_path, body) == {"stdin": ""}
+
+
+def test_the_world_it_sees(tmp_path: Path) -> None:
+    body = """
+    now = context.now()
+    return {
+        "cwd": os.getcwd(), "root": str(context.workspace.root), "turn": context.turn, "tool": context.tool,
+        "settings": context.settings, "now": now.isoformat()[:16], "zone": str(now.tzinfo),
+    }
+    """
+    context = replace(world(tmp_path / "space", settings={"GBNF_X": "1"}), turn="run 7")
+    assert run_executor(executor(tmp_path / "mine", body), {}, context) == {
+        "cwd": str(tmp_path / "space"),
+        "root": str(tmp_path / "space"),
+        "turn": "run 7",
+        "tool": "mine",
+        "settings": {"GBNF_X": "1"},
+        "now": SATURDAY.isoformat()[:16],
+        "zone": "Europe/Rome",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise ExecutorError('two\\nlines')", r"^two lines$"),
+        ("raise ValueError('odd')", r"^'mine' failed: ValueError: odd \(executor.py, line 6\)$"),
+        ("raise KeyboardInterrupt", r"^'mine' failed: KeyboardInterrupt"),
+        ("return 1 / 0", r"^'mine' failed: ZeroDivisionError: division by zero"),
+        ("def deep(): deep()\ndeep()", r"^'mine' failed: RecursionError"),
+        ("sys.exit(3)", r"^'mine' ended the process itself with exit code 3$"),
+        ("os._exit(3)", r"^'mine' crashed: it ended with exit code 3 and without a result$"),
+        ("os._exit(0)", r"^'mine' crashed: it ended with exit code 0 and without a result$"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", r"^'mine' crashed: it was killed by SIGSEGV$"),
+        ("print('a\\nfatal: b', flush=True); os._exit(1)", r"its last words: fatal: b$"),
+        ("return []", r"^'mine' returned list, not an object$"),
+        ("return None", r"^'mine' returned NoneType, not an object$"),
+        ("return {'x': object()}", r"^'mine' returned what is no JSON: .*object"),
+        ("return {'x': float('nan')}", r"^'mine' returned what is no JSON"),
+        ("return {'entries': 'abc'}", r"'entries' that are not a list of strings"),
+        ("return {'entries': [1]}", r"'entries' that are not a list of strings"),
+        ("return {'x': 'x' * 20_000_000}", r"over the limit of 16777216; ask for less$"),
+        ("import missing_module", r"^'mine' failed: ModuleNotFoundError"),
+        ("context.workspace.resolve('../x')", r"^'../x' is refused"),
+        ("os.closerange(3, 100); time.sleep(0.1); os._exit(5)", r"^'mine' crashed: it (ended|closed)"),
+    ],
+)
+def test_faults_are_one_line(tmp_path: Path, body: str, reason: str) -> None:
+    with pytest.raises(ExecutorError, match=reason) as caught:
+        result(tmp_path, body)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_author_finds_the_traceback_and_the_output_in_the_notes(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError) as caught:
+        result(tmp_path, "print('got here')\nraise ValueError('odd')")
+    trace, output = caught.value.__notes__
+    assert "Traceback" in trace
+    assert "ValueError: odd" in trace
+    assert output == "got here"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("x = 1", "defines no function run"),
+        ("def run(:", "failed: SyntaxError"),
+        ("raise OSError('at import')", "failed: OSError: at import"),
+    ],
+)
+def test_code_that_cannot_run(tmp_path: Path, code: str, reason: str) -> None:
+    (tmp_path / "executor.py").write_text(code)
+    with pytest.raises(ExecutorError, match=reason):
+        run_executor(written(tmp_path), {}, world(tmp_path / "space"))
+
+
+def test_without_code_the_error_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError, match=f"there is no {tmp_path}/executor.py. Put one there"):
+        run_executor(written(tmp_path), {}, world(tmp_path / "space"))
+    with pytest.raises(ExecutorError, match="no manifest file"):
+        run_executor(replace_path(written(tmp_path)), {}, world(tmp_path / "space"))
+
+
+def replace_path(original: Executor) -> Executor:
+    return Executor.from_mapping({"name": original.name, "description": "x", "args": dict(original.args)})
+
+
+def test_arguments_that_are_no_json(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError, match="arguments of 'mine' are no JSON"):
+        result(tmp_path, "return {}", number=float("nan"))
+
+
+def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not(tmp_path: Path) -> None:
+    mine = executor(tmp_path / "mine", "import helper\nreturn {'helper': helper.NAME, 'json': json.dumps(1)}")
+    (tmp_path / "mine" / "helper.py").write_text("NAME = 'beside'")
+    context = world(tmp_path / "space")
+    for name in ("json", "helper", "icalendar"):
+        (tmp_path / "space" / f"{name}.py").write_text("raise SystemExit('from the workspace')")
+    assert run_executor(mine, {}, context) == {"helper": "beside", "json": "1"}
+    assert not (tmp_path / "mine" / "__pycache__").exists()
+
+
+# ── time ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
+    body = """
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    with open("pids", "w") as file:
+        file.write(f"{os.getpid()} {child.pid}")
+    time.sleep(60)
+    """
+    with pytest.raises(ExecutorTimeout, match="'mine' was stopped after 1.5 s") as caught:
+        run_executor(executor(tmp_path / "mine", body, timeout_s=1.5), {}, world(tmp_path / "space"))
+    assert caught.value.timeout_s == 1.5
+    for pid in (tmp_path / "space" / "pids").read_text().split():
+        assert gone(int(pid))
+
+
+def test_what_it_leaves_running_ends_with_its_result(tmp_path: Path) -> None:
+    body = """
+    import threading
+    threading.Thread(target=time.sleep, args=[60]).start()
+    return {"pid": subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid}
+    """
+    assert gone(result(tmp_path, body)["pid"])
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    mine = executor(tmp_path / "mine", "open('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(60)")
+    code = f"""
+from pathlib import Path
+from gbnf.manifests import Executor
+from gbnf_server.executors import Context, Workspace, run_executor
+mine = Executor.from_mapping(
+    {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})
+)
+run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    ready = tmp_path / "space" / "ready"
+    while not ready.exists():
+        assert parent.poll() is None
+        time.sleep(0.01)
+    parent.kill()
+    parent.wait()
+    assert gone(int(ready.read_text()))
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends; one that only waits to be collected has ended."""
+    for _ in range(1000):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    return False
+
+
+def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
+    body = """
+    journal = context.workspace.journal
+    with journal.locked():
+        changes = [Write("a", b"new"), Write("folder/b", b"b")]
+        journal.apply(changes, turn=context.turn, tool="mine", then=lambda: time.sleep(60))
+    """
+    context = world(tmp_path / "space")
+    (tmp_path / "space" / "a").write_bytes(b"old")
+    before = snapshot(context.workspace.root)
+    with pytest.raises(ExecutorTimeout):
+        run_executor(executor(tmp_path / "mine", body, timeout_s=1.5), {}, context)
+    assert snapshot(context.workspace.root) == before
+
+
+def test_no_limit_is_no_limit(tmp_path: Path) -> None:
+    mine = executor(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
+    assert run_executor(mine, {}, world(tmp_path / "space")) == {"done": True}
+
+
+# ── people ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+ASK = "return {'answers': context.ask(Form('F', (Field('a', 'A?', 'text'), Field('n', 'N?', 'number'))))}"
+
+
+def test_the_person_is_asked_here(tmp_path: Path) -> None:
+    person = ScriptedPerson({"a": " text ", "n": "3,5"})
+    assert result(tmp_path, ASK, person=person) == {"answers": {"a": "text", "n": 3.5}}
+    assert [field.prompt for field in person.asked[0].fields] == ["A?", "N?"]
+
+
+class Slow(AbsentPerson):
+    def answer(self, form: Form) -> dict[str, Any]:
+        time.sleep(2)
+        return dict.fromkeys((field.var for field in form.fields), "1")
+
+
+def test_the_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
+    mine = executor(tmp_path / "mine", ASK, timeout_s=1.5)
+    assert run_executor(mine, {}, world(tmp_path / "space", person=Slow())) == {"answers": {"a": "1", "n": 1}}
+
+
+def test_nobody_there_is_an_error_that_an_executor_may_catch(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError, match="nobody is there to answer 'a', 'n' of 'F'"):
+        result(tmp_path, ASK, person=AbsentPerson())
+    caught = f"try:\n    {ASK}\nexcept ExecutorError as error:\n    return {{'error': str(error)}}"
+    assert "nobody is there" in result(tmp_path, caught, person=AbsentPerson())["error"]
+
+
+def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
+    body = "return {'all': [context.ask(Form('F', (Field('a', 'A?', 'text'),)))['a'] for _ in range(50)]}"
+    assert result(tmp_path, body, person=ScriptedPerson({"a": "x"})) == {"all": ["x"] * 50}
+
+
+def test_a_credential_reaches_executors_and_not_the_conversation(tmp_path: Path) -> None:
+    context = world(tmp_path / "space", person=ScriptedPerson({"key": "hunter2"}))
+    asking = executor(tmp_path / "ask", "return context.ask(Form('F', (Field('key', 'Key?', 'credentials'),)))")
+    using = executor(tmp_path / "use", "return {'got': arguments}")
+    assert run_executor(asking, {}, context) == {"key": "hunter2"}
+    assert run_executor(using, {"a": ["secret:key"], "b": "secret:other", "c": "a secret:key"}, context) == {
+        "got": {"a": ["hunter2"], "b": "secret:other", "c": "a secret:key"}
+    }
+    assert "hunter2" not in repr(context)
+
+
+def test_the_runtime_says_who_acts(tmp_path: Path) -> None:
+    args = {"type": "object", "properties": {"actor": {"type": "string", "runtime_resolved": True}}}
+    mine = executor(tmp_path / "mine", "return arguments", args=args)
+    context = world(tmp_path / "space", settings={"GBNF_USER_EMAIL": "anna@example.org"})
+    assert run_executor(mine, {}, context) == {"actor": "anna@example.org"}

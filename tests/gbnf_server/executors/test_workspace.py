@@ -1,0 +1,186 @@
+"""A workspace cannot be left, whatever the path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.executors import snapshot
+
+from gbnf_server.errors import ExecutorError, SetupError
+from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+
+NAMES = ["a", "b.txt", "folder", "in", "out", "file_out", "loop", "dangling", "parent", "deep", ".gbnf", ".GBNF"]
+parts = st.sampled_from([*NAMES, ".", "..", "", "~", " ", "\0", "\udcff", "\ud800", "x" * 300]) | st.text(max_size=4)
+paths = st.lists(parts, max_size=5).map("/".join) | st.sampled_from(["/", "/etc/passwd", "//", "folder//a", "./."])
+
+
+def furnish(root: Path) -> tuple[Workspace, Path]:
+    """A workspace with links of every kind, and what lies outside it."""
+    outside, inside = root / "outside", root / "inside"
+    for folder in (outside / "deep", inside / "folder" / "deep"):
+        folder.mkdir(parents=True)
+    (outside / "secret.txt").write_text("secret")
+    (inside / "a").write_text("a")
+    (inside / "folder" / "a").write_text("fa")
+    for name, target in {
+        "in": "folder",
+        "out": "../outside",
+        "file_out": "../outside/secret.txt",
+        "loop": "loop",
+        "dangling": "../outside/nothing",
+        "parent": "..",
+        "folder/out": str(outside),
+        "folder/in": "../folder/deep",
+        "folder/state": "../.gbnf",
+    }.items():
+        (inside / name).symlink_to(target)
+    return Workspace(inside), outside
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace, Path]]:
+    yield furnish(tmp_path_factory.mktemp("world"))
+
+
+@given(path=paths)
+def test_no_path_resolves_to_a_place_outside(furnished: tuple[Workspace, Path], path: str) -> None:
+    workspace, _ = furnished
+    for way in (workspace.resolve, workspace.locate):
+        try:
+            found = way(path)
+        except ExecutorError:
+            continue
+        real = found.parent.resolve() / found.name if way == workspace.locate else found.resolve()
+        if os.path.islink(real) and way == workspace.resolve:
+            assert found.name == "loop"  # refused by the kernel when it is opened
+        assert os.path.commonpath([workspace.root, real]) == str(workspace.root)
+        assert not real.is_relative_to(workspace.state)
+
+
+@given(
+    st.lists(
+        st.builds(Write, paths, st.just(b"data")) | st.builds(MakeFolder, paths) | st.builds(Trash, paths), max_size=3
+    )
+)
+def test_no_change_reaches_what_lies_outside(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[Write | MakeFolder | Trash]
+) -> None:
+    workspace, outside = furnish(tmp_path_factory.mktemp("world"))
+    before = snapshot(outside)
+    beside = sorted(os.listdir(workspace.root.parent))
+    try:
+        with workspace.journal.locked():
+            workspace.journal.apply(changes, turn="t", tool="x", then=lambda: None)
+    except ExecutorError:
+        pass
+    assert snapshot(outside) == before
+    assert sorted(os.listdir(workspace.root.parent)) == beside
+
+
+@given(path=paths)
+def test_what_is_resolved_is_named_again_by_its_relative_path(furnished: tuple[Workspace, Path], path: str) -> None:
+    workspace, _ = furnished
+    try:
+        found = workspace.resolve(path)
+    except ExecutorError:
+        return
+    assert workspace.resolve(workspace.relative(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("../outside/secret.txt", "'..' is not allowed"),
+        ("folder/../a", "'..' is not allowed"),
+        ("/etc/passwd", "relative to the workspace"),
+        ("//etc/passwd", "relative to the workspace"),
+        ("~/notes", "relative to the workspace"),
+        ("out/secret.txt", "symbolic link leads out"),
+        ("file_out", "symbolic link leads out"),
+        ("dangling", "symbolic link leads out"),
+        ("parent/outside/secret.txt", "symbolic link leads out"),
+        ("in/out/secret.txt", "symbolic link leads out"),
+        (".gbnf/journal", "belongs to the runtime"),
+        (".GBNF", "belongs to the runtime"),
+        ("folder/state/journal", "belongs to the runtime"),
+        ("", "empty path"),
+        ("a\0b", "NUL"),
+        ("\ud800", "cannot be encoded"),
+    ],
+)
+def test_refused(furnished: tuple[Workspace, Path], path: str, reason: str) -> None:
+    workspace, _ = furnished
+    with pytest.raises(ExecutorError, match=reason):
+        workspace.resolve(path)
+    with pytest.raises(ExecutorError, match=reason):
+        workspace.read(path, limit=100)
+
+
+@pytest.mark.parametrize(
+    ("path", "real"),
+    [("in/a", "folder/a"), ("in/in", "folder/deep"), (".", "."), ("./a", "a"), ("new/x", "new/x"), ("~x", "~x")],
+)
+def test_links_inside_are_followed(furnished: tuple[Workspace, Path], path: str, real: str) -> None:
+    workspace, _ = furnished
+    assert workspace.relative(workspace.resolve(path)) == real
+
+
+def test_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path) -> None:
+    workspace, _ = furnish(tmp_path)
+    path = workspace.relative(workspace.resolve("folder/a"))
+    (workspace.root / "folder").rename(workspace.root / "moved")
+    (workspace.root / "folder").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError, match="Not a directory"), workspace.opened_parent(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("missing", "does not exist"),
+        ("foldr", "did you mean 'folder'"),
+        ("folder", "is a folder"),
+        (".", "is a folder"),
+        ("a/b", "not a folder"),
+        ("loop", "symbolic link"),
+        ("large", "larger than 10 bytes"),
+        ("pipe", "no regular file"),
+        ("x" * 300, "too long"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path: Path, path: str, reason: str) -> None:
+    workspace, _ = furnish(tmp_path)
+    (workspace.root / "large").write_bytes(b"x" * 11)
+    os.mkfifo(workspace.root / "pipe")
+    with pytest.raises(ExecutorError, match=reason):
+        workspace.read(path, limit=10)
+
+
+def test_a_path_outside_has_no_relative_one(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError, match="outside the workspace"):
+        Workspace(tmp_path / "w").relative(tmp_path)
+
+
+def test_a_workspace_is_made_where_it_is_missing(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "new" / "space")
+    assert workspace.root.is_dir()
+    assert (workspace.state / ".gitignore").read_text() == "*\n"
+
+
+def test_a_file_is_no_workspace(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match="cannot be the workspace"):
+        Workspace(tmp_path / "file")
+
+
+def test_a_state_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / ".gbnf").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SetupError, match="cannot be the workspace"):
+        Workspace(tmp_path / "w")
