@@ -33,7 +33,7 @@ def classes(draw: st.DrawFn) -> CharClass:
     ranges = [(ord(char), ord(char) + width) for char, width in pairs]
     if draw(st.integers(0, 5)) == 0:
         return CharClass((), negated=True)
-    # Outside ASCII, llama.cpp refuses too much of a negated class: half a character, as in tokens of one byte,
+    # Outside ASCII, llama.cpp refuses too much of a negated class: half a character, as in one-byte tokens,
     # counts as excluded as soon as it could become an excluded one (`llama_grammar_match_partial_char`).
     negated = draw(st.booleans()) and all(high < 0x80 for _, high in ranges)
     return char_class(*ranges, negated=negated)
