@@ -4,6 +4,9 @@ Rejection first: a token is picked from the raw logits, that one is tested again
 it is refused is the whole vocabulary masked and the pick repeated. For greedy decoding and for sampling alike
 that is exactly the masked distribution, at microseconds a token where masking costs tens of milliseconds.
 
+Under a grammar the bytes are held to UTF-8 too. The engine alone is not enough: it reads overlong forms, so
+that where "😀" and "日" may both come, it lets a model write "日" in the four bytes that no decoder takes.
+
 What must stay true: `_past` holds a prefix of what the model's memory holds, so that whatever interrupts a
 call (an error, Ctrl-C), the next one cuts the memory back to the prefix that it shares, and goes on from it.
 """
@@ -201,14 +204,15 @@ class InProcess:
 
     def _decode(self, grammar: NativeGrammar | None, picker: _Picker, stop: threading.Event) -> Iterator[int]:
         """The answer's tokens, without end; each is evaluated only when the next one is asked for."""
+        held = None if grammar is None else _Held(self._model, grammar)
         while True:
-            token = picker.pick(self._logits(), grammar)
+            token = picker.pick(self._logits(), held)
             if token is None:
                 raise BackendError(
                     "the grammar leaves no token of this model's vocabulary possible: it has a dead end here."
                 )
-            if grammar is not None and token not in self._model.end_tokens:
-                grammar.accept(token)
+            if held is not None and token not in self._model.end_tokens:
+                held.accept(token)
             yield token
             self._evaluate([token], stop)
 
@@ -251,6 +255,36 @@ class InProcess:
         return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
 
 
+class _Held:
+    """What holds an answer: the grammar, and that its bytes are UTF-8."""
+
+    def __init__(self, model: NativeModel, grammar: NativeGrammar) -> None:
+        self._model, self._grammar = model, grammar
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+
+    def allows(self, token: int) -> bool:
+        return self._grammar.allows(token) and self.spells(token)
+
+    def spells(self, token: int) -> bool:
+        """Tell whether the text is still UTF-8 after the token, a character perhaps unfinished."""
+        state = self._decoder.getstate()
+        try:
+            self._decoder.decode(self._model.piece(token))
+        except UnicodeDecodeError:
+            return False
+        finally:
+            self._decoder.setstate(state)
+        return True
+
+    def mask(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The logits with -inf where the grammar refuses; the caller sees whether a token `spells`."""
+        return self._grammar.mask(logits)
+
+    def accept(self, token: int) -> None:
+        self._grammar.accept(token)
+        self._decoder.decode(self._model.piece(token))
+
+
 class _Picker:
     """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities."""
 
@@ -260,13 +294,18 @@ class _Picker:
         self._temperature = temperature
         self._random = np.random.default_rng(seed)
 
-    def pick(self, logits: npt.NDArray[np.float32], grammar: NativeGrammar | None) -> int | None:
-        """One token that the grammar allows, None where it allows none."""
+    def pick(self, logits: npt.NDArray[np.float32], held: _Held | None) -> int | None:
+        """One token that is allowed, None where none is."""
         token = self._choose(logits)
-        if grammar is None or grammar.allows(token):
+        if held is None or held.allows(token):
             return token
-        masked = grammar.mask(logits)
-        return self._choose(masked) if np.isfinite(masked).any() else None
+        masked = held.mask(logits)
+        while np.isfinite(masked).any():
+            token = self._choose(masked)
+            if held.spells(token):
+                return token
+            masked[token] = -np.inf
+        return None
 
     def _choose(self, logits: npt.NDArray[np.float32]) -> int:
         if self._temperature == 0:

@@ -1,0 +1,406 @@
+"""A model in this process, with a real (if senseless) one: laws of decoding, then what once broke."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompt import Message
+from gbnf_server.backends.base import Backend
+from gbnf_server.backends.in_process import InProcess, _Held, _Picker
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
+from gbnf_server.native import NativeGrammar
+from support.models import SPECIAL, TEMPLATE, make_model
+from support.server import CONTEXT
+
+ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
+LONG = "root ::= a{100}\na ::= b{100}\nb ::= [xy]{20}"  # 200,000 characters
+WORDS = ["a", "ab", "hello", "è", "é", "日本", "😀", '"', "\n", "<|user|>"]
+
+
+@pytest.fixture(scope="module")
+def backend(tiny_model: Path) -> Iterator[InProcess]:
+    with InProcess(tiny_model, threads=1) as loaded:
+        yield loaded
+
+
+def _spell(word: str) -> str:
+    return '"' + word.replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+@st.composite
+def languages(draw: st.DrawFn) -> tuple[str, re.Pattern[str]]:
+    """A few words, repeated between bounds: as GBNF, and as a regular expression."""
+    words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4, unique=True))
+    low = draw(st.integers(0, 3))
+    high = low + draw(st.integers(0, 4))
+    grammar = f"root ::= ({' | '.join(map(_spell, words))}){{{low},{max(high, 1)}}}"
+    return grammar, re.compile(f"(?:{'|'.join(map(re.escape, words))}){{{low},{max(high, 1)}}}")
+
+
+# Laws of decoding.
+
+
+@given(
+    language=languages(),
+    temperature=st.sampled_from([0.0, 0.7, 3.0]),
+    seed=st.integers(0, 2**32),
+    max_tokens=st.integers(1, 40),
+)
+def test_the_text_is_in_the_language_or_a_cut_prefix_of_it(
+    backend: InProcess,
+    language: tuple[str, re.Pattern[str]],
+    temperature: float,
+    seed: int,
+    max_tokens: int,
+) -> None:
+    grammar, pattern = language
+    options = {"temperature": temperature, "seed": seed}
+    completion = backend.complete(ASK, grammar=grammar, max_tokens=max_tokens, **options)  # type: ignore[arg-type]  # both are floats
+    whole = backend.complete(ASK, grammar=grammar, max_tokens=200, **options)  # type: ignore[arg-type]  # as above
+    assert whole.finish == "stop"
+    assert pattern.fullmatch(whole.text)
+    assert whole.text.startswith(completion.text)
+    assert completion.completion_tokens == min(max_tokens, whole.completion_tokens)
+    assert (completion.finish == "length") == (max_tokens <= whole.completion_tokens)
+    assert completion.grammar_violation is None
+
+
+def test_rejection_first_is_full_masking(backend: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greedy decoding picks what masking the whole vocabulary at every token would."""
+    grammar = 'root ::= [a-zè]{1,30} (" " [A-Z]+ "!")?'
+    fast = backend.complete(ASK, grammar=grammar)
+
+    def masked_first(self: _Picker, logits: Any, held: _Held | None) -> int:
+        assert held is not None
+        return int(np.argmax(held.mask(logits)))
+
+    monkeypatch.setattr(_Picker, "pick", masked_first)
+    assert backend.complete(ASK, grammar=grammar).text == fast.text
+
+
+def test_sampling_is_the_masked_distribution(backend: InProcess) -> None:
+    """Drawing first and masking only after a refusal gives each allowed token its masked probability."""
+    logits = np.linspace(-2, 2, backend._model.size, dtype=np.float32)
+    allowed = {letter: ord(letter) for letter in "afkpz"}
+    logits[ord("p")] = 4.0
+    weights = np.exp(logits[list(allowed.values())].astype(float) / 0.8)
+    expected = dict(zip(allowed.values(), weights / weights.sum(), strict=True))
+    draws = 20_000
+    with NativeGrammar.parse(backend._model, "root ::= [afkpz]") as grammar:
+        picker = _Picker(0.8, seed=5)
+        held = _Held(backend._model, grammar)
+        found = Counter(picker.pick(logits, held) for _ in range(draws))
+    assert set(found) == set(expected)
+    for token, share in expected.items():
+        spread = (share * (1 - share) / draws) ** 0.5
+        assert abs(found[token] / draws - share) < 5 * spread
+
+
+def test_no_character_is_written_in_bytes_that_are_no_utf_8(backend: InProcess) -> None:
+    """The engine takes the overlong F0 86 97 A5 for "日" where the F0 of "😀" may come."""
+    for seed in range(100):
+        answer = backend.complete(ASK, grammar='root ::= ("日本" | "😀"){1,3}', temperature=3.0, seed=seed)
+        assert re.fullmatch("(日本|😀){1,3}", answer.text)
+
+
+def test_the_seed_decides(backend: InProcess) -> None:
+    def say(seed: int) -> str:
+        return backend.complete(
+            ASK, grammar="root ::= [a-z]{30}", temperature=1.5, seed=seed, max_tokens=50
+        ).text
+
+    assert say(1) == say(1)
+    assert len({say(seed) for seed in range(5)}) > 1
+
+
+@given(st.lists(st.sampled_from(["hello", "è", " x", "<|end|>"]), max_size=6), st.integers(0, 2))
+def test_a_warm_memory_changes_nothing_but_the_count(
+    backend: InProcess, words: list[str], common: int
+) -> None:
+    earlier = [*ASK[:common], {"role": "user", "content": "".join(words)}]
+    prompt = backend._tokens(ASK, constrained=True)
+    backend._past.clear()
+    cold = backend.complete(ASK, grammar="root ::= [a-z]{5}")
+    backend.complete(earlier, grammar=CALL)  # type: ignore[arg-type]  # a list of the same dicts
+    shared = 0
+    while (
+        shared < len(prompt) - 1 and shared < len(backend._past) and prompt[shared] == backend._past[shared]
+    ):
+        shared += 1
+    warm = backend.complete(ASK, grammar="root ::= [a-z]{5}")
+    assert (cold.text, cold.cached_tokens) == (warm.text, 0)
+    assert warm.cached_tokens == shared
+    assert warm.prompt_tokens == len(prompt)
+
+
+# Limits.
+
+
+def test_a_cut_goes_not_through_a_character(backend: InProcess) -> None:
+    for max_tokens, text in ((1, ""), (2, ""), (3, "日"), (4, "日"), (6, "日本")):
+        completion = backend.complete(ASK, grammar='root ::= "日本語"', max_tokens=max_tokens)
+        assert (completion.text, completion.finish) == (text, "length")
+
+
+def test_the_end_of_the_context_cuts(backend: InProcess) -> None:
+    completion = backend.complete(ASK, grammar=LONG, max_tokens=9999)
+    assert completion.finish == "length"
+    assert completion.prompt_tokens + completion.completion_tokens == CONTEXT
+
+
+def test_messages_longer_than_the_context_are_refused(backend: InProcess) -> None:
+    long: list[Message] = [{"role": "user", "content": "x" * CONTEXT}]
+    with pytest.raises(ContextOverflow) as refused:
+        backend.complete(long, grammar=None)
+    assert (refused.value.needed, refused.value.available) == (CONTEXT + 4, CONTEXT)
+    just: list[Message] = [{"role": "user", "content": "x" * (CONTEXT - 4)}]
+    assert backend.complete(just, grammar=None).completion_tokens == 1
+
+
+@pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"temperature": -1.0}])
+def test_senseless_limits_are_refused(backend: InProcess, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"is -?[01]"):
+        backend.complete(ASK, grammar=None, **wrong)
+
+
+# Faults, and being usable after them.
+
+
+@pytest.mark.parametrize("grammar", ["root ::= x", 'root ::= "a"{3,2}', "", "root ::= root"])
+def test_a_refused_grammar_is_an_error_and_no_crash(backend: InProcess, grammar: str) -> None:
+    with pytest.raises(GrammarRefused):
+        backend.complete(ASK, grammar=grammar)
+    assert backend.complete(ASK, grammar=CALL).finish == "stop"
+
+
+def test_the_engine_refuses_what_the_guard_is_told_to_leave(tiny_model: Path) -> None:
+    with (
+        InProcess(tiny_model, threads=1, guard_grammars=False) as unguarded,
+        pytest.raises(GrammarRefused, match="Undefined rule identifier 'x'"),
+    ):
+        unguarded.complete(ASK, grammar="root ::= x")
+
+
+def test_a_dead_end_is_an_error(tiny_model: Path) -> None:
+    with InProcess(tiny_model, threads=1, guard_grammars=False) as unguarded:
+        with pytest.raises(BackendError, match="dead end"):
+            unguarded.complete(ASK, grammar='root ::= "a" [\\x00]')
+        assert unguarded.complete(ASK, grammar=CALL).finish == "stop"
+
+
+@given(
+    at=st.integers(1, 12),
+    after=st.booleans(),
+)
+def test_an_interrupt_leaves_the_model_usable(backend: InProcess, at: int, after: bool) -> None:
+    """Ctrl-C strikes before or after any evaluation: what follows is as if it had not been."""
+    other: list[Message] = [{"role": "user", "content": "something else"}]
+    fresh = backend.complete(ASK, grammar=CALL).text
+    calls = 0
+    decode = llama_cpp.llama_decode
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at and not after:
+            raise KeyboardInterrupt
+        status = decode(*arguments)
+        if calls == at:
+            raise KeyboardInterrupt
+        return status
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_decode", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            backend.complete(other, grammar="root ::= [a-z]{40}")
+    assert backend.complete(ASK, grammar=CALL).text == fresh
+
+
+def test_threads_wait_their_turn(backend: InProcess) -> None:
+    grammars = [f'root ::= [a-z]{{{n}}} "{n}"' for n in range(3, 9)]
+    alone = [backend.complete(ASK, grammar=grammar).text for grammar in grammars]
+    together: dict[int, list[str]] = {}
+
+    def ask(index: int) -> None:
+        together[index] = [backend.complete(ASK, grammar=grammars[index]).text for _ in range(5)]
+
+    threads = [threading.Thread(target=ask, args=(index,)) for index in range(len(grammars))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == {index: [text] * 5 for index, text in enumerate(alone)}
+
+
+def test_the_async_form_says_the_same(backend: InProcess) -> None:
+    async def both() -> list[str]:
+        answers = await asyncio.gather(*(backend.acomplete(ASK, grammar=CALL) for _ in range(2)))
+        return [answer.text for answer in answers]
+
+    assert asyncio.run(both()) == [backend.complete(ASK, grammar=CALL).text] * 2
+
+
+def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
+    with InProcess(
+        make_model(tmp_path / "long.gguf", context=100_000), threads=1, context_length=50_000
+    ) as long:
+
+        async def cancelled() -> None:
+            task = asyncio.create_task(long.acomplete(ASK, grammar=LONG, max_tokens=49_000))
+            while not long._past:  # noqa: ASYNC110 - the decoding is in a thread, and tells nobody
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(cancelled())
+        assert long.complete(ASK, grammar=CALL).finish == "stop"
+        assert len(long._past) < 49_000
+
+
+def test_a_closed_model_says_so(tiny_model: Path) -> None:
+    with InProcess(tiny_model, threads=1) as closed:
+        pass
+    closed.close()
+    with pytest.raises(BackendError, match="has been closed"):
+        closed.complete(ASK, grammar=None)
+
+
+# Loading.
+
+
+def test_nothing_is_printed(tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with InProcess(tiny_model, threads=1) as quiet:
+        quiet.complete(ASK, grammar=CALL)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_without_weights_is_refused(tmp_path: Path, tiny_model: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(tiny_model.read_bytes()[:-60_000])
+    with pytest.raises(ModelLoadError):
+        InProcess(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "given_style", "style"),
+    [
+        ("gbnf-planner-demo", None, "minimal"),
+        ("another", None, "full"),
+        ("gbnf-planner-demo", "full", "full"),
+        ("another", "minimal", "minimal"),
+    ],
+)
+def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_style: Any, style: str) -> None:
+    with InProcess(make_model(tmp_path / "m.gguf", name=name), threads=1, prompt_style=given_style) as loaded:
+        typed: Backend = loaded
+        assert (typed.name, typed.prompt_style) == (name, style)
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "length"), [(300, None, 300), (100_000, None, 8192), (300, 256, 256)]
+)
+def test_the_context_length(tmp_path: Path, trained: int, asked: int | None, length: int) -> None:
+    model = make_model(tmp_path / "m.gguf", context=trained)
+    with InProcess(model, threads=1, context_length=asked) as loaded:
+        assert loaded.context_length == length
+
+
+# Templates.
+
+PLAIN = (
+    "{% for m in messages %}{% if m.role == 'user' %}U:{{ m.content }}\n"
+    "{% elif m.role == 'assistant' %}A:{{ m.content }}\n"
+    "{% else %}OTHER{% endif %}{% endfor %}A:"
+)
+TOLD = 'A:c\nU:Result of step 1: {"n": 1}\nA:'
+WHOLE = (
+    '<|system|>S<|end|><|user|>q<|end|><|assistant|>c<|end|><|tool|>{"step": 1, "result": {"n": 1}}<|end|>'
+)
+CHATML = "".join(
+    f"<|im_start|>{role}\n{content}<|im_end|>\n"
+    for role, content in [
+        ("system", "S"),
+        ("user", "q"),
+        ("assistant", "c"),
+        ("tool", '{"step": 1, "result": {"n": 1}}'),
+    ]
+)
+RUN: list[Message] = [
+    {"role": "system", "content": "S"},
+    {"role": "user", "content": "q"},
+    {"role": "assistant", "content": "c"},
+    {"role": "tool", "content": '{"step": 1, "result": {"n": 1}}'},
+]
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt"),
+    [
+        (TEMPLATE, WHOLE + "<|assistant|>"),
+        (PLAIN.replace("OTHER", ""), "U:S\n\nq\n" + TOLD),
+        (PLAIN.replace("OTHER", "{{ raise_exception('no') }}"), "U:S\n\nq\n" + TOLD),
+        (
+            PLAIN.replace("{% else %}OTHER", "{% elif m.role == 'system' %}S:{{ m.content }}\n"),
+            "S:S\nU:q\n" + TOLD,
+        ),
+        ("{{ bos_token }}" + PLAIN + "{{ eos_token }}", "<|start|>U:S\n\nq\n" + TOLD + "<|end|>"),
+        (PLAIN + "{% if enable_thinking is false %}!{% endif %}", "U:S\n\nq\n" + TOLD + "!"),
+        (None, CHATML + "<|im_start|>assistant\n"),
+    ],
+    ids=["all roles", "drops", "raises", "system only", "its tokens", "thinking off", "no template"],
+)
+def test_templates(tmp_path: Path, template: str | None, prompt: str) -> None:
+    with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as loaded:
+        assert loaded._template.render(RUN) == prompt
+
+
+@pytest.mark.parametrize(
+    "template", ["{% for %}", "{{ messages | nothing }}", "{{ raise_exception('never') }}", "hm"]
+)
+def test_a_template_that_cannot_be_used(tmp_path: Path, template: str) -> None:
+    with pytest.raises(ModelLoadError, match="chat template that cannot be used"):
+        InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1)
+
+
+def test_a_template_that_refuses_one_conversation(tmp_path: Path) -> None:
+    picky = TEMPLATE + "{% if 'bad' in messages[0].content %}{{ raise_exception('bad word') }}{% endif %}"
+    with InProcess(make_model(tmp_path / "m.gguf", template=picky), threads=1) as loaded:
+        with pytest.raises(BackendError, match="bad word"):
+            loaded.complete([{"role": "user", "content": "bad"}], grammar=None)
+        assert loaded.complete([{"role": "user", "content": "good"}], grammar=CALL).finish == "stop"
+
+
+def test_thoughts_that_the_template_opens_are_closed_under_a_grammar(tmp_path: Path) -> None:
+    with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + "<think>\n"), threads=1) as loaded:
+        held, free = (loaded._tokens(ASK, constrained=constrained) for constrained in (True, False))
+        ends = ["".join(map(loaded._model.token_text, tokens)) for tokens in (held, free)]
+    assert ends[0] == ends[1].removesuffix("\n") + "\n\n</think>\n\n"
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, "{{ bos_token }}" + TEMPLATE])
+def test_the_start_token_stands_once(tmp_path: Path, template: str) -> None:
+    model = make_model(tmp_path / "m.gguf", template=template, adds_start=True)
+    with InProcess(model, threads=1) as loaded:
+        tokens = loaded._tokens(ASK, constrained=True)
+        assert tokens[0] == loaded._model.start_token
+        assert tokens.count(tokens[0]) == 1
+
+
+def test_special_tokens_of_the_template_are_read_as_such(backend: InProcess) -> None:
+    names = {backend._model.token_text(token) for token in backend._tokens(ASK, constrained=True)}
+    assert names >= {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}
+    assert set(SPECIAL) >= {name for name in names if len(name) > 5}

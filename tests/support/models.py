@@ -1,0 +1,77 @@
+"""A model made on the spot: one layer of random weights over 256 bytes. It says nonsense, always the same.
+
+What it is for: everything that a backend does around a model, with any chat template, in milliseconds and
+without a file that somebody has to bring. Every weight comes from one fixed seed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+ROLES = ("system", "user", "assistant", "tool")
+SPECIAL = ("<|end|>", *(f"<|{role}|>" for role in ROLES))
+MERGES = ("h e", "l l", "he ll", "Ġ h", '" :', "Ã ¨")  # hello, a space before h, the two bytes of è
+END_TOKEN = 256 + len(MERGES)
+
+_WIDTH, _FEED_FORWARD, _HEADS = 32, 64, 2
+
+
+def make_model(
+    path: Path,
+    *,
+    template: str | None = TEMPLATE,
+    context: int = 512,
+    name: str = "tiny",
+    adds_start: bool = False,
+) -> Path:
+    """Write the GGUF. `template` None: it has no chat template. `adds_start`: prompts begin with a token."""
+    letters = _byte_letters()
+    tokens = [*letters, *(merge.replace(" ", "") for merge in MERGES), *SPECIAL, "<|start|>"]
+    kinds = [gguf.TokenType.NORMAL] * END_TOKEN + [gguf.TokenType.CONTROL] * (len(SPECIAL) + 1)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name(name)
+    writer.add_context_length(context)
+    writer.add_embedding_length(_WIDTH)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(_FEED_FORWARD)
+    writer.add_head_count(_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(list(MERGES))
+    writer.add_eos_token_id(END_TOKEN)
+    writer.add_bos_token_id(len(tokens) - 1)
+    writer.add_add_bos_token(adds_start)
+    if template is not None:
+        writer.add_chat_template(template)
+    random = np.random.default_rng(7)
+    shapes = {"token_embd": (len(tokens), _WIDTH), "output": (len(tokens), _WIDTH)}
+    shapes |= {f"blk.0.attn_{part}": (_WIDTH, _WIDTH) for part in ("q", "k", "v", "output")}
+    shapes |= {f"blk.0.ffn_{part}": (_FEED_FORWARD, _WIDTH) for part in ("gate", "up")}
+    shapes |= {"blk.0.ffn_down": (_WIDTH, _FEED_FORWARD)}
+    for tensor, shape in shapes.items():
+        writer.add_tensor(f"{tensor}.weight", random.normal(0, 0.5, shape).astype(np.float32))
+    for tensor in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(f"{tensor}.weight", np.ones(_WIDTH, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _byte_letters() -> list[str]:
+    """GPT-2's printable letter for each byte, in byte order: `Ġ` for the space."""
+    plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in plain else next(others)) for byte in range(256)]

@@ -1,0 +1,122 @@
+"""Servers for tests: a real llama-server with the model of `support.models`, and one that answers by script.
+
+The scripted one is for what a real server cannot be made to do: to fail at a chosen moment, or to lie.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server import llama_server_build
+from gbnf_server.llama_server_run import RunningServer
+from support.models import make_model
+
+CONTEXT = 512
+
+
+def require_llama_server() -> Path:
+    """The path of a llama-server; skips where there is none."""
+    binary = llama_server_build.find()
+    if binary is None:
+        pytest.skip("there is no llama-server: run `gbnf server install`, or set GBNF_LLAMA_SERVER")
+    return binary
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model file that says nonsense; see `support.models`."""
+    return make_model(tmp_path_factory.mktemp("models") / "tiny.gguf", context=CONTEXT)
+
+
+@pytest.fixture(scope="session")
+def llama_server(tiny_model: Path) -> Iterator[RunningServer]:
+    """A real llama-server that runs the tiny model; skips where none is installed."""
+    require_llama_server()
+    with llama_server_build.start(tiny_model, threads=1) as server:
+        yield server
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a scripted server answers: a status, and a body (text, or a value sent as JSON)."""
+
+    status: int
+    body: Any
+
+
+PROPS = {"default_generation_settings": {"n_ctx": CONTEXT}, "model_alias": "scripted"}
+
+
+def completion(content: str, stop_type: str = "eos", **fields: Any) -> Reply:
+    """A /completion answer as llama-server gives it."""
+    timings = {"cache_n": 2, "prompt_ms": 5.0, "predicted_ms": 7.0}
+    shape = {"tokens_evaluated": 9, "tokens_predicted": 3, "truncated": False, "timings": timings}
+    return Reply(200, {"content": content, "stop_type": stop_type, **shape, **fields})
+
+
+@dataclass
+class Script:
+    """The scripted server's answers by path, in turn, the last one for ever; and what it was asked."""
+
+    answers: dict[str, list[Reply | Callable[[], None]]]
+    url: str = ""
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+
+    def next(self, path: str) -> Reply | Callable[[], None]:
+        if path == "/apply-template" and path not in self.answers:
+            return Reply(200, {"prompt": json.dumps(self.asked[-1][1]["messages"])})
+        if path == "/props" and path not in self.answers:
+            return Reply(200, PROPS)
+        turns = self.answers[path]
+        return turns.pop(0) if len(turns) > 1 else turns[0]
+
+
+@contextmanager
+def scripted(**answers: list[Reply | Callable[[], None]]) -> Iterator[Script]:
+    """Serve on loopback: `scripted(completion=[Reply(503, {}), completion("a")])`.
+
+    A callable among the answers is called, and the connection then closed without one. `props` and
+    `apply_template` answer well where they are not given.
+    """
+    script = Script({"/" + name.replace("_", "-"): turns for name, turns in answers.items()})
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            size = int(self.headers.get("content-length", 0))
+            script.asked.append((self.path, json.loads(self.rfile.read(size) or b"null")))
+            reply = script.next(self.path)
+            if not isinstance(reply, Reply):
+                reply()
+                return
+            body = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+            raw = body.encode()
+            self.send_response(reply.status)
+            self.send_header("content-length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST = _answer  # noqa: N815 - the names that http.server looks for
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    script.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
