@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,7 +60,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.dictionaries(st.text(), values, max_size=4))
 def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments: dict[str, Any]) -> None:
     assert result(tmp_path, "return {'got': arguments}", **{"x": arguments})["got"] == {"x": arguments}
@@ -126,8 +127,9 @@ def test_the_world_it_sees(tmp_path: Path) -> None:
     ],
 )
 def test_faults_are_one_line(tmp_path: Path, body: str, reason: str) -> None:
-    with pytest.raises(ExecutorError, match=reason) as caught:
+    with pytest.raises(ExecutorError) as caught:
         result(tmp_path, body)
+    assert re.search(reason, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
@@ -190,9 +192,9 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
         file.write(f"{os.getpid()} {child.pid}")
     time.sleep(60)
     """
-    with pytest.raises(ExecutorTimeout, match="'mine' was stopped after 1.5 s") as caught:
-        run_executor(executor(tmp_path / "mine", body, timeout_s=1.5), {}, world(tmp_path / "space"))
-    assert caught.value.timeout_s == 1.5
+    with pytest.raises(ExecutorTimeout, match="'mine' was stopped after 2.5 s") as caught:
+        run_executor(executor(tmp_path / "mine", body, timeout_s=2.5), {}, world(tmp_path / "space"))
+    assert caught.value.timeout_s == 2.5
     for pid in (tmp_path / "space" / "pids").read_text().split():
         assert gone(int(pid))
 
@@ -252,7 +254,7 @@ def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
     (tmp_path / "space" / "a").write_bytes(b"old")
     before = snapshot(context.workspace.root)
     with pytest.raises(ExecutorTimeout):
-        run_executor(executor(tmp_path / "mine", body, timeout_s=1.5), {}, context)
+        run_executor(executor(tmp_path / "mine", body, timeout_s=2.5), {}, context)
     assert snapshot(context.workspace.root) == before
 
 
@@ -274,12 +276,12 @@ def test_the_person_is_asked_here(tmp_path: Path) -> None:
 
 class Slow(AbsentPerson):
     def answer(self, form: Form) -> dict[str, Any]:
-        time.sleep(2)
+        time.sleep(3.5)
         return dict.fromkeys((field.var for field in form.fields), "1")
 
 
 def test_the_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
-    mine = executor(tmp_path / "mine", ASK, timeout_s=1.5)
+    mine = executor(tmp_path / "mine", ASK, timeout_s=3)
     assert run_executor(mine, {}, world(tmp_path / "space", person=Slow())) == {"answers": {"a": "1", "n": 1}}
 
 
