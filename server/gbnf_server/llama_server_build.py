@@ -259,9 +259,9 @@ class _Build:
                     for line in process.stdout:
                         log.write(line)
                         tail.append(line.rstrip())
-                        percent = re.match(r"\[ *(\d+)%\] (.*)|\[(\d+)/(\d+)\] (.*)", line)
-                        if percent and stage == "build":
-                            self._progress(_step(percent))
+                        step = _step(line) if stage == "build" else None
+                        if step is not None:
+                            self._progress(step)
                 status = process.wait()
             except BaseException:
                 kill_group(process)
@@ -275,9 +275,10 @@ class _Build:
             )
 
 
-def _step(match: re.Match[str]) -> Progress:
-    """The progress in one line of make's (`[ 45%] Building x.o`) or ninja's (`[45/100] Building x.o`)."""
-    percent, made, step, steps, built = match.groups()
-    if percent is not None:
-        return Progress("build", int(percent) / 100, made)
-    return Progress("build", int(step) / int(steps), built)
+def _step(line: str) -> Progress | None:
+    """The progress in a line of make's (`[ 45%] Building x.o`) or ninja's (`[45/100] Building x.o`)."""
+    match = re.match(r"\[ *(\d+)(%|/(\d+))\] (.*)", line)
+    if match is None:
+        return None
+    done, percent, steps, built = match.groups()
+    return Progress("build", int(done) / (100 if percent == "%" else int(steps)), built)

@@ -1,0 +1,198 @@
+"""A llama-server of ours: it comes up, says why it does not, and is never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gbnf_server import keeper
+from gbnf_server.errors import ModelLoadError, SetupError
+from gbnf_server.llama_server_build import start
+from support.models import make_model
+from support.server import require_llama_server
+
+
+@pytest.fixture
+def model(tiny_model: Path) -> Path:
+    require_llama_server()
+    return tiny_model
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
+    except FileNotFoundError:
+        return False
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    """Until the condition holds; the suite's time-out ends it otherwise."""
+    while not condition():
+        time.sleep(0.01)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# The server.
+
+
+def test_it_answers_on_loopback_and_stops(model: Path) -> None:
+    with start(model, threads=1) as server:
+        assert server.url.startswith("http://127.0.0.1:")
+        assert server.is_running
+        props = httpx.get(f"{server.url}/props").json()
+        assert props["model_alias"] == "tiny"
+        assert props["default_generation_settings"]["n_ctx"] == 512
+        pid = server.process.pid
+        (inner,) = _children(pid)
+    assert not server.is_running
+    assert not _is_alive(inner)
+    server.stop()
+    assert server.wait() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/health")
+
+
+def test_settings_reach_the_server(tmp_path: Path) -> None:
+    require_llama_server()
+    long = make_model(tmp_path / "long.gguf", context=100_000)
+    with start(long, threads=1, slots=2, context_length=1024, extra=["--alias", "other"]) as server:
+        props = httpx.get(f"{server.url}/props").json()
+    assert props["total_slots"] == 2
+    assert props["default_generation_settings"]["n_ctx"] == 1024
+    assert props["model_alias"] == "other"
+
+
+def test_a_long_context_is_not_taken_whole_by_default(tmp_path: Path) -> None:
+    require_llama_server()
+    with start(make_model(tmp_path / "long.gguf", context=100_000), threads=1) as server:
+        assert httpx.get(f"{server.url}/props").json()["default_generation_settings"]["n_ctx"] == 8192
+
+
+def test_a_server_that_does_not_come_up_says_why(model: Path) -> None:
+    with pytest.raises(SetupError, match=r"ended with status 1(.|\n)*--nonsense"):
+        start(model, extra=["--nonsense"])
+
+
+def test_a_port_that_is_taken(model: Path) -> None:
+    with start(model, threads=1) as first, pytest.raises(SetupError, match="bind"):
+        start(model, threads=1, port=httpx.URL(first.url).port or 0)
+
+
+def test_a_server_that_is_not_ready_in_time_is_ended(model: Path) -> None:
+    with pytest.raises(SetupError, match="not ready after 0 s"):
+        start(model, timeout=0)
+
+
+def test_a_file_that_is_no_model_is_found_out_before(tmp_path: Path) -> None:
+    require_llama_server()
+    with pytest.raises(ModelLoadError, match="no model file"):
+        start(tmp_path / "absent.gguf")
+
+
+def test_the_end_of_the_log_is_kept(model: Path) -> None:
+    with start(model, threads=1) as server:
+        assert any("listening on" in line for line in server.log())
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+def test_no_server_outlives_the_process_that_wanted_it(model: Path, sign: signal.Signals) -> None:
+    program = (
+        "import sys, time\n"
+        "from gbnf_server.llama_server_build import start\n"
+        "server = start(sys.argv[1], threads=1)\n"
+        "print(server.process.pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, model], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        (inner,) = _children(pid)
+        assert _is_alive(inner)
+        parent.send_signal(sign)
+    _wait(lambda: not _is_alive(inner) and not _is_alive(pid))
+
+
+def test_a_forgotten_server_ends_with_the_program(model: Path) -> None:
+    program = (
+        "import sys\n"
+        "from gbnf_server.llama_server_build import start\n"
+        "print(start(sys.argv[1], threads=1).process.pid)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, model], capture_output=True, text=True, check=True)
+    _wait(lambda: not _is_alive(int(done.stdout)))
+    assert done.stderr == ""
+
+
+# The keeper.
+
+
+@pytest.fixture
+def keep() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*command: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, keeper.__file__, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+)
+def test_the_status_is_passed_on(
+    keep: Callable[..., subprocess.Popen[str]], script: str, status: int
+) -> None:
+    assert keep("sh", "-c", script).wait() == status
+
+
+def test_a_program_that_is_not_there(keep: Callable[..., subprocess.Popen[str]]) -> None:
+    process = keep("/no/such/program")
+    assert process.communicate()[0].startswith("/no/such/program: ")
+    assert process.returncode == 127
+
+
+def test_the_program_ends_when_the_input_closes(keep: Callable[..., subprocess.Popen[str]]) -> None:
+    process = keep("sleep", "1000")
+    _wait(lambda: len(_children(process.pid)) == 1)
+    (inner,) = _children(process.pid)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait() == 143
+    assert not _is_alive(inner)
+
+
+def test_the_program_ends_when_the_keeper_is_killed(keep: Callable[..., subprocess.Popen[str]]) -> None:
+    process = keep("sh", "-c", "echo up; exec sleep 1000")
+    assert process.stdout is not None
+    process.stdout.readline()
+    (inner,) = _children(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    _wait(lambda: not _is_alive(inner))
