@@ -1,0 +1,221 @@
+"""Time what compiling takes: real schemas by several compilers in one run, and a pool of tools.
+
+    python bench/compile.py [--every N] [--json OUT]
+
+What is measured, from a schema's text on, JSON parsing included, schema by schema in turn for each compiler:
+
+- gbnf and llama-cpp (the converter that comes with llama-cpp-python): to the text of the grammar. `read` is
+  what llama.cpp then takes to read that text.
+- llguidance: to a matcher that is ready for its first mask, its grammar and its lexer built.
+
+Each schema is compiled once, all in one long-lived process, so caches are as warm as the schemas before have
+made them. Percentiles are over the schemas that a compiler holds. Times are the processor's, not the wall
+clock's, so that other work on the machine counts as little as may be.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import gbnf.compiler.pool as pools
+import typer
+from contenders import CONTENDERS, Contender, open_model
+from corpus import DataMissingError, load_cases, vocabulary_path
+from gbnf.steps import offered_args
+from isolation import Finished, isolated
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from gbnf.manifests import Executor, load_manifests
+from gbnf_server.shipped import manifests_path
+
+#: The tools of the pool: all kinds of argument, as a planner would offer them together.
+POOL = (
+    "find_files", "read_files", "write_files", "find_events_empty",
+    "create_events", "send_messages", "get_inputs", "compute",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One schema for one contender."""
+
+    contender: Contender
+    number: int
+    schema_text: str
+    is_read: bool  # whether the time that the engine takes to read the grammar is wanted, or the compiler's
+
+
+def measure(task: Task) -> float | None:
+    """Seconds; None where the contender can't hold the schema."""
+    start = time.process_time()
+    try:
+        compiled = task.contender.compile(task.schema_text)
+        if task.is_read:
+            start = time.process_time()
+            task.contender.load(compiled)
+    except task.contender.errors:
+        return None
+    return time.process_time() - start
+
+
+def measure_schemas(
+    contenders: Sequence[Contender], schemas: Sequence[str], *, is_read: bool, limit_s: float
+) -> dict[str, list[float | None]]:
+    """For each contender the seconds for each schema; None where it fails, by error, crash or time."""
+    tasks = [
+        Task(contender, number, schema, is_read)
+        for number, schema in enumerate(schemas)
+        for contender in contenders
+    ]
+    times: dict[str, list[float | None]] = {each.name: [None] * len(schemas) for each in contenders}
+    with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
+        shown = progress.add_task("reading" if is_read else "compiling", total=len(tasks))
+        outcomes = isolated(measure, tasks, jobs=1, limit_s=limit_s, memory_mib=2048, per_process=len(tasks))
+        for done, (index, outcome) in enumerate(outcomes, 1):
+            if isinstance(outcome, Finished):
+                times[tasks[index].contender.name][tasks[index].number] = outcome.value
+            if done % 100 == 0 or done == len(tasks):
+                progress.update(shown, completed=done, refresh=progress.console.is_terminal)
+    return times
+
+
+def percentile(times: Sequence[float], share: float) -> float:
+    """The least time that `share` of all don't exceed."""
+    ordered = sorted(times)
+    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
+
+
+def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> dict[str, Any]:
+    """Percentiles in ms over what compiled, and the median of ours ÷ this over what both compiled."""
+    held = [each for each in times if each is not None]
+    shared = [mine / theirs for mine, theirs in zip(ours, times, strict=True) if mine and theirs]
+    found: dict[str, Any] = {"held": len(held), "failed": len(times) - len(held)}
+    if held:
+        found |= {f"p{share}_ms": 1e3 * percentile(held, share / 100) for share in (50, 95, 99)}
+        found |= {"max_ms": 1e3 * max(held), "median_ratio_ours": statistics.median(shared or [math.nan])}
+    return found
+
+
+def clear_caches() -> None:
+    """Forget all that the compiler keeps: tools, pools, primitives, automata."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "gbnf":
+            for value in vars(module).values():
+                if callable(getattr(value, "cache_clear", None)):
+                    value.cache_clear()
+
+
+def _clear_tools() -> None:
+    pools.compile_tool.cache_clear()
+    pools._link_pool.cache_clear()  # noqa: SLF001  # nothing but a benchmark has reason to forget
+
+
+def measure_pool(tools: Sequence[Executor], contenders: Sequence[Contender]) -> dict[str, float]:
+    """Median seconds for a pool of tools: as a whole anew, with tools forgotten, and linked from kept tools.
+
+    The other contenders are given the same union of calls as one schema.
+    """
+
+    def compile_ours() -> None:
+        assert pools.compile_pool(tools).text
+
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, "arguments": offered_args(tool, ())},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for tool in tools
+    ]
+    union = json.dumps({"anyOf": calls})
+    compile_ours()
+    found = {
+        "everything forgotten": _median_time(compile_ours, clear_caches, 50),
+        "cold": _median_time(compile_ours, _clear_tools, 200),
+        "linked": _median_time(compile_ours, pools._link_pool.cache_clear, 1000),  # noqa: SLF001  # as above
+    }
+    for contender in contenders:
+        if contender.name != "gbnf":
+            found[contender.name] = _median_time(partial(contender.compile, union), lambda: None, 50)
+    return found
+
+
+def _median_time(work: Callable[[], Any], prepare: Callable[[], Any], times: int) -> float:
+    taken = []
+    for _ in range(times):
+        prepare()
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return statistics.median(taken)
+
+
+def schema_table(times: dict[str, dict[str, Any]]) -> Table:
+    drawn = Table(title="Schemas, in ms")
+    for column in ("", "held", "failed", "p50", "p95", "p99", "max", "ours ÷ this (median)"):
+        drawn.add_column(column, justify="right" if column else "left")
+    for name, found in times.items():
+        if "p50_ms" in found:
+            values = (f"{found[key]:.3f}" for key in ("p50_ms", "p95_ms", "p99_ms", "max_ms"))
+            ratio = f"{found['median_ratio_ours']:.2f}"
+            drawn.add_row(name, str(found["held"]), str(found["failed"]), *values, ratio)
+        else:
+            drawn.add_row(name, "0", str(found["failed"]))
+    return drawn
+
+
+def pool_table(times: dict[str, float], rules: int) -> Table:
+    drawn = Table(title=f"A pool of {len(POOL)} tools, {rules} rules")
+    for column in ("", "ms", "÷ cold"):
+        drawn.add_column(column, justify="right" if column else "left")
+    for name, seconds in times.items():
+        drawn.add_row(name, f"{1e3 * seconds:.3f}", f"{seconds / times['cold']:.2f}")
+    return drawn
+
+
+def main(
+    data: Annotated[Path | None, typer.Option(help="Cases as JSON lines, plain or xz.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="The vocabulary, a GGUF.")] = None,
+    engine: Annotated[list[str] | None, typer.Option(help=f"Some of {', '.join(CONTENDERS)}.")] = None,
+    every: Annotated[int, typer.Option(min=1, help="Take one schema of N.")] = 1,
+    limit: Annotated[float, typer.Option(help="Seconds that one schema may take.")] = 20.0,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all times here.")] = None,
+) -> None:
+    """Time compilers on MaskBench's schemas and on a pool of the shipped tools."""
+    try:
+        schemas = [json.dumps(case.schema) for case in load_cases(data, every=every)]
+        model = open_model(vocab or vocabulary_path())
+    except DataMissingError as error:
+        raise SystemExit(str(error)) from None
+    contenders = [CONTENDERS[name](model) for name in engine or ["gbnf", "llama-cpp", "llguidance"]]
+    compiling = measure_schemas(contenders, schemas, is_read=False, limit_s=limit)
+    of_gbnf = [each for each in contenders if each.name in {"gbnf", "llama-cpp"}]
+    reading = measure_schemas(of_gbnf, schemas, is_read=True, limit_s=limit)
+    rows = {name: summarise(times, compiling.get("gbnf", times)) for name, times in compiling.items()}
+    for name, times in reading.items():
+        rows[f"{name}: read"] = summarise(times, reading.get("gbnf", times))
+    by_name = {tool.name: tool for tool in load_manifests(manifests_path())}
+    tools = tuple(by_name[name] for name in POOL)
+    pool = measure_pool(tools, contenders)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(schema_table(rows))
+    console.print(pool_table(pool, len(pools.compile_pool(tools).rules.productions)))
+    if json_out:
+        written = {"schemas": rows, "pool_s": pool, "seconds": {"compile": compiling, "read": reading}}
+        json_out.write_text(json.dumps(written, indent=1))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,114 @@
+"""Whether a grammar's report explains why an invalid instance is accepted.
+
+jsonschema says which keywords the instance breaks and where; each of them must be named by a finding of kind
+"unenforced": at that place, above it or below it. An error of `anyOf` or `oneOf` is explained as well where
+one of its branches' errors is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jsonschema
+from gbnf.compiler.report import Finding
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import validator_for
+from references import REFERENCES, target
+
+_Path = tuple[str, ...]
+#: Keywords that jsonschema leaves out of the paths of the errors behind them.
+_SILENT = (*REFERENCES, "if")
+
+
+def unexplained(schema: Any, data: Any, report: Iterable[Finding], *, draft: Any = None) -> list[str]:
+    """What the report fails to explain of an accepted invalid instance: "keyword at pointer" each.
+
+    Empty where it explains all. Where jsonschema finds no fault, or can't judge, any unenforced
+    keyword will do.
+    `draft` is the validator class for a schema that names none.
+    """
+    chosen = validator_for(schema, default=draft or jsonschema.Draft202012Validator)
+    validator = chosen(schema, format_checker=chosen.FORMAT_CHECKER)
+    try:
+        errors = list(validator.iter_errors(data))
+    except Exception:  # noqa: BLE001  # a pattern that Python can't read, a reference that leads nowhere …
+        errors = []
+    places = [_finding_path(finding) for finding in report if finding.kind == "unenforced"]
+    if not errors:
+        return [] if places else ["nothing that jsonschema finds, and the report is empty"]
+    places += [_without_references(place) for place in places]
+    document = _Document(schema)
+    return [document.shown(error) for error in errors if not document.explains(error, places)]
+
+
+class _Document:
+    """A schema with the place of each of its objects."""
+
+    def __init__(self, schema: Any) -> None:
+        self._root = schema
+        self._pointers = {id(node): pointer for pointer, node in _nodes(schema, ())}
+
+    def explains(self, error: ValidationError, places: Sequence[_Path]) -> bool:
+        for path in self._error_paths(error):
+            for place in places:
+                shorter = min(len(path), len(place))
+                if path[:shorter] == place[:shorter]:
+                    return True
+                if place[-1] in _SILENT and path[: len(place) - 1] == place[:-1]:
+                    return True
+        left = {(*place, keyword) for place in self._visited(error) for keyword in _SILENT}
+        if not left.isdisjoint(places):
+            return True
+        return any(self.explains(inner, places) for inner in error.context or ())
+
+    def shown(self, error: ValidationError) -> str:
+        *_, path = self._error_paths(error)
+        return f"{error.validator} at /{'/'.join(path)}"
+
+    def _error_paths(self, error: ValidationError) -> Iterator[_Path]:
+        """Where the failing keyword stands: by way of the instance, and behind references."""
+        yield tuple(map(str, error.absolute_schema_path))
+        where = self._pointers.get(id(error.schema))
+        if where is not None:
+            yield (*where, *map(str, list(error.schema_path)[-1:]))
+
+    def _visited(self, error: ValidationError) -> Iterator[_Path]:
+        """The places of the schema objects on the way to an error, as far as references can be followed."""
+        path = tuple(error.absolute_schema_path)
+        pending, seen = [(self._root, 0)], set[tuple[int, int]]()
+        while pending:
+            node, depth = pending.pop()
+            if (id(node), depth) in seen:
+                continue
+            seen.add((id(node), depth))
+            if isinstance(node, Mapping):
+                yield self._pointers.get(id(node), ())
+                pending += [(target(self._root, node[each]), depth) for each in REFERENCES if each in node]
+            if depth < len(path):
+                match node, path[depth]:
+                    case Mapping(), str(key) if key in node:
+                        pending.append((node[key], depth + 1))
+                    case list(), int(index) if index < len(node):
+                        pending.append((node[index], depth + 1))
+
+
+def _finding_path(finding: Finding) -> _Path:
+    parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in finding.pointer.split("/")[1:])
+    return parts if parts and parts[-1] == finding.keyword else (*parts, finding.keyword)
+
+
+def _without_references(place: _Path) -> _Path:
+    """`/$ref/items/$dynamicRef` -> `/items/$dynamicRef`: as jsonschema's own paths go."""
+    return (*(step for step in place[:-1] if step not in REFERENCES), *place[-1:])
+
+
+def _nodes(node: Any, pointer: _Path) -> Iterator[tuple[_Path, Any]]:
+    match node:
+        case Mapping():
+            yield pointer, node
+            for key, value in node.items():
+                yield from _nodes(value, (*pointer, str(key)))
+        case list():
+            for index, value in enumerate(node):
+                yield from _nodes(value, (*pointer, str(index)))

@@ -1,0 +1,274 @@
+"""Time what a grammar costs while decoding: token masks in llama.cpp, ours against its own converter's.
+
+    python bench/mask.py [--cases N] [--vocab GGUF …] [--json OUT]
+
+Along the tokens of real calls, at each token in turn for both grammars of one schema: the mask over the whole
+vocabulary (`llama_sampler_apply` on all candidates, what llama-cpp-python does for every token) and the test
+of one candidate (what llama-server does first). A schema's ratio is the sum of ours over the sum of theirs.
+Objects that declare properties are closed for both, as the converter closes them. Times are the processor's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import llama_cpp
+import numpy as np
+import typer
+from calls import CALLS
+from contenders import gbnf_judge, open_model
+from corpus import DataMissingError, load_cases, vocabulary_paths
+from gbnf.compiler.schema import compile_schema
+from gbnf.errors import GbnfError
+from gbnf.steps import offered_args
+from llama_cpp.llama_grammar import json_schema_to_gbnf
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from gbnf.manifests import load_manifests
+from gbnf_server.native import NativeGrammar, NativeModel
+from gbnf_server.shipped import manifests_path
+
+Kind = Literal["shipped tool", "MaskBench", "enum of 1000", "40 optional"]
+_TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")
+_LONGEST = 400  # characters of an instance: along longer ones the same masks only repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A schema, and a valid text to go along."""
+
+    name: str
+    kind: Kind
+    schema: Any
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds along one text, summed over its tokens, for one grammar of each side."""
+
+    name: str
+    kind: Kind
+    tokens: int
+    mask_ours: float
+    mask_theirs: float
+    one_ours: float
+    one_theirs: float
+
+    @property
+    def ratio(self) -> float:
+        return self.mask_ours / self.mask_theirs
+
+
+class Sampler:
+    """llama.cpp's grammar sampler, timed. Its candidates are prepared outside of what is timed."""
+
+    def __init__(self, model: NativeModel, grammar: str) -> None:
+        with NativeGrammar.parse(model, grammar):  # which says why, where the engine refuses it
+            self._sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, grammar.encode(), b"root")
+        self._all = np.zeros(model.size, dtype=[("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+        self._all["id"] = np.arange(model.size)
+
+    def mask(self) -> float:
+        """Seconds for one mask over the whole vocabulary."""
+        self._all["logit"] = 0.0
+        return self._apply(self._all)
+
+    def test(self, token: int) -> tuple[float, bool]:
+        """Seconds for the test of one candidate, and whether it is allowed."""
+        one = self._all[token : token + 1].copy()
+        one["logit"] = 0.0
+        seconds = self._apply(one)
+        return seconds, bool(one["logit"][0] == 0.0)
+
+    def accept(self, token: int) -> None:
+        """Go on. The token must have passed `test`: the engine ends the process otherwise."""
+        llama_cpp.llama_sampler_accept(self._sampler, token)
+
+    def close(self) -> None:
+        llama_cpp.llama_sampler_free(self._sampler)
+
+    def _apply(self, candidates: Any) -> float:
+        array = llama_cpp.llama_token_data_array(
+            data=candidates.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
+            size=len(candidates),
+            selected=-1,
+            sorted=False,
+        )
+        start = time.process_time()
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return time.process_time() - start
+
+
+def measure(model: NativeModel, walk: Walk, ours: str, theirs: str) -> Cost:
+    """Go along a text with both grammars at once, so that the machine's moods strike both alike."""
+    tokens = model.tokenize(walk.text, special=False)
+    samplers = [Sampler(model, ours), Sampler(model, theirs)]
+    masks, ones = [0.0, 0.0], [0.0, 0.0]
+    for token in [*tokens, min(model.end_tokens)]:
+        for side, sampler in enumerate(samplers):
+            masks[side] += sampler.mask()
+            seconds, is_allowed = sampler.test(token)
+            ones[side] += seconds
+            assert is_allowed, f"{walk.name}: token {token} is refused"
+            if token not in model.end_tokens:
+                sampler.accept(token)
+    for sampler in samplers:
+        sampler.close()
+    return Cost(walk.name, walk.kind, len(tokens) + 1, *masks, *ones)
+
+
+def shipped_walks() -> Iterator[Walk]:
+    """The arguments of the shipped tools, each along a realistic call."""
+    for tool in load_manifests(manifests_path()):
+        schema = offered_args(tool, ())
+        if schema is not None and tool.name in CALLS:
+            yield Walk(tool.name, "shipped tool", schema, json.dumps(CALLS[tool.name], ensure_ascii=False))
+
+
+def maskbench_walks(data: Path | None) -> Iterator[Walk]:
+    """MaskBench's tool-call schemas, spread over the file, each along its longest short valid instance."""
+    cases = [case for case in load_cases(data) if case.collection in _TOOL_COLLECTIONS]
+    for case in cases[::7]:
+        texts = [each.text for each in case.instances if each.valid and len(each.text) <= _LONGEST]
+        if texts:
+            yield Walk(case.id, "MaskBench", case.schema, max(texts, key=len))
+
+
+def hard_walks() -> Iterator[Walk]:
+    """What costs most in the usual shape: many names that begin alike, many optional properties."""
+    nouns = (
+        "invoice",
+        "order",
+        "customer",
+        "payment",
+        "shipment",
+        "ticket",
+        "report",
+        "account",
+        "event",
+        "file",
+    )
+    verbs = ("create", "delete", "update", "find", "list", "send", "archive", "restore", "merge", "export")
+    places = (
+        "",
+        "_by_id",
+        "_by_name",
+        "_in_bulk",
+        "_today",
+        "_as_csv",
+        "_as_pdf",
+        "_for_user",
+        "_v2",
+        "_dry_run",
+    )
+    names = [f"{verb}_{noun}{place}" for verb in verbs for noun in nouns for place in places]
+    yield Walk("enum of 1000", "enum of 1000", {"enum": names}, json.dumps(names[637]))
+    kinds = ({"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {"type": "number"})
+    values = ("some text", 12, True, 2.5)
+    properties = {
+        f"{noun}_{verb}": kinds[index % 4] for verb in verbs[:4] for index, noun in enumerate(nouns)
+    }
+    given = {name: values[index % 10 % 4] for index, name in enumerate(properties) if index % 3 == 0}
+    yield Walk("40 optional", "40 optional", {"type": "object", "properties": properties}, json.dumps(given))
+
+
+def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:
+    """Our grammar and the converter's, where both exist and both accept the text."""
+    try:
+        ours = compile_schema(walk.schema, closed=True).text
+        theirs = json_schema_to_gbnf(json.dumps(walk.schema))
+        judges = [gbnf_judge(model, text) for text in (ours, theirs)]
+    except GbnfError:
+        return None
+    except Exception:  # noqa: BLE001  # the converter raises whatever comes
+        return None
+    return (ours, theirs) if all(accepts(walk.text) for accepts in judges) else None
+
+
+def measure_all(model: NativeModel, walks: Iterable[Walk], cases: int) -> list[Cost]:
+    """The costs of all shipped tools and hard schemas, and of `cases` of MaskBench's."""
+    costs: list[Cost] = []
+    wanted = dict.fromkeys(("shipped tool", "enum of 1000", "40 optional"), 1 << 30) | {"MaskBench": cases}
+    with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
+        shown = progress.add_task(model.path.stem, total=None)
+        for walk in walks:
+            if wanted[walk.kind] and (grammars := both_grammars(model, walk)):
+                wanted[walk.kind] -= 1
+                costs.append(measure(model, walk, *grammars))
+                progress.update(shown, completed=len(costs), refresh=progress.console.is_terminal)
+    return costs
+
+
+def cost_table(costs_by_model: dict[str, list[Cost]]) -> Table:
+    drawn = Table(title="Cost of a token: ours, theirs, and the ratio of sums by schema")
+    for column in (
+        "vocabulary",
+        "schemas",
+        "mask ms",
+        "theirs",
+        "median ÷",
+        "worst ÷",
+        "",
+        "one µs",
+        "theirs",
+        "median ÷",
+    ):
+        drawn.add_column(column, justify="left" if column in {"vocabulary", "schemas", ""} else "right")
+    for model, costs in costs_by_model.items():
+        for kind in dict.fromkeys(cost.kind for cost in costs):
+            some = [cost for cost in costs if cost.kind == kind]
+            drawn.add_row(model, f"{len(some)} {kind}", *_row(some))
+        drawn.add_row(model, f"{len(costs)} in all", *_row(costs))
+        drawn.add_section()
+    return drawn
+
+
+def _row(costs: Sequence[Cost]) -> list[str]:
+    tokens = sum(cost.tokens for cost in costs)
+    worst = max(costs, key=lambda cost: cost.ratio)
+    return [
+        f"{1e3 * sum(cost.mask_ours for cost in costs) / tokens:.2f}",
+        f"{1e3 * sum(cost.mask_theirs for cost in costs) / tokens:.2f}",
+        f"{statistics.median(cost.ratio for cost in costs):.2f}",
+        f"{worst.ratio:.2f}",
+        worst.name[:28],
+        f"{1e6 * sum(cost.one_ours for cost in costs) / tokens:.1f}",
+        f"{1e6 * sum(cost.one_theirs for cost in costs) / tokens:.1f}",
+        f"{statistics.median(cost.one_ours / cost.one_theirs for cost in costs):.2f}",
+    ]
+
+
+def main(
+    data: Annotated[Path | None, typer.Option(help="Cases as JSON lines, plain or xz.")] = None,
+    vocab: Annotated[list[Path] | None, typer.Option(help="Vocabularies, GGUF files.")] = None,
+    cases: Annotated[int, typer.Option(help="How many of MaskBench's schemas.")] = 20,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all costs here.")] = None,
+) -> None:
+    """Time masks along real calls, our grammars against the converter's."""
+    try:
+        paths = vocab or vocabulary_paths()
+        walks = [*shipped_walks(), *maskbench_walks(data), *hard_walks()]
+    except DataMissingError as error:
+        raise SystemExit(str(error)) from None
+    costs = {}
+    for path in paths:
+        costs[path.stem.removeprefix("ggml-vocab-")] = measure_all(open_model(path), walks, cases)
+    Console(width=None if sys.stdout.isatty() else 160).print(cost_table(costs))
+    if json_out:
+        raw = {name: [asdict(cost) for cost in some] for name, some in costs.items()}
+        json_out.write_text(json.dumps(raw, indent=1))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,80 @@
+"""Whatever an item does, it gets its outcome, and the others theirs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+from isolation import Crashed, Finished, TimedOut, isolated
+
+# Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def work(item: str) -> Any:
+    match item:
+        case "segfault":
+            ctypes.string_at(0)
+        case "abort":
+            os.abort()
+        case "exit":
+            os._exit(7)
+        case "hang":
+            time.sleep(60)
+        case "hoard":
+            return len(bytearray(4 << 30))
+        case "raise":
+            raise KeyError("lost")
+        case "shout":
+            os.write(1, b"x" * 100_000)
+        case "much":
+            return "y" * 3_000_000
+    return item.upper()
+
+
+ITEMS = ["fine", "segfault", "abort", "hang", "hoard", "raise", "exit", "shout", "also fine", "much"]
+
+
+@pytest.mark.parametrize("per_process", [1, 3, 100])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_each_item_gets_one_outcome(per_process: int, jobs: int) -> None:
+    found = list(isolated(work, ITEMS, jobs=jobs, limit_s=1.0, memory_mib=512, per_process=per_process))
+    assert sorted(number for number, _ in found) == list(range(len(ITEMS)))
+    outcomes = {ITEMS[number]: outcome for number, outcome in found}
+    reasons = {item: outcome.reason for item, outcome in outcomes.items() if isinstance(outcome, Crashed)}
+    assert reasons == {
+        "segfault": "SIGSEGV",
+        "abort": "SIGABRT",
+        "hoard": "out of memory",
+        "raise": "KeyError: 'lost'",
+        "exit": "exit status 7",
+    }
+    assert [item for item, outcome in outcomes.items() if isinstance(outcome, TimedOut)] == ["hang"]
+    assert outcomes["much"] == Finished("y" * 3_000_000)
+    assert [outcomes[item] for item in ("fine", "shout", "also fine")] == [
+        Finished("FINE"),
+        Finished("SHOUT"),
+        Finished("ALSO FINE"),
+    ]
+
+
+def test_nothing_is_left_running_when_the_caller_goes_away() -> None:
+    outcomes = isolated(work, ["fine", "hang", "hang"], jobs=3, limit_s=30.0)
+    next(outcomes)
+    outcomes.close()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_no_items_no_outcomes() -> None:
+    assert list(isolated(work, [])) == []
+
+
+def test_a_signal_has_its_name() -> None:
+    [(_, outcome)] = isolated(lambda _: os.kill(os.getpid(), signal.SIGTERM), [0])
+    assert isinstance(outcome, Crashed)
+    assert outcome.reason == "SIGTERM"

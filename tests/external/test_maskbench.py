@@ -1,0 +1,46 @@
+"""Real schemas: whatever the compiler makes of them, the engine lives with it and the report is true."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus import DataMissingError, shared_path
+
+_BENCH = Path(__file__).resolve().parents[2] / "bench" / "maskbench.py"
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Every 40th case, judged as the benchmark does: each in a process of its own."""
+    try:
+        shared_path("maskbench", "dev.jsonl.xz")
+        shared_path("vocabs")
+    except DataMissingError as error:
+        pytest.skip(str(error))
+    out = tmp_path_factory.mktemp("maskbench") / "outcomes.json"
+    subprocess.run([sys.executable, str(_BENCH), "--every", "40", "--json", str(out)], check=True)
+    found: dict[str, Any] = json.loads(out.read_text())["engines"]["gbnf"]
+    return found
+
+
+@pytest.mark.parametrize("outcome", ["engine refused", "crashed", "timed out"])
+def test_no_case_harms_the_engine(summary: dict[str, Any], outcome: str) -> None:
+    assert [found for found in summary["results"] if found["outcome"] == outcome] == []
+
+
+def test_an_exact_grammar_accepts_nothing_invalid(summary: dict[str, Any]) -> None:
+    assert summary["exact_but_accepts_invalid"] == []
+
+
+def test_the_report_explains_whatever_invalid_is_accepted(summary: dict[str, Any]) -> None:
+    assert summary["accepts_invalid_unexplained"] == []
+
+
+def test_most_cases_pass(summary: dict[str, Any]) -> None:
+    assert summary["cases"] > 100
+    assert summary["classes"]["pass"] > 0.7 * summary["cases"]
