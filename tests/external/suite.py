@@ -23,8 +23,9 @@ from typing import Any
 
 import jsonschema
 
-_HERE = Path(__file__).resolve().parent
-sys.path += [str(_HERE.parents[1] / "bench"), str(_HERE.parent)]  # as a program it is not among the tests
+# Run as a program, it is neither beside the benchmarks nor among the tests.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from contenders import gbnf_judge, open_model
 from corpus import DataMissingError, shared_path, vocabulary_path
@@ -36,7 +37,7 @@ from external.declared_order import in_declared_order
 from gbnf_server.engine import guard
 from gbnf_server.errors import GrammarRefused
 
-EXPECTATIONS = _HERE / "expectations.json"
+EXPECTATIONS = Path(__file__).with_name("expectations.json")
 DRAFTS = {
     "draft2020-12": jsonschema.Draft202012Validator,
     "draft7": jsonschema.Draft7Validator,
