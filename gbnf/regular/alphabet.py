@@ -1,0 +1,111 @@
+"""Alphabets: all characters in a handful of classes.
+
+Automata step on classes of characters that nothing in sight tells apart (minterms), in place of a million
+code points. Classes are numbered in the order of their first characters: equal partitions are equal values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gbnf.grammar.ir import MAX_CODE_POINT
+from gbnf.regular.charset import SURROGATES, CharSet
+
+Label = TypeVar("Label", bound=Hashable)
+
+_OUTSIDE = -1  # the class of the surrogates, on which no automaton ever steps
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """A partition of the characters into classes 0 to `size - 1`.
+
+    The code points from `starts[i]` up to the next start are of class `classes[i]`.
+    """
+
+    starts: tuple[int, ...]
+    classes: tuple[int, ...]
+    size: int
+
+    def class_of(self, char: str) -> int:
+        """The number of the character's class; -1 for a surrogate."""
+        return self.classes[bisect_right(self.starts, ord(char)) - 1]
+
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """The partition from the first character to the last: (low, high, class)."""
+        ends = (*self.starts[1:], MAX_CODE_POINT + 1)
+        for low, end, number in zip(self.starts, ends, self.classes, strict=True):
+            if number != _OUTSIDE:
+                yield low, end - 1, number
+
+    def sets(self) -> tuple[CharSet, ...]:
+        """The characters of each class."""
+        pairs: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
+        for low, high, number in self.ranges():
+            pairs[number].append((low, high))
+        return tuple(CharSet(tuple(ranges)) for ranges in pairs)
+
+    def merged(self, labels: Sequence[Hashable]) -> Alphabet:
+        """The coarser alphabet in which the classes of one label are one class."""
+        intervals = zip(self.starts, self.classes, strict=True)
+        return _partition((start, labels[number]) for start, number in intervals)[0]
+
+    def classes_at(self, starts: Sequence[int]) -> Iterator[int]:
+        """The class at each of the code points, which ascend and hold all of `self.starts`."""
+        current = dict(zip(self.starts, self.classes, strict=True))
+        number = _OUTSIDE
+        for start in starts:
+            number = current.get(start, number)
+            yield number
+
+
+ONE_CLASS = Alphabet((0, SURROGATES[0], SURROGATES[1] + 1), (0, _OUTSIDE, 0), 1)
+
+
+def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
+    """The coarsest alphabet that tells apart what the sets do, and who holds each class.
+
+    Bit `i` of the second value's entry for a class says whether set `i` holds the class.
+    """
+    changes = {0: 0}  # where membership changes, and in which sets
+    for index, chars in enumerate(sets):
+        bit = 1 << index
+        for low, high in chars.ranges:
+            changes[low] = changes.get(low, 0) ^ bit
+            changes[high + 1] = changes.get(high + 1, 0) ^ bit
+    low, high = SURROGATES
+    changes.pop(MAX_CODE_POINT + 1, None)
+    changes.setdefault(low, 0)
+    changes.setdefault(high + 1, 0)
+    holders, intervals = 0, []
+    for start in sorted(changes):
+        holders ^= changes[start]
+        intervals.append((start, holders))
+    return _partition(intervals)
+
+
+def joint(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[tuple[int, int]]]:
+    """The coarsest alphabet finer than both, and the pair of classes that each of its classes lies in."""
+    if left == right:
+        return left, [(number, number) for number in range(left.size)]
+    starts = sorted({*left.starts, *right.starts})
+    pairs = zip(left.classes_at(starts), right.classes_at(starts), strict=True)
+    return _partition(zip(starts, pairs, strict=True))
+
+
+def _partition(intervals: Iterable[tuple[int, Label]]) -> tuple[Alphabet, list[Label]]:
+    """The alphabet whose classes are the labels of the intervals, which begin at the given code points."""
+    numbers: dict[Label, int] = {}
+    starts: list[int] = []
+    classes: list[int] = []
+    last: int | None = None
+    for start, label in intervals:
+        number = _OUTSIDE if start == SURROGATES[0] else numbers.setdefault(label, len(numbers))
+        if number != last:
+            starts.append(start)
+            classes.append(number)
+            last = number
+    return Alphabet(tuple(starts), tuple(classes), len(numbers)), list(numbers)
