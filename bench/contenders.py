@@ -82,6 +82,7 @@ class Gbnf:
 
     def __init__(self, model: NativeModel, **options: Any) -> None:
         self._model, self._options = model, options
+        compile_schema(True, **options)  # what is wrong with the options is told here, once
 
     def compile(self, schema_text: str) -> Any:
         grammar = compile_schema(json.loads(schema_text), **self._options)

@@ -27,6 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from gbnf_server.errors import GrammarRefused
+from gbnf_server.native import NativeModel
 
 #: What can become of a case. The first is the good one; a case that is wrong both ways rejects valid.
 CLASSES = (
@@ -189,6 +190,15 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
+def _contender(name: str, model: NativeModel, property_order: str) -> Contender:
+    if name != "gbnf" or property_order == "declared":
+        return CONTENDERS[name](model)
+    try:
+        return Gbnf(model, property_order=property_order)
+    except (TypeError, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint="--property-order") from error
+
+
 def main(
     data: Annotated[Path | None, typer.Option(help="Cases as JSON lines, plain or xz.")] = None,
     vocab: Annotated[Path | None, typer.Option(help="The vocabulary to judge with, a GGUF.")] = None,
@@ -210,10 +220,7 @@ def main(
         raise SystemExit(str(error)) from None
     console, written = Console(width=None if sys.stdout.isatty() else 160), {}
     for name in engine or ["gbnf"]:
-        if name == "gbnf" and property_order != "declared":
-            contender: Contender = Gbnf(model, property_order=property_order)
-        else:
-            contender = CONTENDERS[name](model)
+        contender = _contender(name, model, property_order)
         start = time.perf_counter()
         results = run(cases, contender, jobs=jobs, limit_s=limit, memory_mib=memory)
         summary = summarise(results)
