@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import Literal, Protocol, Self
 
-if TYPE_CHECKING:
-    from gbnf.prompt import Message, PromptStyle
-
+from gbnf.prompt import Message, PromptStyle
 
 DEMONSTRATION_MODEL = "gbnf-planner-demo"
 """`general.name` of the embedded model, which was trained on the minimal prompt."""

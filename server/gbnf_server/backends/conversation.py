@@ -14,10 +14,8 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gbnf.prompt import Message
+from gbnf.prompt import Message
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
 

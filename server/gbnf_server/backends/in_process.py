@@ -1,12 +1,5 @@
 """A model in this process: llama-cpp-python's low-level layer, with a decoding loop of our own.
 
-Rejection first: a token is picked from the raw logits, that one is tested against the grammar, and only when
-it is refused is the whole vocabulary masked and the pick repeated. For greedy decoding and for sampling alike
-that is exactly the masked distribution, at microseconds a token where masking costs tens of milliseconds.
-
-Under a grammar the bytes are held to UTF-8 too. The engine alone is not enough: it reads overlong forms, so
-that where "😀" and "日" may both come, it lets a model write "日" in the four bytes that no decoder takes.
-
 What must stay true: `_past` holds a prefix of what the model's memory holds, so that whatever interrupts a
 call (an error, Ctrl-C), the next one cuts the memory back to the prefix that it shares, and goes on from it.
 """
@@ -23,35 +16,22 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
-import jinja2
 import llama_cpp
 import numpy as np
 import numpy.typing as npt
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+from gbnf.prompt import Message, PromptStyle
 
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
-from gbnf_server.backends.conversation import (
-    Roles,
-    TemplateFailure,
-    adapt,
-    close_thinking,
-    probe,
-    split_reasoning,
-)
+from gbnf_server.backends.conversation import close_thinking, split_reasoning
+from gbnf_server.backends.sampling import Held, Picker
+from gbnf_server.backends.template import ChatTemplate
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ContextOverflow, ModelLoadError
 from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeGrammar, NativeModel
 
-if TYPE_CHECKING:
-    from gbnf.prompt import Message, PromptStyle
-
 _BATCH = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
-_CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 class InProcess:
@@ -83,7 +63,7 @@ class InProcess:
         self.context_length: int = context_length or min(
             model.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
         )
-        self._template = _Template(model)
+        self._template = ChatTemplate(model)
         self._guarded = guard_grammars
         self._lock = threading.Lock()
         self._past: list[int] = []
@@ -153,9 +133,9 @@ class InProcess:
                 raise BackendError(f"the model {self.name} has been closed. Load it again.")
             prompt = self._tokens(messages, constrained=grammar is not None)
             if grammar is None:
-                return self._answer(prompt, None, max_tokens, _Picker(temperature, seed), stop)
+                return self._answer(prompt, None, max_tokens, Picker(temperature, seed), stop)
             with NativeGrammar.parse(self._model, grammar) as parsed:
-                return self._answer(prompt, parsed, max_tokens, _Picker(temperature, seed), stop)
+                return self._answer(prompt, parsed, max_tokens, Picker(temperature, seed), stop)
 
     def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
         prompt = self._template.render(messages)
@@ -172,7 +152,7 @@ class InProcess:
         prompt: list[int],
         grammar: NativeGrammar | None,
         max_tokens: int,
-        picker: _Picker,
+        picker: Picker,
         stop: threading.Event,
     ) -> Completion:
         started = time.perf_counter()
@@ -202,9 +182,9 @@ class InProcess:
             reasoning=reasoning,
         )
 
-    def _decode(self, grammar: NativeGrammar | None, picker: _Picker, stop: threading.Event) -> Iterator[int]:
+    def _decode(self, grammar: NativeGrammar | None, picker: Picker, stop: threading.Event) -> Iterator[int]:
         """The answer's tokens, without end; each is evaluated only when the next one is asked for."""
-        held = None if grammar is None else _Held(self._model, grammar)
+        held = None if grammar is None else Held(self._model, grammar)
         while True:
             token = picker.pick(self._logits(), held)
             if token is None:
@@ -253,109 +233,6 @@ class InProcess:
         """The answer's text; a character that a cut went through is left out."""
         raw = b"".join(self._model.piece(token) for token in tokens)
         return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
-
-
-class _Held:
-    """What holds an answer: the grammar, and that its bytes are UTF-8."""
-
-    def __init__(self, model: NativeModel, grammar: NativeGrammar) -> None:
-        self._model, self._grammar = model, grammar
-        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
-
-    def allows(self, token: int) -> bool:
-        return self._grammar.allows(token) and self.spells(token)
-
-    def spells(self, token: int) -> bool:
-        """Tell whether the text is still UTF-8 after the token, a character perhaps unfinished."""
-        state = self._decoder.getstate()
-        try:
-            self._decoder.decode(self._model.piece(token))
-        except UnicodeDecodeError:
-            return False
-        finally:
-            self._decoder.setstate(state)
-        return True
-
-    def mask(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The logits with -inf where the grammar refuses; the caller sees whether a token `spells`."""
-        return self._grammar.mask(logits)
-
-    def accept(self, token: int) -> None:
-        self._grammar.accept(token)
-        self._decoder.decode(self._model.piece(token))
-
-
-class _Picker:
-    """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities."""
-
-    def __init__(self, temperature: float, seed: int) -> None:
-        if temperature < 0:
-            raise ValueError(f"the temperature is {temperature}; it is at least 0")
-        self._temperature = temperature
-        self._random = np.random.default_rng(seed)
-
-    def pick(self, logits: npt.NDArray[np.float32], held: _Held | None) -> int | None:
-        """One token that is allowed, None where none is."""
-        token = self._choose(logits)
-        if held is None or held.allows(token):
-            return token
-        masked = held.mask(logits)
-        while np.isfinite(masked).any():
-            token = self._choose(masked)
-            if held.spells(token):
-                return token
-            masked[token] = -np.inf
-        return None
-
-    def _choose(self, logits: npt.NDArray[np.float32]) -> int:
-        if self._temperature == 0:
-            return int(np.argmax(logits))
-        weights = np.exp((logits.astype(np.float64) - logits.max()) / self._temperature)
-        cumulated = np.cumsum(weights)
-        return int(np.searchsorted(cumulated, self._random.random() * cumulated[-1], side="right"))
-
-
-class _Template:
-    """The model's own chat template, with the fallbacks of `conversation` for the roles that it lacks."""
-
-    def __init__(self, model: NativeModel) -> None:
-        source = model.metadata.get("tokenizer.chat_template", _CHATML)
-        try:
-            self._formatter = Jinja2ChatFormatter(
-                template=source,
-                eos_token=model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary)),
-                bos_token=model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary)),
-            )
-            self._roles = self._probe()
-        except (jinja2.TemplateError, TemplateFailure) as error:
-            raise ModelLoadError(f"{model.path} has a chat template that cannot be used: {error}") from None
-
-    def render(self, messages: Sequence[Message]) -> str:
-        try:
-            return self._render(adapt(messages, self._roles))
-        except TemplateFailure as error:
-            raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
-
-    def _render(self, messages: Sequence[Message]) -> str:
-        try:
-            return str(self._formatter(messages=list(messages), enable_thinking=False).prompt)
-        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise TemplateFailure(str(error)) from error  # templates raise whatever they like
-
-    def _probe(self) -> Roles:
-        probing = probe()
-        try:
-            messages = next(probing)
-            while True:
-                try:
-                    rendered = self._render(messages)
-                except TemplateFailure as error:
-                    messages = probing.throw(error)
-                else:
-                    messages = probing.send(rendered)
-        except StopIteration as found:
-            roles: Roles = found.value
-            return roles
 
 
 def _new_context(model: NativeModel, length: int, threads: int | None) -> Any:

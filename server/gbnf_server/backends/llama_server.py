@@ -19,10 +19,12 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import httpx
+from gbnf.prompt import Message, PromptStyle
 
+from gbnf_server.backends.answers import read_completion, unpack
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
 from gbnf_server.backends.conversation import (
     Roles,
@@ -30,20 +32,9 @@ from gbnf_server.backends.conversation import (
     adapt,
     close_thinking,
     probe,
-    split_reasoning,
 )
-from gbnf_server.backends.replay import violation
 from gbnf_server.engine import guard
-from gbnf_server.errors import (
-    BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    GrammarRefused,
-    ServerError,
-)
-
-if TYPE_CHECKING:
-    from gbnf.prompt import Message, PromptStyle
+from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
 
 _Result = TypeVar("_Result")
 
@@ -190,7 +181,7 @@ class LlamaServer:
         }
         if grammar is not None:
             body["grammar"] = grammar
-        return _read_completion((yield from self._request("POST", "/completion", body)), grammar)
+        return read_completion((yield from self._request("POST", "/completion", body)), grammar)
 
     def _learn(self) -> _Flow[_Facts]:
         if self._facts is None:
@@ -239,7 +230,7 @@ class LlamaServer:
     def _request(
         self, method: Literal["GET", "POST"], path: str, body: dict[str, Any] | None = None
     ) -> _Flow[dict[str, Any]]:
-        """Make one request, again where that may help. Raises BackendUnreachable, or what `_unpack` does."""
+        """Make one request, again where that may help. Raises BackendUnreachable, or what `unpack` does."""
         broken, waited, pause = 0, 0.0, self._backoff
         while True:
             try:
@@ -252,7 +243,7 @@ class LlamaServer:
             else:
                 assert response is not None
                 if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or waited >= self._patience:
-                    return _unpack(response)
+                    return unpack(response)
             yield _Wait(pause)
             waited += pause
             pause = min(2 * pause, 5.0)
@@ -330,61 +321,6 @@ def _may_pass(error: httpx.RequestError) -> bool:
     if isinstance(error, httpx.TimeoutException):
         return isinstance(error, httpx.ConnectTimeout)
     return isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
-
-
-def _unpack(response: httpx.Response) -> dict[str, Any]:
-    """The JSON object of an answer. Raises ServerError, GrammarRefused or ContextOverflow."""
-    try:
-        value = response.json()
-    except ValueError:
-        value = None
-    error = value.get("error") if isinstance(value, dict) else None
-    if response.is_success and error is None:
-        if isinstance(value, dict):
-            return value
-        raise ServerError(response.status_code, f"no JSON object but {response.text[:200]!r}")
-    if not isinstance(error, dict):
-        error = {"message": str(error or response.text[:200] or response.reason_phrase)}
-    message = str(error.get("message", error))
-    if error.get("type") == "exceed_context_size_error":
-        raise ContextOverflow(_whole(error.get("n_prompt_tokens")), _whole(error.get("n_ctx")))
-    if response.status_code == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
-        raise GrammarRefused(message)
-    raise ServerError(response.status_code, message)
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _read_completion(answer: dict[str, Any], grammar: str | None) -> Completion:
-    """Make a Completion of what `/completion` answered (tools/server/README.md), replayed where held."""
-    text, stop = answer.get("content"), answer.get("stop_type")
-    if not isinstance(text, str) or stop not in {"eos", "word", "limit", "none"}:
-        raise BackendError(
-            "llama-server's answer has no text, or does not tell why it ended. Update the server."
-        )
-    finish: Literal["stop", "length"] = (
-        "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
-    )
-    timings = answer.get("timings") or {}
-    prompt_tokens = int(answer.get("tokens_evaluated", 0))
-    reasoning, wrong = "", None
-    if grammar is None:
-        reasoning, text = split_reasoning(text)
-    else:
-        wrong = violation(grammar, text, cut=finish == "length")
-    return Completion(
-        text=text,
-        finish=finish,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=int(answer.get("tokens_predicted", 0)),
-        cached_tokens=int(timings.get("cache_n", 0)),
-        prompt_s=float(timings.get("prompt_ms", 0.0)) / 1000,
-        completion_s=float(timings.get("predicted_ms", 0.0)) / 1000,
-        grammar_violation=wrong,
-        reasoning=reasoning,
-    )
 
 
 def _is_loopback(host: str) -> bool:

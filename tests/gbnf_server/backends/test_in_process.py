@@ -13,12 +13,13 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
+from gbnf.prompt import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.prompt import Message
 from gbnf_server.backends.base import Backend
-from gbnf_server.backends.in_process import InProcess, _Held, _Picker
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.sampling import Held, Picker
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
 from gbnf_server.native import NativeGrammar
 from support.models import SPECIAL, TEMPLATE, make_model
@@ -83,11 +84,11 @@ def test_rejection_first_is_full_masking(backend: InProcess, monkeypatch: pytest
     grammar = 'root ::= [a-zè]{1,30} (" " [A-Z]+ "!")?'
     fast = backend.complete(ASK, grammar=grammar)
 
-    def masked_first(self: _Picker, logits: Any, held: _Held | None) -> int:
+    def masked_first(self: Picker, logits: Any, held: Held | None) -> int:
         assert held is not None
         return int(np.argmax(held.mask(logits)))
 
-    monkeypatch.setattr(_Picker, "pick", masked_first)
+    monkeypatch.setattr(Picker, "pick", masked_first)
     assert backend.complete(ASK, grammar=grammar).text == fast.text
 
 
@@ -100,8 +101,8 @@ def test_sampling_is_the_masked_distribution(backend: InProcess) -> None:
     expected = dict(zip(allowed.values(), weights / weights.sum(), strict=True))
     draws = 20_000
     with NativeGrammar.parse(backend._model, "root ::= [afkpz]") as grammar:
-        picker = _Picker(0.8, seed=5)
-        held = _Held(backend._model, grammar)
+        picker = Picker(0.8, seed=5)
+        held = Held(backend._model, grammar)
         found = Counter(picker.pick(logits, held) for _ in range(draws))
     assert set(found) == set(expected)
     for token, share in expected.items():

@@ -1,0 +1,62 @@
+"""A model's own chat template, with the fallbacks of `conversation` for the roles that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jinja2
+import llama_cpp
+from gbnf.prompt import Message
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
+from gbnf_server.errors import BackendError, ModelLoadError
+from gbnf_server.native import NativeModel
+
+_CHATML = (  # llama.cpp's own choice for models without a template
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class ChatTemplate:
+    """Renders conversations to prompts that end where the answer begins."""
+
+    def __init__(self, model: NativeModel) -> None:
+        source = model.metadata.get("tokenizer.chat_template", _CHATML)
+        try:
+            self._formatter = Jinja2ChatFormatter(
+                template=source,
+                eos_token=model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary)),
+                bos_token=model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary)),
+            )
+            self._roles = self._probe()
+        except (jinja2.TemplateError, TemplateFailure) as error:
+            raise ModelLoadError(f"{model.path} has a chat template that cannot be used: {error}") from None
+
+    def render(self, messages: Sequence[Message]) -> str:
+        try:
+            return self._render(adapt(messages, self._roles))
+        except TemplateFailure as error:
+            raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        try:
+            return str(self._formatter(messages=list(messages), enable_thinking=False).prompt)
+        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise TemplateFailure(str(error)) from error  # templates raise whatever they like
+
+    def _probe(self) -> Roles:
+        probing = probe()
+        try:
+            messages = next(probing)
+            while True:
+                try:
+                    rendered = self._render(messages)
+                except TemplateFailure as error:
+                    messages = probing.throw(error)
+                else:
+                    messages = probing.send(rendered)
+        except StopIteration as found:
+            roles: Roles = found.value
+            return roles
