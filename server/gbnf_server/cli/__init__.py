@@ -13,25 +13,11 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line (None: of this process) and leave with an exit code of `exits.ExitCode`."""
-    from gbnf.errors import GbnfError
-
     from gbnf_server.cli.app import app
-    from gbnf_server.cli.exits import ExitCode, code_of
 
     try:
         app(args=None if arguments is None else list(arguments), prog_name="gbnf")
-    except GbnfError as error:
-        _complain("error", str(error))
-        sys.exit(code_of(error))
-    except KeyboardInterrupt:
-        _complain("interrupted", "nothing was left half done")
-        sys.exit(ExitCode.INTERRUPTED)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - `report` raises what it does not know
+        from gbnf_server.cli.failures import report
 
-
-def _complain(head: str, message: str) -> None:
-    from rich.text import Text
-
-    from gbnf_server.cli.text import clean, notes
-
-    lines = "\n".join(clean(line) for line in message.splitlines())
-    notes().print(Text.assemble((f"{head}: ", "bold red"), lines), soft_wrap=True)
+        sys.exit(report(error))

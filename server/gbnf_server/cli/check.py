@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.exits import ExitCode, InputError
+from gbnf_server.cli.exits import ExitCode
 
 if TYPE_CHECKING:
     from gbnf.grammar.match import Match
@@ -24,7 +24,7 @@ def check(
     grammar: Annotated[str, typer.Argument(metavar="GRAMMAR", help="A GBNF file; - is the standard input.")],
     text: Annotated[
         str | None,
-        typer.Argument(metavar="[TEXT]", help="The text; from the standard input when absent and piped."),
+        typer.Argument(metavar="TEXT", help="The text; from the standard input when absent and piped."),
     ] = None,
     engine: Annotated[
         bool, typer.Option(help="Have llama.cpp load the grammar too, with the embedded model's vocabulary.")
@@ -67,6 +67,8 @@ def check(
 
 
 def _read(path: str) -> str:
+    from gbnf_server.cli.failures import InputError
+
     try:
         if path == "-":
             return sys.stdin.buffer.read().decode()

@@ -16,7 +16,7 @@ def compile_(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PATH]…", help="Manifest files or folders of them; the shipped ones when absent."
+            metavar="PATH", help="Manifest files or folders of them; the shipped ones when absent."
         ),
     ] = None,
     query: Annotated[
@@ -44,10 +44,11 @@ def compile_(
     """Compile tool manifests to one GBNF grammar on stdout.
 
     \b
-      gbnf compile                                     the shipped tools
-      gbnf compile my-tools/ more/manifest.toml        your own
-      gbnf compile --query "find my notes" --report    one request's pool, and what it leaves open
-      gbnf compile --final-answer > plan.gbnf          as the planner uses it; feed it to llama-server
+    Try:
+      gbnf compile                                   the shipped tools
+      gbnf compile my-tools/ more/manifest.toml      your own
+      gbnf compile --query "find notes" --report     the tools for one request
+      gbnf compile --final-answer > plan.gbnf        as the planner uses it
     """
     from gbnf import compile_pool, filter_pool, load_manifests
     from gbnf_server.cli.tables import show_report

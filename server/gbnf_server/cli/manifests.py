@@ -15,7 +15,7 @@ import typer
 def manifests(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A manifest or a folder; the shipped ones when absent."),
+        typer.Argument(metavar="PATH", help="A manifest or a folder; the shipped ones when absent."),
     ] = None,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
@@ -26,6 +26,7 @@ def manifests(
     nothing to hold; most are caught by the validator after decoding.
 
     \b
+    Try:
       gbnf manifests                     the shipped tools
       gbnf manifests my-tools/ --findings
     """

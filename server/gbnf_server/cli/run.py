@@ -35,7 +35,7 @@ def run(
     ] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="A llama-server that is running.")] = None,
     api_key: Annotated[
-        str | None, typer.Option(envvar="GBNF_API_KEY", help="What the server wants to be shown.")
+        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
     ] = None,
     manifests: Annotated[
         list[Path] | None,
@@ -82,6 +82,7 @@ def run(
     if model is not None and server is not None:
         raise typer.BadParameter("give --model or --server, not both")
     from gbnf import load_manifests
+    from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.show import Progress
     from gbnf_server.cli.text import notes, write
     from gbnf_server.executors import Context, Workspace
@@ -91,7 +92,7 @@ def run(
     executors = load_manifests(manifests or manifests_path())
     console = notes()
     place = Workspace(workspace)
-    with _backend(model, server, api_key) as backend:
+    with interruptible(), _backend(model, server, api_key) as backend:
         planner = Planner(
             executors,
             backend,

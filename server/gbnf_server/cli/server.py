@@ -29,11 +29,14 @@ def install(
     Takes some five minutes on two cores, and needs cmake and a C++ compiler. An interrupted build goes on
     where it stopped. Prints the path of the program.
     """
+    from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.text import notes, write
     from gbnf_server.llama_server_build import install as build
 
     console = notes()
-    write(str(_build(console, jobs) if console.is_terminal else build(jobs=jobs)))
+    with interruptible():
+        program = _build(console, jobs) if console.is_terminal else build(jobs=jobs)
+    write(str(program))
 
 
 def _build(console: Console, jobs: int | None) -> Path:
@@ -75,7 +78,7 @@ def start(
     slots: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all when absent.")] = None,
     api_key: Annotated[
-        str | None, typer.Option(envvar="GBNF_API_KEY", help="What clients have to show.")
+        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What clients have to show.")
     ] = None,
 ) -> None:
     """Run llama-server on loopback until you press Ctrl-C; prints its address once it is ready.
@@ -85,21 +88,32 @@ def start(
       gbnf server start --model Qwen3-4B-Q4_K_M.gguf
       gbnf run "create a folder trips" --server http://127.0.0.1:8080
     """
+    from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.text import notes, write
     from gbnf_server.embedded import model_path
+    from gbnf_server.errors import SetupError
     from gbnf_server.llama_server_build import start as run
 
-    with run(
-        model or model_path(),
-        port=port,
-        context_length=context,
-        slots=slots,
-        threads=threads,
-        api_key=api_key,
-    ) as running:
+    with (
+        interruptible(),
+        run(
+            model or model_path(),
+            port=port,
+            context_length=context,
+            slots=slots,
+            threads=threads,
+            api_key=api_key,
+        ) as running,
+    ):
         write(running.url)
         notes().print("ready; Ctrl-C stops it", style="dim")
-        running.wait()
+        try:
+            status = running.wait()
+        except KeyboardInterrupt:
+            notes().print("stopped", style="dim")
+            return
+        log = "\n".join(f"    {line}" for line in running.log())
+        raise SetupError(f"llama-server ended by itself with status {status}. The last that it wrote:\n{log}")
 
 
 server.command(help=flow(install.__doc__))(install)

@@ -1,0 +1,48 @@
+"""Errors on their way out: what a person is told, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from gbnf.errors import GbnfError
+from rich.text import Text
+
+from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.text import clean, notes
+from gbnf_server.errors import ClientError
+
+
+class InputError(GbnfError):
+    """A file that was given cannot be read; the message says which and why."""
+
+
+def report(error: BaseException) -> ExitCode:
+    """Tell a person what went wrong. An error that nobody raised on purpose is raised again."""
+    match error:
+        case KeyboardInterrupt():
+            _tell("interrupted", "nothing was left half done")
+            return ExitCode.INTERRUPTED
+        case ClientError():
+            _tell("error", str(error))
+            return ExitCode.MACHINE
+        case GbnfError():
+            _tell("error", str(error))
+            return ExitCode.INPUT
+        case _:
+            raise error
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Leave with a word and 130 at Ctrl-C. typer catches it before `main` does, and says nothing."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise typer.Exit(report(error)) from None
+
+
+def _tell(head: str, message: str) -> None:
+    lines = "\n".join(clean(line) for line in message.splitlines())
+    notes().print(Text.assemble((f"{head}: ", "bold red"), lines), soft_wrap=True)

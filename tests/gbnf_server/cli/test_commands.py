@@ -1,0 +1,350 @@
+"""The command line in this process: what it prints where, and with which code it leaves."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gbnf import compile_pool, load_manifests, parse_gbnf
+from gbnf_server.cli import main
+from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.help import flow
+from gbnf_server.shipped import manifests_path
+from support.models import make_model
+from support.toys import make_tool
+
+NOW = '{"name": "get_now", "arguments": {}}'
+
+
+@dataclass(frozen=True)
+class Left:
+    code: int
+    out: str
+    err: str
+
+
+Gbnf = Callable[..., Left]
+
+
+@pytest.fixture
+def gbnf(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gbnf:
+    def call(*arguments: object, stdin: str = "") -> Left:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Left(int(left.value.code or 0), said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def grammar_file(tmp_path: Path) -> Path:
+    path = tmp_path / "tools.gbnf"
+    path.write_text(str(compile_pool(load_manifests(manifests_path()))))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights, which only a grammar makes sensible; a full prompt is 6,000 of its tokens."""
+    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+
+
+# gbnf compile
+
+
+def test_compile_prints_the_grammar_and_nothing_else(gbnf: Gbnf) -> None:
+    left = gbnf("compile")
+    assert (left.code, left.err) == (ExitCode.DONE, "")
+    assert left.out == str(compile_pool(load_manifests(manifests_path())))
+    parse_gbnf(left.out)
+
+
+def test_compile_takes_several_paths(gbnf: Gbnf) -> None:
+    left = gbnf("compile", manifests_path() / "get_now", manifests_path() / "compute" / "manifest.toml")
+    both = [load_manifests(manifests_path() / name)[0] for name in ("compute", "get_now")]
+    assert left.out == str(compile_pool(both))
+
+
+def test_compile_for_a_request(gbnf: Gbnf) -> None:
+    left = gbnf("compile", "--query", "find my notes", "--report")
+    assert "get_inputs" in left.err
+    assert "left out find_files_google_workspace: " in left.err
+    assert "the request" in left.err
+    assert "_google_workspace" not in left.out
+
+
+def test_the_report_names_each_finding(gbnf: Gbnf) -> None:
+    report = compile_pool(load_manifests(manifests_path())).report
+    assert report, "the shipped manifests leave something open, or this test tests nothing"
+    left = gbnf("compile", "--report")
+    assert all(str(finding) in left.err for finding in report)
+    assert "not exact" in left.err
+
+
+def test_compile_as_json(gbnf: Gbnf) -> None:
+    value = json.loads(gbnf("compile", "--json", "--query", "what time is it?", "--final-answer").out)
+    assert set(value) == {"grammar", "exact", "findings", "kept", "dropped"}
+    assert "undo_last_turn" in value["dropped"]
+    assert "get_now" in value["kept"]
+    parse_gbnf(value["grammar"])
+
+
+@pytest.mark.parametrize(
+    ("options", "keyword", "value"),
+    [
+        (["--final-answer"], "final_answer", True),
+        (["--ask-user"], "ask_user", True),
+        (["--step", "1", "--step", "4"], "steps", (1, 4)),
+        (["--whitespace", "compact"], "whitespace", "compact"),
+    ],
+)
+def test_compile_options(gbnf: Gbnf, options: list[str], keyword: str, value: object) -> None:
+    expected = compile_pool(load_manifests(manifests_path()), **{keyword: value})  # type: ignore[arg-type]  # of its kind
+    assert gbnf("compile", *options).out == str(expected)
+
+
+# gbnf check
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (NOW, ExitCode.DONE, ["accepted"]),
+        ('{"name": "get_nov", "arguments": {}}', ExitCode.NO, ["line 1, column 17", '"w\\"']),
+        ('{"name": "get_now", "argu', ExitCode.NO, ["ends too early", "column 26"]),
+        (NOW + "}", ExitCode.NO, ["column 37", "end of text"]),
+        ("", ExitCode.NO, ["column 1"]),
+        ("\x1b[31m", ExitCode.NO, ["\\x1b[31m"]),
+    ],
+)
+def test_check_says_where_and_what(
+    gbnf: Gbnf, grammar_file: Path, text: str, code: ExitCode, said: list[str]
+) -> None:
+    left = gbnf("check", grammar_file, text)
+    assert left.code == code
+    assert all(part in left.out for part in said)
+    assert "\x1b" not in left.out
+
+
+def test_the_caret_stands_under_the_fault(gbnf: Gbnf, tmp_path: Path) -> None:
+    path = tmp_path / "lines.gbnf"
+    path.write_text('root ::= "日本\\n" [a-z]{1,200} "!"')
+    text = "日本\n" + "a" * 150 + "?" + "b" * 150
+    lines = gbnf("check", path, text).out.splitlines()
+    assert lines[0] == "refused at line 2, column 151"
+    assert lines[1][lines[2].index("^")] == "?"
+    assert len(lines[1]) < 130
+
+
+def test_the_caret_counts_wide_characters_as_two(gbnf: Gbnf, tmp_path: Path) -> None:
+    path = tmp_path / "wide.gbnf"
+    path.write_text('root ::= "日本" "a"')
+    lines = gbnf("check", path, "日本b").out.splitlines()
+    assert lines[1:3] == ["  日本b", "      ^"]
+
+
+@pytest.mark.parametrize("piped", [NOW, NOW + "\n", NOW + "\r\n"])
+def test_check_reads_the_text_from_a_pipe(gbnf: Gbnf, grammar_file: Path, piped: str) -> None:
+    assert gbnf("check", grammar_file, stdin=piped).out == "accepted\n"
+    assert gbnf("check", grammar_file, stdin=piped + "\n").code == (
+        ExitCode.DONE if piped == NOW else ExitCode.NO
+    )
+
+
+def test_check_reads_the_grammar_from_a_pipe(gbnf: Gbnf, grammar_file: Path) -> None:
+    assert gbnf("check", "-", NOW, stdin=grammar_file.read_text()).out == "accepted\n"
+    assert gbnf("check", "-", stdin=grammar_file.read_text()).out.startswith("sound: ")
+
+
+def test_check_without_a_text_checks_the_grammar(gbnf: Gbnf, grammar_file: Path) -> None:
+    assert gbnf("check", grammar_file, "--no-engine").out.endswith("taken by this toolkit\n")
+
+
+@pytest.mark.parametrize(
+    ("grammar", "problem"),
+    [
+        (b"root ::= a", "not defined"),
+        (b'root ::= "a', "line 1"),
+        (b'snake_case ::= "a"', "line 1"),
+        (b'root ::= "\xff"', "UTF-8"),
+        (b"", "root"),
+    ],
+)
+def test_a_broken_grammar_is_a_broken_file(gbnf: Gbnf, tmp_path: Path, grammar: bytes, problem: str) -> None:
+    path = tmp_path / "broken.gbnf"
+    path.write_bytes(grammar)
+    left = gbnf("check", path, "a")
+    assert (left.code, left.out) == (ExitCode.INPUT, "")
+    assert problem in left.err
+    assert "Traceback" not in left.err
+
+
+def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None:
+    left = gbnf("check", tmp_path / "nothing.gbnf", "a")
+    assert left.code == ExitCode.INPUT
+    assert "nothing.gbnf" in left.err
+
+
+# gbnf manifests
+
+
+def test_the_table_of_tools(gbnf: Gbnf) -> None:
+    left = gbnf("manifests", "--findings")
+    assert left.code == ExitCode.DONE
+    for executor in load_manifests(manifests_path()):
+        assert executor.name in left.out
+    assert "/properties/start_date/format" in left.out
+
+
+def test_tools_as_json(gbnf: Gbnf) -> None:
+    rows = {row["name"]: row for row in json.loads(gbnf("manifests", "--json").out)}
+    assert rows["delete_files"]["effect"] == "write"
+    assert rows["delete_files"]["confirm"] is True
+    assert rows["get_inputs"]["is_complex"] is True
+    assert rows["get_inputs"]["complexity"]["score"] > rows["get_now"]["complexity"]["score"]
+    assert [finding["pointer"] for finding in rows["find_events_empty"]["findings"]]
+
+
+def test_broken_manifests_are_all_named(gbnf: Gbnf, tmp_path: Path) -> None:
+    for name, text in {"one": "name = 3", "two": "name ="}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.toml").write_text(text)
+    for command in (["manifests", tmp_path], ["compile", tmp_path], ["run", "x", "--manifests", tmp_path]):
+        left = gbnf(*command)
+        assert left.code == ExitCode.INPUT
+        assert str(tmp_path / "one") in left.err
+        assert str(tmp_path / "two") in left.err
+
+
+# gbnf run
+
+
+def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1")
+    assert (left.code, left.out) == (ExitCode.NO, "")
+    assert "held by the grammar, 1 of 1 tools" in left.err
+    assert "ping" in left.err
+    assert "✓ pong\\x1b[31m, [bold]" in left.err
+    assert "exhausted" in left.err
+    assert "\x1b" not in left.err
+
+
+def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--json")
+    value = json.loads(left.out)
+    assert left.code == ExitCode.NO
+    assert value["outcome"] == "exhausted"
+    assert value["steps"][0]["result"] == {"entries": ["pong"]}
+    kinds = [event["event"] for event in value["events"]]
+    assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
+
+
+def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--quiet")
+    assert left.err.startswith("exhausted: no final answer within 1 steps")
+
+
+@pytest.mark.parametrize(("yes", "fault"), [([], "denied"), (["--yes"], None)])
+def test_without_a_terminal_only_yes_approves(
+    gbnf: Gbnf, model: Path, tmp_path: Path, yes: list[str], fault: str | None
+) -> None:
+    make_tool(tmp_path / "tools", "careful", confirm=True)
+    options = [
+        "--manifests",
+        tmp_path / "tools",
+        "--workspace",
+        tmp_path / "work",
+        "--max-steps",
+        "1",
+        "--json",
+    ]
+    left = gbnf("run", "go", "--model", model, *options, *yes)
+    [step] = json.loads(left.out)["steps"]
+    assert step["fault"] == fault
+    assert ("nobody is there" in left.err) == (fault is not None)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "problem"),
+    [
+        (["--model", "nothing.gguf"], ExitCode.MACHINE, "nothing.gguf"),
+        (["--server", "http://127.0.0.1:1"], ExitCode.MACHINE, "http://127.0.0.1:1"),
+        (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
+        (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
+        (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
+        (["--workspace", "/proc/nothing"], ExitCode.MACHINE, "workspace"),
+    ],
+)
+def test_what_is_in_the_way_is_said_without_a_traceback(
+    gbnf: Gbnf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    code: ExitCode,
+    problem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    left = gbnf("run", "go", *options)
+    assert (left.code, left.out) == (code, "")
+    assert problem in left.err
+    assert "Traceback" not in left.err
+
+
+# the rest
+
+
+def test_no_command_and_an_unknown_one_are_usage_errors(gbnf: Gbnf) -> None:
+    assert gbnf().code == ExitCode.USAGE
+    assert gbnf("fly").code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["compile"], ["check"], ["manifests"], ["server", "start"]])
+def test_help_teaches(gbnf: Gbnf, command: list[str]) -> None:
+    left = gbnf(*command, "--help")
+    assert left.code == ExitCode.DONE
+    assert f"gbnf {' '.join(command)}".strip() in left.out
+    assert "Try:" in left.out
+
+
+def test_the_exit_codes_are_in_the_help(gbnf: Gbnf) -> None:
+    for left in (gbnf("--help"), gbnf("run", "--help")):
+        for code in ExitCode:
+            assert f" {code.value}  " in left.out
+
+
+def test_the_version(gbnf: Gbnf) -> None:
+    assert gbnf("--version").out.startswith("gbnf-toolkit")
+
+
+def test_paragraphs_flow_and_examples_stand() -> None:
+    text = """One
+    line.
+
+    \b
+    Try:
+      a  b
+    """
+    assert flow(text, None) == "One line.\n\n\b\nTry:\n  a  b\n\n"
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gbnf_server.cli.app.app", broken)
+    with pytest.raises(ZeroDivisionError):
+        main([])

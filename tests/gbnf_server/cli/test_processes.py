@@ -1,0 +1,168 @@
+"""The command line as a process: pipes, a terminal, Ctrl-C, and the README's first command as written."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.embedded import model_path
+from support.models import make_model
+from support.toys import make_tool
+
+GBNF = [sys.executable, "-m", "gbnf_server"]
+README = Path(__file__).parents[3] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights, which only a grammar makes sensible."""
+    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+
+
+def test_it_starts_without_what_it_does_not_need() -> None:
+    """Seconds would say less: what is slow to start is what is imported."""
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))\n"
+        "from gbnf_server.cli import main\n"
+        "main(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stderr.split()}
+    assert not loaded & {"gbnf", "llama_cpp", "numpy", "jsonschema", "lark", "httpx", "icalendar"}
+
+
+def test_a_pipe_gets_the_grammar_and_a_reader_may_leave_early() -> None:
+    done = subprocess.run(
+        f"{shlex.join(GBNF)} compile | head -c 20", shell=True, capture_output=True, check=True, text=True
+    )
+    assert done.stdout == 'root ::= "{\\"name\\":"'[:20]
+    assert "Traceback" not in done.stderr
+
+
+def test_compile_and_check_pipe_together() -> None:
+    text = '{"name": "get_now", "arguments": {}}'
+    done = subprocess.run(
+        f"{shlex.join(GBNF)} compile | {shlex.join([*GBNF, 'check', '--no-engine', '-', text])}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "accepted\n")
+
+
+def test_nothing_that_is_piped_is_coloured(tmp_path: Path, model: Path) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    command = [*GBNF, "run", "ping", "--model", model, "--manifests", tmp_path / "tools", "--max-steps", "1"]
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert b"ping" in done.stderr
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert (tmp_path / "gbnf-workspace").is_dir()
+
+
+def test_ctrl_c_leaves_with_130_and_nothing_half_done(tmp_path: Path, model: Path) -> None:
+    body = """
+    from gbnf_server.executors import Write
+
+    def wait():
+        (context.workspace.root / "begun").touch()
+        time.sleep(60)
+
+    journal = context.workspace.journal
+    with journal.locked():
+        journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
+    return {}
+    """
+    make_tool(tmp_path / "tools", "half", body)
+    command = [*GBNF, "run", "go", "--model", model, "--manifests", tmp_path / "tools"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        while not (tmp_path / "gbnf-workspace" / "begun").exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"interrupted: nothing was left half done" in said
+    assert b"Traceback" not in said
+    assert not (tmp_path / "gbnf-workspace" / "half.txt").exists()
+
+
+@pytest.mark.parametrize(("typed", "fault"), [(b"y\n", None), (b"n\n", "denied"), (b"\n", "denied")])
+def test_at_a_terminal_the_person_is_asked(
+    tmp_path: Path, model: Path, typed: bytes, fault: str | None
+) -> None:
+    make_tool(tmp_path / "tools", "careful", confirm=True)
+    command = [
+        *GBNF,
+        "run",
+        "go",
+        "--model",
+        model,
+        "--manifests",
+        tmp_path / "tools",
+        "--max-steps",
+        "1",
+        "--json",
+    ]
+    terminal, other_end = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        command, stdin=other_end, stdout=subprocess.PIPE, stderr=other_end, cwd=tmp_path, env=environment
+    ) as process:
+        os.close(other_end)
+        shown = _read_until(terminal, b"Allow it?")
+        assert b"careful" in shown
+        assert b"\x1b[" in shown
+        os.write(terminal, typed)
+        _read_until(terminal, b"exhausted")
+        assert process.stdout is not None
+        run = json.load(process.stdout)
+    os.close(terminal)
+    assert process.returncode == 1
+    assert [step["fault"] for step in run["steps"]] == [fault]
+
+
+def _read_until(terminal: int, mark: bytes) -> bytes:
+    shown = b""
+    while mark not in shown:
+        assert select.select([terminal], [], [], 60)[0], f"nothing more came after {shown!r}"
+        shown += os.read(terminal, 4096)
+    return shown
+
+
+@pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
+def test_the_readmes_first_command_as_written(tmp_path: Path) -> None:
+    command = readme_command(README.read_text())
+    done = subprocess.run([*GBNF, *command[1:]], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "answered" in done.stderr
+    workspace = tmp_path / "gbnf-workspace"
+    made = [path for path in workspace.rglob("*") if ".gbnf" not in path.relative_to(workspace).parts]
+    assert made, "the first command should leave something to look at"
+
+
+def readme_command(readme: str) -> list[str]:
+    """The words of the first `gbnf run …` in a fenced block, up to what the shell joins to it."""
+    fences = re.findall(r"^```[^\n]*\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    line = next(line for block in fences for line in block.splitlines() if "gbnf run" in line)
+    words = shlex.split(line[line.index("gbnf run") :], comments=True)
+    ends = [index for index, word in enumerate(words) if word in {"|", "&&", "||", ";", ">"}]
+    return words[: ends[0]] if ends else words
+
+
+def test_the_command_is_found_in_a_readme() -> None:
+    readme = 'Say `gbnf run "no"`.\n\n```sh\n$ pip install . && gbnf run "make a folder" --yes | cat\n```\n'
+    assert readme_command(readme) == ["gbnf", "run", "make a folder", "--yes"]

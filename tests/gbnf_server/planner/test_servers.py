@@ -1,0 +1,125 @@
+"""The planner against a llama-server: a real one, one that dies mid-run, and one that fails by script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server import llama_server_build
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.planner import Event, Planner, Run, ToolDone
+from support.executors import world
+from support.server import Reply, completion, require_llama_server, scripted
+from support.toys import make_tool
+
+PING = '{"name": "ping", "arguments": {}}'
+ANSWER = '{"name": "final_answer", "arguments": {"message": "done"}}'
+Driver = Callable[[Planner, str], Run]
+
+
+@pytest.fixture(params=["sync", "async"])
+def driver(request: pytest.FixtureRequest) -> Driver:
+    if request.param == "sync":
+        return lambda planner, query: planner.run(query)
+    return lambda planner, query: asyncio.run(planner.arun(query))
+
+
+def planner(tmp_path: Path, backend: LlamaServer | InProcess, **settings: Any) -> Planner:
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    return Planner([ping], backend, context=world(tmp_path / "work"), **{"max_tokens": 64, **settings})
+
+
+def error(status: int, message: str) -> Reply:
+    return Reply(status, {"error": {"code": status, "message": message, "type": "server_error"}})
+
+
+def test_a_real_server_plans_as_the_model_in_this_process(
+    tmp_path: Path, llama_server: RunningServer, tiny_model: Path, driver: Driver
+) -> None:
+    settings = {"final_answer_from": 99, "max_steps": 4}
+    with LlamaServer(llama_server.url, prompt_style="minimal") as server:
+        there = driver(planner(tmp_path / "there", server, **settings), "ping")
+    with InProcess(tiny_model, prompt_style="minimal") as model:
+        here = driver(planner(tmp_path / "here", model, **settings), "ping")
+    assert [json.loads(step.text)["name"] for step in there.steps] == ["ping"] * 4
+    assert [(step.name, step.refusal) for step in there.steps] == [
+        (step.name, step.refusal) for step in here.steps
+    ]
+    assert there.outcome == here.outcome == "exhausted"
+    assert there.warnings == ()
+    assert there.completion_tokens > 0
+
+
+def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path, driver: Driver) -> None:
+    require_llama_server()
+    with llama_server_build.start(tiny_model, threads=1) as running:
+
+        def end(event: Event) -> None:
+            if isinstance(event, ToolDone):
+                running.stop()
+
+        with LlamaServer(running.url, prompt_style="minimal", retries=1, backoff=0.01) as server:
+            run = driver(planner(tmp_path, server, hooks=(end,), final_answer_from=99), "ping")
+    assert run.outcome == "failed"
+    assert running.url in str(run.error)
+    assert [step.name for step in run.steps] == ["ping"]
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (error(500, "Unexpected empty grammar stack"), "Unexpected empty grammar stack"),
+        (error(400, "Failed to parse grammar"), "Failed to parse grammar"),
+        (error(401, "Invalid API Key"), "Invalid API Key"),
+        (Reply(200, "<html>a proxy's page</html>"), "a proxy's page"),
+        (lambda: None, "http://127.0.0.1"),
+    ],
+)
+def test_a_server_that_fails_mid_run_fails_it(tmp_path: Path, driver: Driver, second: Any, said: str) -> None:
+    with (
+        scripted(completion=[completion(PING), second]) as script,
+        LlamaServer(script.url, retries=1, backoff=0.01) as server,
+    ):
+        run = driver(planner(tmp_path, server), "ping")
+    assert run.outcome == "failed"
+    assert said in str(run.error)
+    assert [step.result for step in run.steps] == [{"entries": ["pong"]}]
+
+
+def test_a_call_that_the_server_cut_is_not_executed(tmp_path: Path, driver: Driver) -> None:
+    with (
+        scripted(completion=[completion(PING, "limit"), completion(PING), completion(ANSWER)]) as script,
+        LlamaServer(script.url) as server,
+    ):
+        run = driver(planner(tmp_path, server), "ping")
+    assert [step.refusal for step in run.steps] == ["cut", None, None]
+    assert [step.result for step in run.steps] == [None, {"entries": ["pong"]}, None]
+    assert (run.outcome, run.answer) == ("answered", "done")
+
+
+def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: Driver) -> None:
+    freely = '{"name": "ping",\n\n "arguments": {}}'
+    with scripted(completion=[completion(freely)]) as script, LlamaServer(script.url) as server:
+        held = driver(planner(tmp_path / "held", server), "ping")
+        free = driver(planner(tmp_path / "free", server, grammar=False, max_steps=1), "ping")
+    assert held.outcome == "blocked"
+    assert {step.refusal for step in held.steps} == {"ungrammatical"}
+    assert any("did not keep to the grammar" in warning for warning in held.warnings)
+    assert [step.name for step in free.steps] == ["ping"]
+    assert free.warnings == ()
+
+
+def test_with_grammar_it_is_sent_and_without_it_is_not(tmp_path: Path) -> None:
+    with scripted(completion=[completion(PING)]) as script, LlamaServer(script.url) as server:
+        planner(tmp_path / "held", server, max_steps=1).run("ping")
+        planner(tmp_path / "free", server, max_steps=1, grammar=False).run("ping")
+    held, free = (body for path, body in script.asked if path == "/completion")
+    assert held["grammar"].startswith("root ::= ")
+    assert "grammar" not in free
