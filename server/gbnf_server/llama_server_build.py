@@ -117,9 +117,10 @@ def start(
     """Run llama-server on loopback with a GGUF and wait until it is ready; `RunningServer` stops it.
 
     `port` 0 takes a free one. `context_length` is in tokens for each of the `slots` (conversations at once),
-    by default what the model was trained for, up to 8192. `timeout`: seconds for the model to load. `extra`:
-    more arguments for llama-server. Raises SetupError with the log's last lines where it does not come up,
-    ModelLoadError where the file is no model.
+    by default what the model was trained for, up to 8192. `threads`: by default llama-server's own choice, or
+    one for a small model. `timeout`: seconds for the model to load. `extra`: more arguments for llama-server.
+    Raises SetupError with the log's last lines where it does not come up, ModelLoadError where the file is no
+    model.
     """
     binary = find()
     if binary is None:

@@ -142,7 +142,8 @@ def start_binary(
     command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
     command += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
-    command += ["--threads", str(threads)] if threads else []
+    if threads or vocabulary.is_small:
+        command += ["--threads", str(threads or 1)]
     environment = dict(os.environ)
     if api_key:
         environment["LLAMA_API_KEY"] = api_key  # an argument would be seen by every user of the machine

@@ -35,6 +35,8 @@ from gbnf_server.errors import GrammarRefused, ModelLoadError
 LONGEST_DEFAULT_CONTEXT = 8192
 """Tokens: a model trained for 128k would take gigabytes for its memory."""
 
+_SMALL = 64 * 1024 * 1024  # bytes of a model file
+
 _log = logging.getLogger("gbnf_server.llama")
 _GGML_LOG_LEVEL_ERROR = 4  # ggml.h, enum ggml_log_level
 _captures = threading.local()
@@ -128,7 +130,7 @@ class NativeModel:
         if not self.handle:
             reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
             raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a whole GGUF model?")
-        weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
+        self.close = weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
         self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         if not self.size:
@@ -154,6 +156,15 @@ class NativeModel:
         """The length in tokens that the model was trained for; 0 where the file does not say."""
         architecture = self.metadata.get("general.architecture", "")
         return int(self.metadata.get(f"{architecture}.context_length", 0))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread runs it best: several wait for each other more than they work.
+
+        Measured on a busy machine of two cores, 221 tokens into 3.5 million parameters: 0.03 s with one
+        thread, 0.9 s with two.
+        """
+        return self.path.stat().st_size < _SMALL
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:

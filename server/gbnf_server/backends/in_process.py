@@ -50,8 +50,9 @@ class InProcess:
         """Load the model. Raises ModelLoadError.
 
         `context_length` (tokens): by default what the model was trained for, up to 8192. `threads`: by
-        default one per usable CPU. `prompt_style`: by default "minimal" for the embedded model, else "full".
-        `guard_grammars=False` saves a reading of each new grammar; only where all come from our compiler.
+        default one per usable CPU, or one for a small model. `prompt_style`: by default "minimal" for the
+        embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar, and is only
+        for grammars that all come from our compiler.
         """
         model = NativeModel(model_path, gpu_layers=gpu_layers)
         if not model.end_tokens:
@@ -238,7 +239,7 @@ class InProcess:
 def _new_context(model: NativeModel, length: int, threads: int | None) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = length, _BATCH, _BATCH, 1
-    params.n_threads = params.n_threads_batch = threads or _usable_cpus()
+    params.n_threads = params.n_threads_batch = threads or (1 if model.is_small else _usable_cpus())
     params.no_perf = True
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
@@ -253,6 +254,6 @@ def _usable_cpus() -> int:
 
 
 def _free(model: NativeModel, context: ctypes.c_void_p) -> None:
-    """Free a context; that of its model follows, once nothing refers to it (`model` keeps the order)."""
+    """Free a context and then its model, in the order that llama.cpp asks for."""
     llama_cpp.llama_free(context)
-    del model
+    model.close()
