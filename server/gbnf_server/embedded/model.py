@@ -1,0 +1,100 @@
+"""The Llama architecture at its smallest, in torch: what llama.cpp will run, trained here from scratch.
+
+Shapes: B rows of T tokens, width 256, 8 heads of 32. What must stay true: the computation equals
+llama.cpp's `llama` graph (RMSNorm, rotary halves before export permutes them, SwiGLU, tied embeddings),
+which `export.py` verifies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The model's dimensions. Rows are multiples of 32, which Q8_0 blocks need."""
+
+    vocabulary: int = 2048
+    width: int = 256
+    layers: int = 4
+    heads: int = 8
+    hidden: int = 640
+    context: int = 1024
+    rope_base: float = 10_000.0
+    epsilon: float = 1e-5
+
+
+class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
+    """Attention and feed-forward, each on a normalised copy added back."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width, hidden = shape.width, shape.hidden
+        self.heads, self.epsilon = shape.heads, shape.epsilon
+        self.attn_norm = nn.Parameter(torch.ones(width))
+        self.ffn_norm = nn.Parameter(torch.ones(width))
+        self.attn_q, self.attn_k, self.attn_v, self.attn_output = (_matrix(width, width) for _ in range(4))
+        self.ffn_gate, self.ffn_up, self.ffn_down = (
+            _matrix(hidden, width),
+            _matrix(hidden, width),
+            _matrix(width, hidden),
+        )
+        nn.init.zeros_(self.attn_output)  # a block that starts as nothing learns faster
+        nn.init.zeros_(self.ffn_down)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        normal = functional.rms_norm(x, (width,), self.attn_norm, self.epsilon)
+
+        def heads(weight: Tensor) -> Tensor:
+            return functional.linear(normal, weight).view(rows, length, self.heads, -1).transpose(1, 2)
+
+        query, key = _rotate(heads(self.attn_q), cosine, sine), _rotate(heads(self.attn_k), cosine, sine)
+        mixed = functional.scaled_dot_product_attention(query, key, heads(self.attn_v), is_causal=True)
+        x = x + functional.linear(mixed.transpose(1, 2).reshape(rows, length, width), self.attn_output)
+        normal = functional.rms_norm(x, (width,), self.ffn_norm, self.epsilon)
+        gated = functional.silu(functional.linear(normal, self.ffn_gate)) * functional.linear(
+            normal, self.ffn_up
+        )
+        return x + functional.linear(gated, self.ffn_down)
+
+
+class Model(nn.Module):  # type: ignore[misc]  # torch's types are not read
+    """Tokens to the vectors before the output layer; `logits` is the output layer, tied to the embedding."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.token_embd = nn.Parameter(torch.randn(shape.vocabulary, shape.width) * 0.02)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.output_norm = nn.Parameter(torch.ones(shape.width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, T) tokens -> (B, T, width)."""
+        size = self.shape.width // self.shape.heads // 2
+        frequency = self.shape.rope_base ** (-torch.arange(size, dtype=torch.float32) / size)
+        angle = torch.arange(tokens.shape[1], dtype=torch.float32)[:, None] * frequency
+        x = functional.embedding(tokens, self.token_embd)
+        if torch.is_autocast_enabled("cpu"):
+            cosine, sine = angle.cos().bfloat16(), angle.sin().bfloat16()
+        else:
+            cosine, sine = angle.cos(), angle.sin()
+        for block in self.blocks:
+            x = block(x, cosine, sine)
+        return functional.rms_norm(x, (x.shape[-1],), self.output_norm, self.shape.epsilon)
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        return functional.linear(vectors, self.token_embd)
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(rows, columns) * columns**-0.5 * 0.6)
+
+
+def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cosine - second * sine, first * sine + second * cosine), dim=-1)

@@ -1,0 +1,123 @@
+"""Laws of the training data: what the model is taught must be what the planner accepts."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import validate_call
+from gbnf.manifests import FINAL_ANSWER
+from gbnf_server.embedded import vocabulary, wording
+from gbnf_server.embedded.evaluate import held_out
+from gbnf_server.embedded.traces import PARTS, executors, pool_prompt, trace
+
+SEEDS = st.integers(0, 2**32)
+
+
+@given(SEEDS)
+def test_every_call_is_valid_for_the_tools_of_its_pool(seed: int) -> None:
+    made = trace(random.Random(seed))
+    tools = (*(executors()[name] for name in made.pool), FINAL_ANSWER)
+    calls = [json.loads(content) for role, content in made.turns() if role == "assistant"]
+    for number, call in enumerate(calls, 1):
+        steps = [
+            place
+            for place, step in enumerate(made.steps[: number - 1], 1)
+            if (step.result or {}).get("entries")
+        ]
+        verdict = validate_call(call, tools, steps=steps)
+        assert verdict.ok, (made.request, call, verdict.errors)
+    assert calls[-1]["name"] == "final_answer"
+
+
+@given(SEEDS)
+def test_arguments_stand_in_declared_order(seed: int) -> None:
+    for step in trace(random.Random(seed)).steps:
+        declared = [
+            name
+            for name in executors()[step.name].model_args().get("properties", {})
+            if name in step.arguments
+        ]
+        assert list(step.arguments) == declared
+
+
+@given(SEEDS, st.sampled_from([1, 2, 3]))
+def test_a_trace_is_a_function_of_its_seed(seed: int, parts: int) -> None:
+    first, second = trace(random.Random(seed), parts=parts), trace(random.Random(seed), parts=parts)
+    assert (first.request, first.turns(), first.system()) == (second.request, second.turns(), second.system())
+
+
+@given(SEEDS)
+def test_a_request_is_one_clean_line(seed: int) -> None:
+    request = trace(random.Random(seed)).request
+    assert request == request.strip()
+    assert "  " not in request
+    assert not set("{}[]|\n") & set(request)
+
+
+@given(SEEDS)
+def test_no_trace_holds_a_reserved_value(seed: int) -> None:
+    made = trace(random.Random(seed))
+    assert not vocabulary.reserved().search(made.request)
+
+
+@given(SEEDS)
+def test_a_step_refers_only_to_an_earlier_one(seed: int) -> None:
+    for number, step in enumerate(trace(random.Random(seed)).steps, 1):
+        assert step.arguments.get("from_step", 0) < number
+
+
+def test_every_intent_and_every_tool_occurs() -> None:
+    source = random.Random(0)
+    names = {step.name for _ in range(4000) for step in trace(source).steps}
+    assert names == set(executors()) - {"request_new_executor"}
+    assert all(make(random.Random(1), 1).steps for _, make, _ in PARTS)
+
+
+def test_the_system_message_is_the_planners_minimal_prompt() -> None:
+    text = pool_prompt(("create_dirs", "find_files", "send_messages"))
+    assert text.split("\n") == [
+        "Tools:",
+        "create_dirs(paths)",
+        "find_files(base_path, pattern?, patterns?)",
+        "send_messages(to, subject, body?, from_step?)",
+        "final_answer(message)",
+    ]
+
+
+def test_held_out_calls_are_valid_and_use_values_that_training_never_draws() -> None:
+    requests = held_out()
+    assert len(requests) >= 12
+    for one in requests:
+        for number, call in enumerate(one.calls, 1):
+            verdict = validate_call(call, tuple(executors().values()), steps=range(1, number))
+            assert verdict.ok, (one.text, verdict.errors)
+    unseen = [one for one in requests if vocabulary.reserved().search(one.text)]
+    assert len(unseen) >= len(requests) - 1  # "what is 137 * 46 …" has only numbers
+
+
+@pytest.mark.parametrize(
+    ("template", "made"),
+    [
+        ("make [a|a] folder {p}", "make a folder x/y"),
+        ("[find|find] [|] {p}", "find x/y"),
+        ("read {p} [|], then stop", "read x/y, then stop"),
+        ("all [the|the] .{e} files", "all the .md files"),
+        ("[[a|a]|[a|a]] {p}", "a x/y"),
+    ],
+)
+def test_wordings_close_the_gaps_of_empty_choices(template: str, made: str) -> None:
+    assert wording.word((template,), random.Random(0), {"p": "x/y", "e": "md"}) == made
+
+
+@pytest.mark.parametrize("template", ["make [a|b folder", "make a] folder"])
+def test_an_unbalanced_wording_is_refused(template: str) -> None:
+    with pytest.raises(ValueError, match="wording"):
+        wording.word((template,), random.Random(0), {})
+
+
+@pytest.mark.parametrize("value", ["[a|b]", "{p}", "a  b"])
+def test_a_value_is_never_read_as_a_wording(value: str) -> None:
+    assert wording.word(("read {p}",), random.Random(0), {"p": value}) == f"read {value}"
