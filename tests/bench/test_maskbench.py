@@ -19,7 +19,7 @@ class Lister:
     """A contender that holds only enums, and of these what the schema lists under `accepts`."""
 
     name = "lister"
-    errors = (KeyError,)
+    errors: tuple[type[Exception], ...] = (KeyError,)
 
     def compile(self, schema_text: str) -> Any:
         return json.loads(schema_text)["accepts"]
