@@ -167,19 +167,19 @@ _MOST_RULES = 20_000  # the engine looks for left recursion recursively; a chain
 def guard(gbnf: str) -> None:
     """Refuse the grammars that would harm the engine. Raises GrammarRefused, which says where and why.
 
-    Only what passes may be handed to llama.cpp, here or in a server. Lasting: one grammar is read once.
+    Only what passes may be handed to llama.cpp, here or in a server. The last grammars are remembered.
     """
     if "\0" in gbnf:
         raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
+    if gbnf.count("::=") > _MOST_RULES:
+        raise GrammarRefused(
+            f"it has more than {_MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
+            "Join rules that are used once."
+        )
     try:
-        rules = parse_gbnf(gbnf)
+        parse_gbnf(gbnf)
     except GrammarSyntaxError as error:
         raise GrammarRefused(str(error)) from error
-    if len(rules.productions) > _MOST_RULES:
-        raise GrammarRefused(
-            f"it has {len(rules.productions)} rules: a chain of so many overflows the engine's stack. "
-            f"Stay below {_MOST_RULES}."
-        )
 
 
 def _lone_surrogate(text: str) -> int:
