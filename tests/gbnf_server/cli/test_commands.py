@@ -81,12 +81,22 @@ def test_compile_for_a_request(gbnf: Gbnf) -> None:
     assert "_google_workspace" not in left.out
 
 
-def test_the_report_names_each_finding(gbnf: Gbnf) -> None:
-    report = compile_pool(load_manifests(manifests_path())).report
-    assert report, "the shipped manifests leave something open, or this test tests nothing"
-    left = gbnf("compile", "--report")
+def make_loose_tool(folder: Path) -> Path:
+    """A tool with one argument of any kind, and one that no grammar can hold to its schema."""
+    words = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+    make_tool(folder, "loose", args={"properties": {"anything": {}, "words": words}})
+    return folder
+
+
+def test_the_report_names_each_finding(gbnf: Gbnf, tmp_path: Path) -> None:
+    folder = make_loose_tool(tmp_path)
+    report = compile_pool(load_manifests(folder)).report
+    assert {finding.kind for finding in report} == {"free_form", "unenforced"}
+    left = gbnf("compile", folder, "--report")
     assert all(str(finding) in left.err for finding in report)
-    assert "not exact" in left.err
+    assert "not exact: 1 keyword left to the validator" in left.err
+    make_tool(tmp_path / "exact", "ping")
+    assert "\nexact: every text" in gbnf("compile", tmp_path / "exact", "--report").err
 
 
 def test_compile_as_json(gbnf: Gbnf) -> None:
@@ -197,20 +207,31 @@ def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None
 
 
 def test_the_table_of_tools(gbnf: Gbnf) -> None:
-    left = gbnf("manifests", "--findings")
+    left = gbnf("manifests")
     assert left.code == ExitCode.DONE
     for executor in load_manifests(manifests_path()):
         assert executor.name in left.out
-    assert "/properties/start_date/format" in left.out
 
 
-def test_tools_as_json(gbnf: Gbnf) -> None:
+def test_findings_are_counted_and_on_request_listed(gbnf: Gbnf, tmp_path: Path) -> None:
+    folder = make_loose_tool(tmp_path)
+    assert "2 findings; --findings lists them" in gbnf("manifests", folder).out
+    listed = gbnf("manifests", folder, "--findings").out
+    assert "loose: /properties/anything" in listed
+    assert "uniqueItems" in listed
+
+
+def test_tools_as_json(gbnf: Gbnf, tmp_path: Path) -> None:
     rows = {row["name"]: row for row in json.loads(gbnf("manifests", "--json").out)}
     assert rows["delete_files"]["effect"] == "write"
     assert rows["delete_files"]["confirm"] is True
     assert rows["get_inputs"]["is_complex"] is True
     assert rows["get_inputs"]["complexity"]["score"] > rows["get_now"]["complexity"]["score"]
-    assert [finding["pointer"] for finding in rows["find_events_empty"]["findings"]]
+    [loose] = json.loads(gbnf("manifests", make_loose_tool(tmp_path), "--json").out)
+    assert [finding["pointer"] for finding in loose["findings"]] == [
+        "/properties/anything",
+        "/properties/words/uniqueItems",
+    ]
 
 
 def test_broken_manifests_are_all_named(gbnf: Gbnf, tmp_path: Path) -> None:

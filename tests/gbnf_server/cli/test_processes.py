@@ -64,7 +64,17 @@ def test_compile_and_check_pipe_together() -> None:
 
 def test_nothing_that_is_piped_is_coloured(tmp_path: Path, model: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
-    command = [*GBNF, "run", "ping", "--model", model, "--manifests", tmp_path / "tools", "--max-steps", "1"]
+    command = [
+        *GBNF,
+        "run",
+        "ping",
+        "--model",
+        str(model),
+        "--manifests",
+        str(tmp_path / "tools"),
+        "--max-steps",
+        "1",
+    ]
     done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert b"ping" in done.stderr
@@ -86,7 +96,7 @@ def test_ctrl_c_leaves_with_130_and_nothing_half_done(tmp_path: Path, model: Pat
     return {}
     """
     make_tool(tmp_path / "tools", "half", body)
-    command = [*GBNF, "run", "go", "--model", model, "--manifests", tmp_path / "tools"]
+    command = [*GBNF, "run", "go", "--model", str(model), "--manifests", str(tmp_path / "tools")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         while not (tmp_path / "gbnf-workspace" / "begun").exists():
             assert process.poll() is None
@@ -103,18 +113,8 @@ def test_at_a_terminal_the_person_is_asked(
     tmp_path: Path, model: Path, typed: bytes, fault: str | None
 ) -> None:
     make_tool(tmp_path / "tools", "careful", confirm=True)
-    command = [
-        *GBNF,
-        "run",
-        "go",
-        "--model",
-        model,
-        "--manifests",
-        tmp_path / "tools",
-        "--max-steps",
-        "1",
-        "--json",
-    ]
+    options = ["--model", str(model), "--manifests", str(tmp_path / "tools"), "--max-steps", "1", "--json"]
+    command = [*GBNF, "run", "go", *options]
     terminal, other_end = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
