@@ -91,6 +91,8 @@ class _Loop:
         state.history.append({"role": "user", "content": state.query})
         selection = filter_pool(self.executors, state.query)
         yield from self._tell(self._started(selection))
+        if selection.notice:
+            yield from self._warn(selection.notice)
         try:
             run = None
             while run is None:
@@ -299,7 +301,7 @@ class _Loop:
             self.settings.backend,
             self.settings.grammar,
             tuple(tool.name for tool in selection.kept),
-            selection.reasons,
+            {tool.name: reason for tool, reason in selection.dropped.items()},
         )
 
     def _tell(self, event: Event) -> _Part[None]:
