@@ -199,18 +199,18 @@ def main(
         model = open_model(vocab or vocabulary_path())
     except DataMissingError as error:
         raise SystemExit(str(error)) from None
+    by_name = {tool.name: tool for tool in load_manifests(manifests_path())}
+    tools = tuple(by_name[name] for name in POOL)
     contenders = [CONTENDERS[name](model) for name in engine or ["gbnf", "llama-cpp", "llguidance"]]
+    console = Console(width=None if sys.stdout.isatty() else 120)
     compiling = measure_schemas(contenders, schemas, is_read=False, limit_s=limit)
     of_gbnf = [each for each in contenders if each.name in {"gbnf", "llama-cpp"}]
     reading = measure_schemas(of_gbnf, schemas, is_read=True, limit_s=limit)
     rows = {name: summarise(times, compiling.get("gbnf", times)) for name, times in compiling.items()}
     for name, times in reading.items():
         rows[f"{name}: read"] = summarise(times, reading.get("gbnf", times))
-    by_name = {tool.name: tool for tool in load_manifests(manifests_path())}
-    tools = tuple(by_name[name] for name in POOL)
-    pool = measure_pool(tools, contenders)
-    console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(schema_table(rows))
+    pool = measure_pool(tools, contenders)
     console.print(pool_table(pool, len(pools.compile_pool(tools).rules.productions)))
     if json_out:
         written = {"schemas": rows, "pool_s": pool, "seconds": {"compile": compiling, "read": reading}}
