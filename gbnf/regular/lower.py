@@ -58,7 +58,7 @@ class _Piece(NamedTuple):
 class _Rest(NamedTuple):
     """What a state offers beside one of its edges: the other edges, and whether the word may end."""
 
-    edges: frozenset[tuple[CharSet, int]]
+    edges: frozenset[tuple[int, int]]  # classes and target
     ends: bool
 
 
@@ -68,7 +68,7 @@ _NO_REST = _Rest(frozenset(), ends=False)
 class _Run(NamedTuple):
     """A chain of `length` edges with the same characters up to `target`; its states offer the same rest."""
 
-    chars: CharSet
+    classes: int
     length: int
     rest: _Rest
     target: int
@@ -78,18 +78,21 @@ class _Writer:
     def __init__(
         self, language: Dfa, spell: Callable[[CharSet], Expr], end: Expr, scope: Scope | None
     ) -> None:
+        self._sets = language.table.alphabet.sets()
         self._spell, self._end, self._scope = spell, end, scope
-        self._loops: list[CharSet | None] = []
-        self._edges: list[dict[CharSet, int]] = []  # without those that lead back to the state itself
-        sets = language.table.alphabet.sets()
+        self._spelled: dict[int, Expr] = {}
+        # Sets of characters are sets of classes, one bit each.
+        self._loops: list[int] = []  # the classes that lead back to the state itself
+        self._edges: list[dict[int, int]] = []  # the classes that lead to each other state
         for state, row in enumerate(language.table.rows):
-            by_target: dict[int, list[CharSet]] = {}
-            for chars, target in zip(sets, row, strict=True):
+            by_target: dict[int, int] = {}
+            bit = 1
+            for target in row:
                 if target != DEAD:
-                    by_target.setdefault(target, []).append(chars)
-            edges = {target: CharSet.of(*parts) for target, parts in by_target.items()}
-            self._loops.append(edges.pop(state, None))
-            self._edges.append({chars: target for target, chars in edges.items()})
+                    by_target[target] = by_target.get(target, 0) | bit
+                bit <<= 1
+            self._loops.append(by_target.pop(state, 0))
+            self._edges.append({classes: target for target, classes in by_target.items()})
         self._accepting = language.table.accepting
         self._uses = Counter(target for edges in self._edges for target in edges.values())
         self._uses[0] += 1
@@ -128,27 +131,37 @@ class _Writer:
         return body
 
     def _is_short_ending(self, state: int) -> bool:
+        """Whether at most a few fixed characters are still to come."""
         for _ in range(_SHORT_ENDING):
             edges = self._edges[state]
-            if not edges:
-                return state in self._accepting and self._loops[state] is None
-            ((chars, target),) = edges.items() if len(edges) == 1 else ((CharSet(), state),)
-            if self._loops[state] is not None or state in self._accepting or len(chars) != 1:
+            if self._loops[state] or len(edges) + (state in self._accepting) != 1:
                 return False
-            state = target
+            if not edges:
+                return True
+            ((classes, state),) = edges.items()
+            if not isinstance(self._char(classes), Literal):
+                return False
         return False
+
+    def _char(self, classes: int) -> Expr:
+        """One character of the classes."""
+        known = self._spelled.get(classes)
+        if known is None:
+            chars = CharSet.of(*[chars for bit, chars in enumerate(self._sets) if classes >> bit & 1])
+            known = self._spelled[classes] = self._spell(chars)
+        return known
 
     def _body(self, state: int, nesting: int) -> list[_Piece]:
         """What may come from a state on, written out."""
         pieces: list[_Piece] = []
         loop, run, rest = self._loops[state], None, self._rest(state)
-        if loop is not None:
-            pieces.append(_Piece(self._spell(loop), 0, None))
+        if loop:
+            pieces.append(_Piece(self._char(loop), 0, None))
         else:
             run = self._run(state)
         if run is not None:
-            char, rest = self._spell(run.chars), run.rest
-            if self._rest(run.target) == rest and self._loops[run.target] is None:
+            char, rest = self._char(run.classes), run.rest
+            if self._rest(run.target) == rest and not self._loops[run.target]:
                 # a -x-> b -x-> c, all with the same rest, c with nothing else: x{0,2} rest
                 pieces.append(_Piece(char, 0, run.length))
             else:
@@ -163,8 +176,8 @@ class _Writer:
         """One of the edges and what comes behind it, or the end."""
         deeper = nesting + (len(rest.edges) + rest.ends > 1)
         options = [
-            [_Piece(self._spell(chars)), *self._from(target, deeper)]
-            for chars, target in sorted(rest.edges, key=lambda edge: edge[0].ranges)
+            [_Piece(self._char(classes)), *self._from(target, deeper)]
+            for classes, target in sorted(rest.edges, key=_first_class)
         ]
         if len(options) == 1 and not rest.ends:
             return options[0]
@@ -175,25 +188,25 @@ class _Writer:
             return [_Piece(choice)]
         return [_Piece(optional(choice) if self._end == EMPTY else alt(choice, self._end))]
 
-    def _rest(self, state: int, without: CharSet | None = None) -> _Rest:
+    def _rest(self, state: int, without: int = 0) -> _Rest:
         edges = self._edges[state].items()
-        return _Rest(frozenset(edge for edge in edges if edge[0] != without), state in self._accepting)
+        return _Rest(frozenset([edge for edge in edges if edge[0] != without]), state in self._accepting)
 
     def _run(self, state: int) -> _Run | None:
         """The longest chain from a state, if it is worth writing as one."""
         best: _Run | None = None
-        for chars, first in self._edges[state].items():
-            rest, length, target = self._rest(state, chars), 1, first
+        for classes, first in self._edges[state].items():
+            rest, length, target = self._rest(state, classes), 1, first
             while (
                 self._uses[target] == 1
-                and self._loops[target] is None
-                and (following := self._edges[target].get(chars)) is not None
-                and self._rest(target, chars) == rest
+                and not self._loops[target]
+                and (following := self._edges[target].get(classes)) is not None
+                and self._rest(target, classes) == rest
             ):
                 length, target = length + 1, following
-            worth = length > 1 or (self._rest(target) == rest and self._loops[target] is None)
+            worth = length > 1 or (not self._loops[target] and self._rest(target) == rest)
             if worth and (best is None or length > best.length):
-                best = _Run(chars, length, rest, target)
+                best = _Run(classes, length, rest, target)
         return best
 
     def _joined(self, pieces: list[_Piece]) -> Expr:
@@ -228,3 +241,8 @@ class _Writer:
                 self._parts[item] = self._scope.add("Char", item)
             item = self._parts[item]
         return bounded(item, minimum, maximum, self._scope).expr
+
+
+def _first_class(edge: tuple[int, int]) -> int:
+    """The lowest of an edge's classes, which is that of its first character."""
+    return edge[0] & -edge[0]
