@@ -110,7 +110,9 @@ class Slots:
         return entries
 
     def step(self) -> Step:
-        return Step("find_events_empty", self.arguments, {"entries": self.entries})
+        return Step(
+            "find_events_empty", self.arguments, {"entries": self.entries, "count": len(self.entries)}
+        )
 
     def clause(self, random: Random, templates: Sequence[str]) -> str:
         number = count_text(random, self.limit) if self.limit else random.choice(("", "", "some", "the"))

@@ -84,14 +84,15 @@ def sent_said(to: Sequence[str]) -> str:
 def recipients(random: Random) -> list[str]:
     if random.random() < 0.22:
         return ["me"]
-    return [v.address(random) for _ in range(random.choice((1, 1, 1, 1, 1, 2)))]
+    return [v.address(random) for _ in range(random.choice((1, 1, 1, 1, 1, 1, 1, 1, 2)))]
 
 
 def sent(to: Sequence[str], subject: str, *, body: str | None = None, step: int | None = None) -> Step:
     arguments: dict[str, Any] = {"to": list(to), "subject": subject}
     arguments |= {"body": body} if body is not None else {"from_step": step}
     name = "-".join(piece for piece in subject.lower().split() if piece.isalnum())[:40]
-    return Step("send_messages", arguments, {"sent_to": list(to), "file": f"outbox/{name or 'message'}.eml"})
+    reached = ["me@localhost" if address == "me" else address for address in to]
+    return Step("send_messages", arguments, {"sent_to": reached, "file": f"outbox/{name or 'message'}.eml"})
 
 
 def choice(

@@ -86,7 +86,8 @@ def find_choose(random: Random, first: int) -> Part:
 
 def undo_last_turn(random: Random, first: int) -> Part:
     del first
-    undone = [v.file_path(random) for _ in range(random.choice((1, 1, 2)))]
+    shapes = ("removed folder '{p}'", "removed '{p}'", "restored '{p}'")
+    undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
     said = f"Undone: {spoken(undone)}."
     return Part(word(W["undo"], random, {}), (Step("undo_last_turn", {}, {"entries": undone}),), said)
 
@@ -103,5 +104,5 @@ def find_drive(random: Random, first: int) -> Part:
 def location(random: Random, first: int) -> Part:
     del first
     place = random.choice(v.PLACES).capitalize()
-    step = Step("request_location_from_user", {}, {"location": place})
+    step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})
     return Part(word(W["where"], random, {"n": v.noun(random)}), (step,), f"You are in {place}.")

@@ -28,33 +28,33 @@ MakePart: TypeAlias = "Callable[[Random, int], Part]"
 """A generator of chance and the number of the part's first step -> the part."""
 
 PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may stand beside others
-    (10.0, file_intents.create_dirs, True),
-    (11.0, file_intents.write_files, True),
-    (5.0, file_intents.create_then_write_inside, True),
-    (5.0, file_intents.create_then_write_path, True),
+    (12.0, file_intents.create_dirs, True),
+    (13.0, file_intents.write_files, True),
+    (4.0, file_intents.create_then_write_inside, True),
+    (8.0, file_intents.create_then_write_path, True),
     (5.0, file_intents.read_files, True),
-    (3.5, file_intents.delete_files, True),
+    (3.0, file_intents.delete_files, True),
     (6.0, file_intents.find_files, True),
     (5.0, file_intents.find_read, True),
     (4.0, file_intents.find_delete, True),
     (9.0, message_intents.send_messages, True),
-    (3.5, message_intents.write_send, True),
-    (5.0, message_intents.find_send, True),
-    (3.0, message_intents.read_send, True),
+    (3.0, message_intents.write_send, True),
+    (4.0, message_intents.find_send, True),
+    (2.0, message_intents.read_send, True),
     (6.0, fact_intents.compute, True),
-    (4.0, fact_intents.compute_then, True),
+    (3.0, fact_intents.compute_then, True),
     (6.0, fact_intents.get_now, True),
-    (3.0, fact_intents.now_then, True),
-    (5.0, calendar_intents.find_slots, True),
-    (3.0, calendar_intents.slots_send, True),
-    (10.0, calendar_intents.slots_choose, False),
-    (3.0, calendar_intents.slots_book, True),
-    (8.0, calendar_intents.create_events, True),
-    (3.0, person_intents.get_inputs, True),
-    (2.5, person_intents.find_choose, False),
-    (1.2, person_intents.undo_last_turn, False),
-    (1.0, person_intents.find_drive, False),
-    (0.4, person_intents.location, False),
+    (1.5, fact_intents.now_then, True),
+    (4.0, calendar_intents.find_slots, True),
+    (1.5, calendar_intents.slots_send, True),
+    (9.0, calendar_intents.slots_choose, False),
+    (2.5, calendar_intents.slots_book, True),
+    (7.0, calendar_intents.create_events, True),
+    (1.5, person_intents.get_inputs, True),
+    (1.0, person_intents.find_choose, False),
+    (1.0, person_intents.undo_last_turn, False),
+    (0.4, person_intents.find_drive, False),
+    (0.3, person_intents.location, False),
 )
 HIDDEN = {  # what the pool filter keeps from requests that don't call for it
     "request_new_executor": (),
@@ -73,14 +73,12 @@ FALLIBLE = frozenset(
     }
 )
 ERRORS = (
-    "no such file: {p}",
-    "{p} does not exist",
-    "no folder {p} in the workspace",
-    "the person did not approve this call",
-    "the person refused the call",
-    "{p} is not a text file",
-    "permission denied: {p}",
-    "no credentials for Google Drive",
+    "'{p}' does not exist",
+    "there is no folder '{p}'; \".\" is the workspace",
+    "'{p}' is no text file",
+    "the person did not approve this call; it was not executed",
+    "permission denied: '{p}'",
+    "it took longer than 30 s and was stopped",
 )
 OPENINGS = (
     "",
@@ -194,7 +192,7 @@ def _failed(random: Random, part: Part) -> Part:
     template = random.choice(ERRORS)
     error = template.format(p=named)
     if "approve" in error and step.name in ("read_files", "find_files"):
-        error = f"no such file: {named}"
+        error = f"'{named}' does not exist"
     stopped = Step(step.name, step.arguments, None, error)
     return Part(part.clause, (*part.steps[:index], stopped), f"It did not work: {shortened(error)}.")
 
@@ -274,7 +272,7 @@ def _combine(random: Random, makers: tuple[MakePart, ...]) -> tuple[str, tuple[S
 def trace(random: Random, *, parts: int | None = None) -> Trace:
     """One trace; `parts` wishes in the request (1-3, at random when absent)."""
     every, weights, social, social_weights = _weights()
-    count = parts or random.choices((1, 2, 3), (0.57, 0.28, 0.15))[0]
+    count = parts or random.choices((1, 2, 3), (0.6, 0.27, 0.13))[0]
     if count == 1:
         makers = tuple(random.choices(every, weights))
     elif count == 3 and random.random() < 0.3:

@@ -81,19 +81,19 @@ def pseudo_word(random: Random) -> str:
 
 def noun(random: Random) -> str:
     """A word: mostly a real one."""
-    return random.choice(words()) if random.random() < 0.75 else pseudo_word(random)
+    return random.choice(words()) if random.random() < 0.85 else pseudo_word(random)
 
 
 def stem(random: Random, known: tuple[str, ...]) -> str:
     """The name of a file or folder, without extension: sometimes a usual one, mostly not."""
     kind = random.random()
-    if kind < 0.28:
+    if kind < 0.32:
         text = random.choice(known)
-    elif kind < 0.52:
+    elif kind < 0.62:
         text = random.choice(words())
-    elif kind < 0.68:
+    elif kind < 0.74:
         text = pseudo_word(random)
-    elif kind < 0.76:
+    elif kind < 0.79:
         text = f"{noun(random)}{random.choice('-_')}{noun(random)}"
     elif kind < 0.84:
         text = f"{random.choice((*known, noun(random)))}{random.choice(('-', '_', ''))}{number_text(random)}"
@@ -109,12 +109,12 @@ def number_text(random: Random) -> str:
     kind = random.random()
     if kind < 0.4:
         return str(random.randint(1990, 2031))
-    return str(random.randint(1, 99)) if kind < 0.9 else day(random)
+    return str(random.randint(1, 99)) if kind < 0.95 else day(random)
 
 
 def folder(random: Random) -> str:
     """A folder's relative path, 1-3 levels."""
-    levels = random.choice((1, 1, 1, 2, 2, 3))
+    levels = random.choice((1, 1, 1, 1, 2, 2))
     return "/".join(stem(random, FOLDERS if level == 0 else (*FOLDERS, *PLACES)) for level in range(levels))
 
 
@@ -142,7 +142,7 @@ def address(random: Random) -> str:
         user = f"{random.choice(NAMES)}{random.randint(1, 99)}"
     domain = (
         random.choice(DOMAINS)
-        if random.random() < 0.6
+        if random.random() < 0.75
         else f"{noun(random)}.{random.choice(DOMAINS).split('.')[-1]}"
     )
     text = f"{user}@{domain}"
@@ -154,9 +154,9 @@ def text(random: Random) -> str:
     kind = random.random()
     if kind < 0.3:
         pool = THINGS if random.random() < 0.5 else words()
-        return listed([random.choice(pool) for _ in range(random.randint(1, 4))], random)
+        return listed([random.choice(pool) for _ in range(random.randint(1, 3))], random)
     if kind < 0.45:
-        return " ".join(noun(random) for _ in range(random.randint(1, 6)))
+        return " ".join(noun(random) for _ in range(random.randint(1, 4)))
     template = random.choice(SENTENCES)
     for _ in range(template.count("{w}")):
         template = template.replace("{w}", noun(random), 1)
