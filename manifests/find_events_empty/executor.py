@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.executors import ExecutorError, calendar_file
@@ -38,22 +39,17 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
         )
     now, zone, limit = context.now(), context.timezone, arguments.get("limit", LIMIT)
     days = _days(arguments, now.date())
-    windows = [
-        (_instant(day, first_hour, context), _instant(day, last_hour, context))
-        for day in days
-        if (day, last_hour) > (now.date(), now.hour)
+    windows = [(_instant(day, first_hour, context), _instant(day, last_hour, context)) for day in days]
+    busy = calendar_file.busy(calendar_file.load(context.workspace), windows[0][0], windows[-1][1], zone)
+    starts = (
+        start
+        for opens, closes in windows
+        for start in _slots(max(opens, now.astimezone(UTC)), closes, duration, busy)
+    )
+    entries = [
+        "/".join(f"{each.astimezone(zone):%Y-%m-%dT%H:%M}" for each in (start, start + duration))
+        for start in islice(starts, limit)
     ]
-    entries: list[str] = []
-    if windows:
-        calendar = calendar_file.load(context.workspace)
-        busy = calendar_file.busy(calendar, windows[0][0], windows[-1][1], zone)
-        for opens, closes in windows:
-            for start in _slots(max(opens, now.astimezone(UTC)), closes, duration, busy):
-                if len(entries) < limit:
-                    end = start + duration
-                    entries.append(
-                        "/".join(f"{each.astimezone(zone):%Y-%m-%dT%H:%M}" for each in (start, end))
-                    )
     return {"entries": entries, "count": len(entries)}
 
 

@@ -57,7 +57,7 @@ def _message(recipients: list[str], arguments: dict[str, Any], context: Context)
     if any(unicodedata.category(character) == "Cc" for character in subject):
         raise ExecutorError("'subject' holds a line break or another control character, which no header may")
     sender = _address("me", context)
-    message = EmailMessage(policy=policy.SMTP)
+    message = EmailMessage(policy=policy.SMTP.clone(cte_type="7bit"))  # every server takes it
     try:
         message["From"] = sender
         message["To"] = ", ".join(recipients)

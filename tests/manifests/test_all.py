@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.executors import shipped, snapshot, world
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, run_executor
+from support.executors import shipped, snapshot, world
 
 SHIPPED = [
     "compute",

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.executors import run_of, snapshot, world
 
 from gbnf_server.errors import ExecutorError
+from support.executors import module, run_of, snapshot, world
 
 TREE = [
     "a.txt",
@@ -97,7 +97,12 @@ def test_links_are_listed_where_they_lead_to_a_file_inside(tmp_path: Path) -> No
     root = tmp_path / "space"
     plant(root)
     (tmp_path / "outside.txt").touch()
-    for name, target in {"in.txt": "a.txt", "out.txt": "../outside.txt", "dead.txt": "none", "up": "notes"}.items():
+    for name, target in {
+        "in.txt": "a.txt",
+        "out.txt": "../outside.txt",
+        "dead.txt": "none",
+        "up": "notes",
+    }.items():
         (root / name).symlink_to(target)
     assert find(root, ".", "in.txt", "out.txt", "dead.txt", "c.md") == ["in.txt", "notes/2026/deep/c.md"]
 
@@ -113,12 +118,12 @@ def test_patterns_that_are_refused(tmp_path: Path, pattern: str) -> None:
         find(tmp_path, ".", pattern)
 
 
-def test_many_files_are_cut_and_it_says_so(tmp_path: Path) -> None:
-    for number in range(5003):
-        (tmp_path / f"{number}.txt").touch()
-    result = run_of("find_files")({"base_path": ".", "pattern": "*"}, world(tmp_path))
-    assert (len(result["entries"]), result["count"]) == (5000, 5003)
-    assert "only the first 5000" in result["left_out"]
+def test_many_files_are_cut_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module("find_files"), "LIMIT", 10)
+    plant(tmp_path)
+    result = run_of("find_files")({"base_path": ".", "patterns": ["*", ".*", ".hidden/*"]}, world(tmp_path))
+    assert (len(result["entries"]), result["count"]) == (10, len(TREE))
+    assert "only the first 10 " in result["left_out"]
 
 
 # ── reading and writing ─────────────────────────────────────────────────────────────────────────────────────
@@ -131,7 +136,10 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, conte
     context = world(tmp_path_factory.mktemp("space"))
     files = [{"path": f"folder/{path}", "content": content} for path, content in contents.items()]
     entries = run_of("write_files")({"files": files}, context)["entries"]
-    assert run_of("read_files")({"paths": entries}, context) == {"entries": list(contents.values()), "paths": entries}
+    assert run_of("read_files")({"paths": entries}, context) == {
+        "entries": list(contents.values()),
+        "paths": entries,
+    }
 
 
 @pytest.mark.parametrize(
@@ -168,7 +176,9 @@ def test_too_much_to_read(tmp_path: Path) -> None:
 def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path, files: Any, reason: str) -> None:
     context = world(tmp_path)
     with pytest.raises(ExecutorError, match=reason):
-        run_of("write_files")({"files": [{"path": path, "content": content} for path, content in files]}, context)
+        run_of("write_files")(
+            {"files": [{"path": path, "content": content} for path, content in files]}, context
+        )
     assert snapshot(tmp_path) == {}
 
 
@@ -221,7 +231,12 @@ def test_the_time(tmp_path: Path, arguments: dict[str, str], result: tuple[str, 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("Rome", "Europe/Rome"), ("new york", "America/New_York"), ("Europe/Rom", "Europe/Rome"), ("../x", "such as")],
+    [
+        ("Rome", "Europe/Rome"),
+        ("new york", "America/New_York"),
+        ("Europe/Rom", "Europe/Rome"),
+        ("../x", "such as"),
+    ],
 )
 def test_a_zone_that_is_none(tmp_path: Path, name: str, hint: str) -> None:
     with pytest.raises(ExecutorError, match=hint):

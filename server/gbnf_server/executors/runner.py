@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gbnf.manifests import Executor
-
     from gbnf_server.executors.context import Context
     from gbnf_server.executors.person import Form
 

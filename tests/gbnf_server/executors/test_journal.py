@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.executors import snapshot
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
 from gbnf_server.executors.journal import Change
+from support.executors import snapshot
 
 names = st.sampled_from(["a", "b", "c.txt", "d"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
@@ -119,7 +119,11 @@ def killed_everywhere(root: Path, what: str) -> list[Path]:
     """Workspaces, each left by a process that was killed one system event later; the last was not killed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(root), what], check=True, capture_output=True, text=True, env=environment
+        [sys.executable, "-c", KILLED, str(root), what],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     return [root / str(number) for number in range(1, int(done.stdout) + 1)]
 
@@ -279,7 +283,10 @@ def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
 import sys
 from gbnf_server.executors import Workspace, Write
 workspace = Workspace(sys.argv[1])
-for number in range(20):
+(workspace.state / f"ready{sys.argv[2]}").touch()
+while len(list(workspace.state.glob("ready*"))) < 2:
+    pass
+for number in range(40):
     with workspace.journal.locked():
         before = workspace.read("log", limit=10**6)
         workspace.journal.apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", then=lambda: None)
@@ -291,7 +298,7 @@ for number in range(20):
         for number in range(2)
     ]
     assert [writer.wait() for writer in writers] == [0, 0]
-    assert (tmp_path / "log").read_bytes() == b"x" * 40
+    assert (tmp_path / "log").read_bytes() == b"x" * 80
 
 
 def test_numbers_go_on_where_only_the_trash_is_left(tmp_path: Path) -> None:

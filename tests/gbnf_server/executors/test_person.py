@@ -186,7 +186,9 @@ def typing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], io.StringIO]:
     return typed
 
 
-def test_the_terminal_asks_until_the_answer_fits(tmp_path: Path, typing: Callable[[str], io.StringIO]) -> None:
+def test_the_terminal_asks_until_the_answer_fits(
+    tmp_path: Path, typing: Callable[[str], io.StringIO]
+) -> None:
     screen = typing("9\nred\nmaybe\ny\n2,1\ntoday\n2026-12-24\n../x\nnotes.txt\n")
     person = TerminalPerson(console=Console(file=screen, width=100), workspace=Workspace(tmp_path))
     kinds: tuple[Kind, ...] = ("choice", "yes_no", "multi_choice", "date", "file_path")
@@ -204,7 +206,9 @@ def test_the_terminal_asks_until_the_answer_fits(tmp_path: Path, typing: Callabl
     assert "'maybe': answer yes or no" in shown
 
 
-def test_a_preview_shows_the_beginning_of_a_file(tmp_path: Path, typing: Callable[[str], io.StringIO]) -> None:
+def test_a_preview_shows_the_beginning_of_a_file(
+    tmp_path: Path, typing: Callable[[str], io.StringIO]
+) -> None:
     workspace = Workspace(tmp_path)
     (tmp_path / "a.txt").write_text("\n".join(f"line {number}" for number in range(20)))
     screen = typing("1\n")

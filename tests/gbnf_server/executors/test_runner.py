@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.executors import SATURDAY, snapshot, world
 
 from gbnf.manifests import Executor
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
+from support.executors import SATURDAY, snapshot, world
 
 HEAD = """
 import os, sys, time, json, signal, subprocess
@@ -209,7 +209,10 @@ def test_what_it_leaves_running_ends_with_its_result(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    mine = executor(tmp_path / "mine", "open('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(60)")
+    mine = executor(
+        tmp_path / "mine",
+        "open('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(60)",
+    )
     code = f"""
 from pathlib import Path
 from gbnf.manifests import Executor
@@ -299,7 +302,9 @@ def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
 
 def test_a_credential_reaches_executors_and_not_the_conversation(tmp_path: Path) -> None:
     context = world(tmp_path / "space", person=ScriptedPerson({"key": "hunter2"}))
-    asking = executor(tmp_path / "ask", "return context.ask(Form('F', (Field('key', 'Key?', 'credentials'),)))")
+    asking = executor(
+        tmp_path / "ask", "return context.ask(Form('F', (Field('key', 'Key?', 'credentials'),)))"
+    )
     using = executor(tmp_path / "use", "return {'got': arguments}")
     assert run_executor(asking, {}, context) == {"key": "hunter2"}
     assert run_executor(using, {"a": ["secret:key"], "b": "secret:other", "c": "a secret:key"}, context) == {

@@ -9,14 +9,31 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.executors import snapshot
 
 from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+from support.executors import snapshot
 
-NAMES = ["a", "b.txt", "folder", "in", "out", "file_out", "loop", "dangling", "parent", "deep", ".gbnf", ".GBNF"]
-parts = st.sampled_from([*NAMES, ".", "..", "", "~", " ", "\0", "\udcff", "\ud800", "x" * 300]) | st.text(max_size=4)
-paths = st.lists(parts, max_size=5).map("/".join) | st.sampled_from(["/", "/etc/passwd", "//", "folder//a", "./."])
+NAMES = [
+    "a",
+    "b.txt",
+    "folder",
+    "in",
+    "out",
+    "file_out",
+    "loop",
+    "dangling",
+    "parent",
+    "deep",
+    ".gbnf",
+    ".GBNF",
+]
+parts = st.sampled_from([*NAMES, ".", "..", "", "~", " ", "\0", "\udcff", "\ud800", "x" * 300]) | st.text(
+    max_size=4
+)
+paths = st.lists(parts, max_size=5).map("/".join) | st.sampled_from(
+    ["/", "/etc/passwd", "//", "folder//a", "./."]
+)
 
 
 def furnish(root: Path) -> tuple[Workspace, Path]:
@@ -44,7 +61,7 @@ def furnish(root: Path) -> tuple[Workspace, Path]:
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace, Path]]:
-    yield furnish(tmp_path_factory.mktemp("world"))
+    return furnish(tmp_path_factory.mktemp("world"))
 
 
 @given(path=paths)
@@ -64,7 +81,8 @@ def test_no_path_resolves_to_a_place_outside(furnished: tuple[Workspace, Path], 
 
 @given(
     st.lists(
-        st.builds(Write, paths, st.just(b"data")) | st.builds(MakeFolder, paths) | st.builds(Trash, paths), max_size=3
+        st.builds(Write, paths, st.just(b"data")) | st.builds(MakeFolder, paths) | st.builds(Trash, paths),
+        max_size=3,
     )
 )
 def test_no_change_reaches_what_lies_outside(
@@ -83,7 +101,9 @@ def test_no_change_reaches_what_lies_outside(
 
 
 @given(path=paths)
-def test_what_is_resolved_is_named_again_by_its_relative_path(furnished: tuple[Workspace, Path], path: str) -> None:
+def test_what_is_resolved_is_named_again_by_its_relative_path(
+    furnished: tuple[Workspace, Path], path: str
+) -> None:
     workspace, _ = furnished
     try:
         found = workspace.resolve(path)
@@ -123,7 +143,14 @@ def test_refused(furnished: tuple[Workspace, Path], path: str, reason: str) -> N
 
 @pytest.mark.parametrize(
     ("path", "real"),
-    [("in/a", "folder/a"), ("in/in", "folder/deep"), (".", "."), ("./a", "a"), ("new/x", "new/x"), ("~x", "~x")],
+    [
+        ("in/a", "folder/a"),
+        ("in/in", "folder/deep"),
+        (".", "."),
+        ("./a", "a"),
+        ("new/x", "new/x"),
+        ("~x", "~x"),
+    ],
 )
 def test_links_inside_are_followed(furnished: tuple[Workspace, Path], path: str, real: str) -> None:
     workspace, _ = furnished
