@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gbnf.errors import GbnfError
-from gbnf.manifests import Executor
 
+from gbnf import load_manifests
+from gbnf.manifests import Executor
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.state import Settings
+from gbnf_server.shipped import manifests_path
 
 Reply = Mapping[str, Any] | GbnfError
+
+POOL = load_manifests(manifests_path())
+BY_NAME = {executor.name: executor for executor in POOL}
+
+
+def call(name: str, **arguments: Any) -> str:
+    """A call as a model writes it."""
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+
+
+NOW = call("get_now")
+ANSWER = call("final_answer", message="done")
 
 
 def ticking() -> Callable[[], datetime]:

@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
-from gbnf.manifests import Executor
 
+from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, World, adrive, drive
@@ -28,7 +28,8 @@ class Planner:
     lets the model write freely. `clock` gives aware, never decreasing times; by default it starts from the
     context's present. One planner may serve several runs at a time where its backend may.
 
-    Raises PoolError for an empty pool, ValueError for a limit below 1.
+    Raises PoolError for an empty pool, ValueError for a limit below 1, and what the backend raises when it
+    is asked for its prompt style: a server that is not there is found out here.
     """
 
     def __init__(

@@ -1,12 +1,8 @@
-"""The command line in this process: what it prints where, and with which code it leaves."""
+"""`gbnf compile`, `check`, `manifests` and what all commands share: output and exit codes."""
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,33 +11,12 @@ from gbnf import compile_pool, load_manifests, parse_gbnf
 from gbnf_server.cli import main
 from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.help import flow
+from gbnf_server.embedded import model_path
 from gbnf_server.shipped import manifests_path
-from support.models import make_model
+from support.command_line import Gbnf
 from support.toys import make_tool
 
 NOW = '{"name": "get_now", "arguments": {}}'
-
-
-@dataclass(frozen=True)
-class Left:
-    code: int
-    out: str
-    err: str
-
-
-Gbnf = Callable[..., Left]
-
-
-@pytest.fixture
-def gbnf(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gbnf:
-    def call(*arguments: object, stdin: str = "") -> Left:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return Left(int(left.value.code or 0), said.out, said.err)
-
-    return call
 
 
 @pytest.fixture
@@ -49,12 +24,6 @@ def grammar_file(tmp_path: Path) -> Path:
     path = tmp_path / "tools.gbnf"
     path.write_text(str(compile_pool(load_manifests(manifests_path()))))
     return path
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random weights, which only a grammar makes sensible; a full prompt is 6,000 of its tokens."""
-    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
 
 
 # gbnf compile
@@ -174,6 +143,11 @@ def test_check_reads_the_grammar_from_a_pipe(gbnf: Gbnf, grammar_file: Path) -> 
     assert gbnf("check", "-", stdin=grammar_file.read_text()).out.startswith("sound: ")
 
 
+@pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
+def test_llama_cpp_loads_the_grammar_too(gbnf: Gbnf, grammar_file: Path) -> None:
+    assert gbnf("check", grammar_file).out.endswith("taken by this toolkit and llama.cpp\n")
+
+
 def test_check_without_a_text_checks_the_grammar(gbnf: Gbnf, grammar_file: Path) -> None:
     assert gbnf("check", grammar_file, "--no-engine").out.endswith("taken by this toolkit\n")
 
@@ -243,86 +217,6 @@ def test_broken_manifests_are_all_named(gbnf: Gbnf, tmp_path: Path) -> None:
         assert left.code == ExitCode.INPUT
         assert str(tmp_path / "one") in left.err
         assert str(tmp_path / "two") in left.err
-
-
-# gbnf run
-
-
-def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1")
-    assert (left.code, left.out) == (ExitCode.NO, "")
-    assert "held by the grammar, 1 of 1 tools" in left.err
-    assert "ping" in left.err
-    assert "✓ pong\\x1b[31m, [bold]" in left.err
-    assert "exhausted" in left.err
-    assert "\x1b" not in left.err
-
-
-def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--json")
-    value = json.loads(left.out)
-    assert left.code == ExitCode.NO
-    assert value["outcome"] == "exhausted"
-    assert value["steps"][0]["result"] == {"entries": ["pong"]}
-    kinds = [event["event"] for event in value["events"]]
-    assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
-
-
-def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--quiet")
-    assert left.err.startswith("exhausted: no final answer within 1 steps")
-
-
-@pytest.mark.parametrize(("yes", "fault"), [([], "denied"), (["--yes"], None)])
-def test_without_a_terminal_only_yes_approves(
-    gbnf: Gbnf, model: Path, tmp_path: Path, yes: list[str], fault: str | None
-) -> None:
-    make_tool(tmp_path / "tools", "careful", confirm=True)
-    options = [
-        "--manifests",
-        tmp_path / "tools",
-        "--workspace",
-        tmp_path / "work",
-        "--max-steps",
-        "1",
-        "--json",
-    ]
-    left = gbnf("run", "go", "--model", model, *options, *yes)
-    [step] = json.loads(left.out)["steps"]
-    assert step["fault"] == fault
-    assert ("nobody is there" in left.err) == (fault is not None)
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "problem"),
-    [
-        (["--model", "nothing.gguf"], ExitCode.MACHINE, "nothing.gguf"),
-        (["--server", "http://127.0.0.1:1"], ExitCode.MACHINE, "http://127.0.0.1:1"),
-        (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
-        (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
-        (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
-        (["--workspace", "/proc/nothing"], ExitCode.MACHINE, "workspace"),
-    ],
-)
-def test_what_is_in_the_way_is_said_without_a_traceback(
-    gbnf: Gbnf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    code: ExitCode,
-    problem: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    left = gbnf("run", "go", *options)
-    assert (left.code, left.out) == (code, "")
-    assert problem in left.err
-    assert "Traceback" not in left.err
 
 
 # the rest

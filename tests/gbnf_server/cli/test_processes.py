@@ -157,7 +157,9 @@ def test_the_readmes_first_command_as_written(tmp_path: Path) -> None:
 def readme_command(readme: str) -> list[str]:
     """The words of the first `gbnf run …` in a fenced block, up to what the shell joins to it."""
     fences = re.findall(r"^```[^\n]*\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
-    line = next(line for block in fences for line in block.splitlines() if "gbnf run" in line)
+    lines = [line for block in fences for line in block.splitlines() if "gbnf run" in line]
+    assert lines, "no fenced block of the README holds a `gbnf run …`"
+    line = lines[0]
     words = shlex.split(line[line.index("gbnf run") :], comments=True)
     ends = [index for index, word in enumerate(words) if word in {"|", "&&", "||", ";", ">"}]
     return words[: ends[0]] if ends else words

@@ -1,22 +1,14 @@
-"""The planner loop, fed by hand: laws first, over whatever a model may write and a tool may return."""
+"""The planner loop, fed by hand: a table of cases. Its laws are in `test_loop_laws.py`."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from typing import Any
 
 import pytest
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from gbnf import load_manifests, validate_call
-from gbnf.manifests import ASK_USER, FINAL_ANSWER
-from gbnf_server.backends.base import Completion
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
@@ -25,247 +17,16 @@ from gbnf_server.errors import (
     ServerError,
     SetupError,
 )
-from gbnf_server.planner.calls import REPEATS, canonical
+from gbnf_server.planner.calls import REPEATS
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Execute
 from gbnf_server.planner.events import (
     CallBlocked,
-    ModelCalled,
-    RunFinished,
-    RunStarted,
     StepStarted,
-    ToolCalled,
     ToolDone,
     ToolFailed,
-    WarningRaised,
 )
 from gbnf_server.planner.state import Settings
-from gbnf_server.shipped import manifests_path
-from support.by_hand import Driven, completion, drive_by_hand
-
-POOL = load_manifests(manifests_path())
-BY_NAME = {executor.name: executor for executor in POOL}
-
-
-def call(name: str, **arguments: Any) -> str:
-    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-
-
-NOW = call("get_now")
-ANSWER = call("final_answer", message="done")
-
-# Good calls, near misses, and noise: what a model may write.
-PATHS = st.sampled_from(["a.txt", "b.txt", "notes/c.md", "../out"])
-GOOD = st.one_of(
-    st.just(NOW),
-    st.just(ANSWER),
-    st.builds(lambda path: call("create_dirs", paths=[path]), PATHS),
-    st.builds(lambda path: call("find_files", base_path=path, pattern="*"), PATHS),
-    st.builds(lambda step: call("read_files", from_step=step), st.integers(-1, 13)),
-    st.builds(lambda path: call("delete_files", paths=[path]), PATHS),
-    st.builds(lambda question: call("ask_user", question=question), st.text(max_size=5)),
-)
-ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-NEAR = st.builds(
-    lambda name, arguments, more: json.dumps({"name": name, "arguments": arguments, **more}),
-    st.sampled_from([*BY_NAME, "final_answer", "ask_user", "find_file", ""]),
-    ANY_JSON
-    | st.dictionaries(st.sampled_from(["paths", "title", "message", "from_step"]), ANY_JSON, max_size=3),
-    st.just({}) | st.dictionaries(st.text(max_size=3), ANY_JSON, max_size=1),
-)
-TEXTS = GOOD | NEAR | st.builds(json.dumps, ANY_JSON) | st.text(max_size=20)
-COMPLETIONS = st.builds(
-    lambda text, finish, violation: completion(text, finish=finish, violation=violation),
-    TEXTS,
-    st.sampled_from(["stop", "stop", "stop", "stop", "length"]),
-    st.sampled_from([None, None, None, None, "character 3: expected '}'"]),
-)
-FAULTS = st.sampled_from(
-    [BackendUnreachable("no server"), ServerError(500, "empty stack"), ContextOverflow(2000, 1024)]
-)
-REPLIES = st.one_of(
-    st.builds(lambda entries: {"entries": entries}, st.lists(st.text(max_size=4), max_size=3)),
-    st.just({"value": 1}),
-    st.sampled_from(
-        [ExecutorError("no such file"), ExecutorTimeout("find_files", 3), SetupError("disk full")]
-    ),
-)
-
-
-@st.composite
-def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
-    """A run over the shipped tools, whatever its model writes, its tools return and its person says."""
-    chosen = Settings(
-        max_steps=draw(st.integers(1, 8)),
-        max_blocked=draw(st.integers(1, 4)),
-        final_answer_from=draw(st.integers(1, 3)),
-        ask_user=draw(st.booleans()),
-        grammar=draw(st.booleans()),
-    )
-    driven = drive_by_hand(
-        POOL,
-        draw(st.lists(COMPLETIONS | COMPLETIONS | COMPLETIONS | FAULTS, min_size=1, max_size=9)),
-        replies=draw(st.lists(REPLIES, max_size=8)),
-        approvals=draw(st.lists(st.booleans(), max_size=8)),
-        answers=draw(st.lists(st.text(max_size=5), max_size=3)),
-        settings=chosen,
-    )
-    return chosen, driven
-
-
-def laws(examples: int = 100) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@laws()
-@given(runs())
-def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
-    for step in driven.run.steps:
-        if step.call is not None and step.name != FINAL_ANSWER.name:
-            called = next(event for event in driven.of(ToolCalled) if event.step == step.number)
-            assert called.name == step.name
-    begun: StepStarted | None = None
-    written: ModelCalled | None = None
-    violated = {event.step for event in driven.of(CallBlocked) if event.refusal == "ungrammatical"}
-    for request in driven.requests:
-        match request:
-            case StepStarted():
-                begun, written = request, None
-            case ModelCalled():
-                assert written is None
-                written = request
-            case Execute() | AskPerson():
-                assert begun is not None
-                assert written is not None, "nothing is executed before the model wrote it, and only once"
-                assert written.finish == "stop"
-                assert begun.step not in violated
-                value = json.loads(written.text)
-                offered = [tool for tool in (*POOL, ASK_USER) if tool.name in begun.tools]
-                assert validate_call(value, offered, steps=begun.refers_to).ok
-                if isinstance(request, Execute):
-                    assert request.executor.name == value["name"]
-                written = None
-
-
-@laws()
-@given(runs())
-def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
-    letters = {
-        RunStarted: "(", StepStarted: "s", ModelCalled: "m", CallBlocked: "b", ToolCalled: "t",
-        ToolDone: "d", ToolFailed: "f", WarningRaised: "", RunFinished: ")",
-    }  # fmt: skip
-    spelled = "".join(letters[type(event)] for event in driven.events)
-    assert re.fullmatch(r"\((sm(b|td|tf))*(s|sm)?\)", spelled), spelled
-    [finished] = driven.of(RunFinished)
-    assert finished.run == driven.run
-    moments = [event.at for event in driven.events]
-    assert moments == sorted(moments)
-    numbers = [event.step for event in driven.of(StepStarted)]
-    assert numbers == list(range(1, len(numbers) + 1))
-
-
-@laws()
-@given(runs())
-def test_every_run_ends_within_its_limits(case: tuple[Settings, Driven]) -> None:
-    chosen, driven = case
-    run = driven.run
-    assert len(driven.of(CallModel)) <= chosen.max_steps
-    in_a_row = longest = 0
-    for step in run.steps:
-        in_a_row = 0 if step.refusal is None else in_a_row + 1
-        longest = max(longest, in_a_row)
-    assert longest <= chosen.max_blocked
-    assert (run.outcome == "blocked") == (in_a_row == chosen.max_blocked)
-    assert (run.outcome == "answered") == (run.answer is not None) == (run.error is None)
-    if run.outcome == "answered":
-        assert run.steps[-1].name == FINAL_ANSWER.name
-        assert run.steps[-1].number >= chosen.final_answer_from
-    if run.outcome == "exhausted":
-        assert len(run.steps) == chosen.max_steps
-
-
-@laws()
-@given(runs())
-def test_a_call_is_let_through_at_most_twice(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
-    made = Counter(canonical(step.call) for step in driven.run.steps if step.call is not None)
-    assert not made or max(made.values()) <= REPEATS
-
-
-@laws()
-@given(runs(), st.data())
-def test_what_needs_approval_is_never_executed_without(
-    case: tuple[Settings, Driven], data: st.DataObject
-) -> None:
-    _, driven = case
-    asked: dict[str, Any] | None = None
-    for request in driven.requests:
-        if isinstance(request, Approve):
-            asked = dict(request.call)
-        elif isinstance(request, Execute):
-            if request.executor.run.confirm:
-                assert asked == {"name": request.executor.name, "arguments": request.arguments}
-            asked = None
-    denied = {event.step for event in driven.of(ToolFailed) if event.fault == "denied"}
-    assert not denied & {event.step for event in driven.of(ToolDone)}
-
-
-@laws()
-@given(runs())
-def test_the_history_grows_by_one_call_and_one_result(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
-    before: list[Any] = []
-    for number, effect in enumerate(driven.of(CallModel)):
-        roles = [message["role"] for message in effect.messages]
-        assert roles == ["system", "user"] + ["assistant", "tool"] * number
-        assert list(effect.messages[1 : 1 + len(before)]) == before
-        before = list(effect.messages[1:])
-
-
-@laws()
-@given(runs())
-def test_only_steps_with_entries_are_offered(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
-    having: set[int] = set()
-    for event in driven.events:
-        match event:
-            case StepStarted():
-                assert set(event.refers_to) == having
-            case ToolDone() if event.result.get("entries"):
-                having.add(event.step)
-
-
-@laws(60)
-@given(runs())
-def test_events_and_run_are_json(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
-    for event in driven.events:
-        value = event.to_json()
-        assert json.loads(json.dumps(value, allow_nan=False)) == value
-    assert driven.run.to_json()["outcome"] == driven.run.outcome
-
-
-@laws(40)
-@given(st.lists(COMPLETIONS, min_size=1, max_size=5), st.lists(REPLIES, max_size=4))
-def test_the_same_replies_make_the_same_run(completions: list[Completion], replies: list[Any]) -> None:
-    first, second = (drive_by_hand(POOL, completions, replies=replies) for _ in range(2))
-    assert first == second
-
-
-@laws(40)
-@given(st.lists(COMPLETIONS, min_size=1, max_size=5))
-def test_a_hook_that_raises_only_warns(completions: list[Completion]) -> None:
-    quiet = drive_by_hand(POOL, completions)
-    loud = drive_by_hand(POOL, completions, hook=lambda event: (f"hook failed at {type(event).__name__}",))
-    assert [step.text for step in loud.run.steps] == [step.text for step in quiet.run.steps]
-    assert loud.run.outcome == quiet.run.outcome
-    assert {"hook failed at RunStarted", "hook failed at RunFinished"} <= set(loud.run.warnings)
-    assert isinstance(loud.events[-1], RunFinished)
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
 
 
 def test_a_plan_to_its_answer() -> None:

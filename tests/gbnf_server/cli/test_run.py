@@ -1,0 +1,96 @@
+"""`gbnf run` in this process: what it shows, prints and leaves with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.cli.exits import ExitCode
+from support.command_line import Gbnf
+from support.models import make_model
+from support.toys import make_tool
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights, which only a grammar makes sensible; a full prompt is 6,000 of its tokens."""
+    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+
+
+def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1")
+    assert (left.code, left.out) == (ExitCode.NO, "")
+    assert "held by the grammar, 1 of 1 tools" in left.err
+    assert "ping" in left.err
+    assert "✓ pong\\x1b[31m, [bold]" in left.err
+    assert "exhausted" in left.err
+    assert "\x1b" not in left.err
+
+
+def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--json")
+    value = json.loads(left.out)
+    assert left.code == ExitCode.NO
+    assert value["outcome"] == "exhausted"
+    assert value["steps"][0]["result"] == {"entries": ["pong"]}
+    kinds = [event["event"] for event in value["events"]]
+    assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
+
+
+def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--quiet")
+    assert left.err.startswith("exhausted: no final answer within 1 steps")
+
+
+@pytest.mark.parametrize(("yes", "fault"), [([], "denied"), (["--yes"], None)])
+def test_without_a_terminal_only_yes_approves(
+    gbnf: Gbnf, model: Path, tmp_path: Path, yes: list[str], fault: str | None
+) -> None:
+    make_tool(tmp_path / "tools", "careful", confirm=True)
+    options = [
+        "--manifests",
+        tmp_path / "tools",
+        "--workspace",
+        tmp_path / "work",
+        "--max-steps",
+        "1",
+        "--json",
+    ]
+    left = gbnf("run", "go", "--model", model, *options, *yes)
+    [step] = json.loads(left.out)["steps"]
+    assert step["fault"] == fault
+    assert ("nobody is there" in left.err) == (fault is not None)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "problem"),
+    [
+        (["--model", "nothing.gguf"], ExitCode.MACHINE, "nothing.gguf"),
+        (["--server", "http://127.0.0.1:1"], ExitCode.MACHINE, "http://127.0.0.1:1"),
+        (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
+        (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
+        (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
+        (["--workspace", "/proc/nothing"], ExitCode.MACHINE, "workspace"),
+    ],
+)
+def test_what_is_in_the_way_is_said_without_a_traceback(
+    gbnf: Gbnf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    code: ExitCode,
+    problem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    left = gbnf("run", "go", *options)
+    assert (left.code, left.out) == (code, "")
+    assert problem in left.err
+    assert "Traceback" not in left.err

@@ -1,0 +1,36 @@
+"""The command line called in this process."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from gbnf_server.cli import main
+
+
+@dataclass(frozen=True)
+class Left:
+    """How it left, and what it printed where."""
+
+    code: int
+    out: str
+    err: str
+
+
+Gbnf = Callable[..., Left]
+
+
+@pytest.fixture
+def gbnf(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gbnf:
+    def call(*arguments: object, stdin: str = "") -> Left:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Left(int(left.value.code or 0), said.out, said.err)
+
+    return call
