@@ -128,7 +128,7 @@ def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
 
 
 def _connected(host: str, settings: Any) -> smtplib.SMTP:
-    import smtplib  # noqa: PLC0415 - as above
+    import smtplib  # noqa: PLC0415 - only who sends waits for it and for ssl
     import ssl  # noqa: PLC0415
 
     security = settings.get("GBNF_SMTP_SECURITY", "starttls")

@@ -1,4 +1,4 @@
-"""create_events writes a calendar that others can read; find_events_empty finds what is free in any calendar."""
+"""create_events writes a calendar that others can read; find_events_empty finds what is free in any."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def create(root: Path, *starts: str, now: datetime = SATURDAY, **arguments: Any)
 
 
 def events(root: Path) -> list[Any]:
-    return icalendar.Calendar.from_ical((root / "calendar.ics").read_bytes()).walk("VEVENT")
+    found: list[Any] = icalendar.Calendar.from_ical((root / "calendar.ics").read_bytes()).walk("VEVENT")
+    return found
 
 
 # ── the law: slots are free, whatever the calendar holds ────────────────────────────────────────────────────
@@ -192,7 +193,7 @@ def test_next_month_is_the_calendar_month(tmp_path: Path) -> None:
         assert found[-1] == last or (len(found) == 20 and found[-1] < last)
 
 
-@pytest.mark.parametrize(("part", "hours"), [(part, hours) for part, hours in HOURS.items()])
+@pytest.mark.parametrize(("part", "hours"), list(HOURS.items()))
 def test_hours(tmp_path: Path, part: str, hours: tuple[int, int]) -> None:
     found = free(tmp_path, start_date="2026-11-24", part_of_day=part, limit=20)
     assert found[0].startswith(f"2026-11-24T{hours[0]:02}:00/")

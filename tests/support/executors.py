@@ -72,7 +72,7 @@ def snapshot(root: Path) -> dict[str, tuple[str, int, bytes]]:
             path = Path(folder, name)
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode):
-                content = os.fsencode(os.readlink(path))
+                content = os.fsencode(path.readlink())
             else:
                 content = path.read_bytes() if stat.S_ISREG(mode) else b""
             seen[path.relative_to(root).as_posix()] = (stat.filemode(mode)[0], stat.S_IMODE(mode), content)

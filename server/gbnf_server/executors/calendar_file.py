@@ -69,7 +69,7 @@ def busy(
     calendar: icalendar.Calendar, start: datetime, end: datetime, zone: tzinfo
 ) -> list[tuple[datetime, datetime]]:
     """Intervals in UTC, sorted, of what takes up time between two aware times."""
-    import recurring_ical_events  # type: ignore[import-untyped]  # no types  # noqa: PLC0415 - writers need it not
+    import recurring_ical_events  # noqa: PLC0415 - who only writes need not wait for it
 
     day = timedelta(days=1)
     intervals = []
@@ -107,7 +107,7 @@ def _interval(event: Any, zone: tzinfo) -> tuple[datetime, datetime]:
     else:
         end = start if isinstance(start, datetime) else start + timedelta(days=1)
     first, last = _instant(start, zone), _instant(end, zone)
-    return first, max(last, first + _INSTANT)
+    return first, last if first < last else first + _INSTANT
 
 
 def _instant(moment: Moment, zone: tzinfo) -> datetime:

@@ -1,8 +1,7 @@
 """What executors changed in a workspace, so that it can be undone.
 
-One operation is one call's changes: all of them happen, or none. Its record is a file
-``.gbnf/journal/<number>.jsonl``: a head line (turn, tool, time), one line a step **before** the step is
-done, and an end line. What was replaced or deleted lies under ``.gbnf/trash/<number>/<step>/``.
+One operation is one call's changes: all of them happen, or none. Each step is recorded (`records`) **before**
+it is done. What was replaced or deleted lies under ``.gbnf/trash/<number>/<step>/``.
 
 What must stay true:
 
@@ -20,16 +19,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import stat
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gbnf_server.errors import ExecutorError
+from gbnf_server.executors.records import Operation, Records
 from gbnf_server.executors.workspace import STATE
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_JOURNAL, _TRASH, _STAGING = f"{STATE}/journal", f"{STATE}/trash", f"{STATE}/staging"
+_TRASH, _STAGING = f"{STATE}/trash", f"{STATE}/staging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +75,12 @@ class Undone:
     kept: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Operation:
-    number: str
-    turn: str
-    tool: str
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    end: str | None = None  # None: under way, or killed; then "done", "rolled back" or "undone"
-    undid: str | None = None
-
-
 class Journal:
     """The record of a workspace's changes. One process at a time changes a workspace (`flock`, flock(2))."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._records = Records(workspace)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -121,8 +111,8 @@ class Journal:
         Call it while `locked`. `sent` says in a few words what `then` does that no undo takes back. Raises
         `ExecutorError`, and whatever `then` raises.
         """
-        operation = _Operation(self._next_number(), turn, tool)
-        self._append(operation, {"turn": turn, "tool": tool})
+        operation = Operation(self._records.next_number(), turn, tool)
+        self._records.append(operation, {"turn": turn, "tool": tool})
         try:
             staged = [self._stage(operation, index, change) for index, change in enumerate(changes)]
             for change, source in zip(changes, staged, strict=True):
@@ -133,7 +123,7 @@ class Journal:
         except BaseException:
             self._roll_back(operation, killed=False)
             raise
-        self._append(operation, {"end": "done"})
+        self._records.append(operation, {"end": "done"})
         return result
 
     def recover(self) -> None:
@@ -148,7 +138,7 @@ class Journal:
         go further back than it was asked to. Raises `ExecutorError` where there is nothing to undo.
         """
         with self.locked():
-            operations = [self._load(number) for number in self._numbers()]
+            operations = [self._records.load(number) for number in self._records.numbers()]
             if any(operation.turn == turn and operation.undid is not None for operation in operations):
                 raise ExecutorError(
                     "the last request is undone already; to go further back, ask again in a new request"
@@ -163,15 +153,15 @@ class Journal:
             for operation in reversed(done):
                 if operation.turn == done[-1].turn:
                     self._undo(operation, undone, kept)
-                    self._append(operation, {"end": "undone"})
-            marker = _Operation(self._next_number(), turn, "undo_last_turn")
-            self._append(marker, {"turn": turn, "tool": marker.tool, "undid": done[-1].turn})
-            self._append(marker, {"end": "undo"})
+                    self._records.append(operation, {"end": "undone"})
+            marker = Operation(self._records.next_number(), turn, "undo_last_turn")
+            self._records.append(marker, {"turn": turn, "tool": marker.tool, "undid": done[-1].turn})
+            self._records.append(marker, {"end": "undo"})
         return Undone(tuple(dict.fromkeys(undone)), tuple(dict.fromkeys(kept)))
 
     # ── making changes ──────────────────────────────────────────────────────────────────────────────────
 
-    def _stage(self, operation: _Operation, index: int, change: Change) -> str:
+    def _stage(self, operation: Operation, index: int, change: Change) -> str:
         """Check a change, and write its content beside the journal. Gives the staged path, or ""."""
         match change:
             case Write(path, data):
@@ -190,7 +180,7 @@ class Journal:
                     raise ExecutorError(f"'{path}' is the workspace itself and cannot be deleted")
         return ""
 
-    def _make(self, operation: _Operation, change: Change, staged: str) -> None:
+    def _make(self, operation: Operation, change: Change, staged: str) -> None:
         workspace = self._workspace
         try:
             match change:
@@ -205,7 +195,7 @@ class Journal:
         except OSError as error:
             raise workspace.explain(error, change.path) from None
 
-    def _make_folders(self, operation: _Operation, path: str) -> None:
+    def _make_folders(self, operation: Operation, path: str) -> None:
         for folder in _with_parents(path):
             with self._workspace.opened_parent(folder) as (parent, name):
                 try:
@@ -215,7 +205,7 @@ class Journal:
                     self._step(operation, {"step": "folder", "path": folder})
                     os.mkdir(name, dir_fd=parent)
 
-    def _move_to_trash(self, operation: _Operation, path: str) -> None:
+    def _move_to_trash(self, operation: Operation, path: str) -> None:
         with self._workspace.opened_parent(path) as (parent, name):
             os.stat(name, dir_fd=parent, follow_symlinks=False)
             slot = self._slot(operation)
@@ -223,7 +213,7 @@ class Journal:
             with self._workspace.opened(slot) as trash:
                 os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
 
-    def _replace(self, operation: _Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
+    def _replace(self, operation: Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
         before = self._content(path)
         if before == "other":
             raise ExecutorError(f"'{path}' exists and is no regular file")
@@ -242,7 +232,7 @@ class Journal:
                         _keep(name, parent, trash)
                 os.rename(source, name, src_dir_fd=stage, dst_dir_fd=parent)
 
-    def _slot(self, operation: _Operation) -> str:
+    def _slot(self, operation: Operation) -> str:
         """A fresh folder in the trash for what the next step takes away."""
         slot = f"{_TRASH}/{operation.number}"
         with self._workspace.opened(_TRASH) as trash, suppress(FileExistsError):
@@ -254,12 +244,12 @@ class Journal:
     # ── undoing ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _roll_back_killed(self) -> None:
-        for number in self._numbers():
-            operation = self._load(number)
+        for number in self._records.numbers():
+            operation = self._records.load(number)
             if operation.end is None:
                 self._roll_back(operation, killed=True)
 
-    def _roll_back(self, operation: _Operation, *, killed: bool) -> None:
+    def _roll_back(self, operation: Operation, *, killed: bool) -> None:
         """Take back an operation that failed, or that was `killed`, perhaps after it had sent something."""
         kept: list[str] = []
         self._undo(operation, [], kept)
@@ -268,9 +258,9 @@ class Journal:
         if not kept:  # what could not be put back is still wanted
             shutil.rmtree(self._workspace.trash / operation.number, ignore_errors=True)
         may_be_sent = killed and any(step["step"] == "sent" for step in operation.steps)
-        self._append(operation, {"end": "done" if may_be_sent else "rolled back"})
+        self._records.append(operation, {"end": "done" if may_be_sent else "rolled back"})
 
-    def _undo(self, operation: _Operation, undone: list[str], kept: list[str]) -> None:
+    def _undo(self, operation: Operation, undone: list[str], kept: list[str]) -> None:
         for step in reversed(operation.steps):
             try:
                 self._undo_step(step, undone, kept)
@@ -358,41 +348,9 @@ class Journal:
         except FileNotFoundError:
             return None
 
-    def _numbers(self) -> list[str]:
-        return sorted(path.stem for path in (self._workspace.state / "journal").glob("*.jsonl"))
-
-    def _next_number(self) -> str:
-        used = [*self._numbers(), *(path.name for path in self._workspace.trash.iterdir())]
-        return f"{max((int(number) for number in used if number.isdecimal()), default=0) + 1:08d}"
-
-    def _load(self, number: str) -> _Operation:
-        operation = _Operation(number, "", "")
-        for line in (self._workspace.root / _JOURNAL / f"{number}.jsonl").read_bytes().splitlines():
-            try:
-                record = json.loads(line)
-            except (
-                ValueError
-            ):  # an empty line, or one cut short by a kill: the step it announces was not begun
-                continue
-            if "step" in record:
-                operation.steps.append(record)
-            elif "end" in record:
-                operation.end = record["end"]
-            else:
-                operation.turn, operation.tool = record.get("turn", ""), record.get("tool", "")
-                operation.undid = record.get("undid")
-        return operation
-
-    def _step(self, operation: _Operation, step: dict[str, Any]) -> None:
-        self._append(operation, step)
+    def _step(self, operation: Operation, step: dict[str, Any]) -> None:
+        self._records.append(operation, step)
         operation.steps.append(step)
-
-    def _append(self, operation: _Operation, record: dict[str, Any]) -> None:
-        with self._workspace.opened(_JOURNAL) as journal:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(f"{operation.number}.jsonl", flags, 0o666, dir_fd=journal)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(b"\n" + json.dumps(record).encode() + b"\n")  # a line cut short stays by itself
 
 
 def _with_parents(path: str) -> list[str]:

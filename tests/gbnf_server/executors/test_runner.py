@@ -63,7 +63,7 @@ values = st.recursive(
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.dictionaries(st.text(), values, max_size=4))
 def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    assert result(tmp_path, "return {'got': arguments}", **{"x": arguments})["got"] == {"x": arguments}
+    assert result(tmp_path, "return {'got': arguments}", x=arguments)["got"] == {"x": arguments}
 
 
 def test_large_arguments_and_results(tmp_path: Path) -> None:
@@ -157,7 +157,9 @@ def test_code_that_cannot_run(tmp_path: Path, code: str, reason: str) -> None:
 
 
 def test_without_code_the_error_names_the_place(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match=f"there is no {tmp_path}/executor.py. Put one there"):
+    with pytest.raises(
+        ExecutorError, match=f"there is no {re.escape(str(tmp_path))}/executor.py. Put one there"
+    ):
         run_executor(written(tmp_path), {}, world(tmp_path / "space"))
     with pytest.raises(ExecutorError, match="no manifest file"):
         run_executor(replace_path(written(tmp_path)), {}, world(tmp_path / "space"))
@@ -192,7 +194,7 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
         file.write(f"{os.getpid()} {child.pid}")
     time.sleep(60)
     """
-    with pytest.raises(ExecutorTimeout, match="'mine' was stopped after 2.5 s") as caught:
+    with pytest.raises(ExecutorTimeout, match="'mine' was stopped after") as caught:
         run_executor(executor(tmp_path / "mine", body, timeout_s=2.5), {}, world(tmp_path / "space"))
     assert caught.value.timeout_s == 2.5
     for pid in (tmp_path / "space" / "pids").read_text().split():
