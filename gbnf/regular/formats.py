@@ -1,0 +1,146 @@
+"""JSON Schema's formats as regular languages, each from the grammar of its standard.
+
+What must stay true: a format's language lies within the standard, and within what jsonschema's format checker
+accepts (with its `format-nongpl` extras), unless its `caveat` says what goes beyond. For dates and times the
+checker's own narrowing holds: a year is at least 0001 and a second at most 59, so there are no leap seconds.
+`regex` and formats of other names have no language here: they say nothing that a grammar could hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.ecma import search
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: the pattern that its strings match from end to end, and what goes beyond, if anything."""
+
+    pattern: str
+    caveat: str = ""
+
+
+@cache
+def format_language(name: str) -> Dfa | None:
+    """The strings of a format, or None for a format that is not held."""
+    known = FORMATS.get(name)
+    return None if known is None else search(f"^(?:{known.pattern})$")
+
+
+# Dates and times: RFC 3339, section 5.6, and appendix A for durations.
+
+_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DATE = (
+    rf"(?!0000)(?:\d{{4}}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
+    rf"|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))|{_LEAP_YEAR}-02-29)"
+)
+_HOUR_MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
+_TIME = rf"{_HOUR_MINUTE}:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})"
+_CLOCK = r"(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
+_DURATION = rf"P(?:(?:\d+D|\d+M(?:\d+D)?|\d+Y(?:\d+M(?:\d+D)?)?)(?:T{_CLOCK})?|T{_CLOCK}|\d+W)"
+
+# Hosts: RFC 1123 with RFC 1035's bound on labels; RFC 3986, section 3.2.2, for addresses.
+
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_LAST = f"(?:{_GROUP}:{_GROUP}|{_IPV4})"
+_IPV6 = "(?:" + "|".join(
+    [
+        f"(?:{_GROUP}:){{6}}{_LAST}",
+        f"::(?:{_GROUP}:){{5}}{_LAST}",
+        *(f"(?:{_GROUP}(?::{_GROUP}){{0,{n}}})?::(?:{_GROUP}:){{{4 - n}}}{_LAST}" for n in range(5)),
+        f"(?:{_GROUP}(?::{_GROUP}){{0,5}})?::{_GROUP}",
+        f"(?:{_GROUP}(?::{_GROUP}){{0,6}})?::",
+    ]
+) + ")"  # fmt: skip
+_LABEL = "[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+_HOSTNAME = rf"{_LABEL}(?:\.{_LABEL})*"
+
+# Mailboxes: RFC 5321, section 4.1.2, and RFC 6531 for other alphabets than Latin.
+
+_ATEXT = "0-9A-Za-z!#$%&'*+/=?^_`{|}~"  # and the hyphen, which is itself when it comes last
+
+
+def _mailbox(beyond: str) -> str:
+    """A mailbox, with the characters of `beyond` in names and domains too."""
+    dot_string = rf"[{_ATEXT}{beyond}-]+(?:\.[{_ATEXT}{beyond}-]+)*"
+    quoted = rf'"(?:[ !#-\[\]-~{beyond}]|\\[ -~])*"'
+    label = f"[0-9A-Za-z{beyond}](?:[0-9A-Za-z{beyond}-]*[0-9A-Za-z{beyond}])?"
+    domain = rf"{label}(?:\.{label})*|\[(?:{_IPV4}|IPv6:{_IPV6})\]"
+    return f"(?:{dot_string}|{quoted})@(?:{domain})"
+
+
+# Identifiers: RFC 3986, appendix A; RFC 3987, section 2.2; RFC 6570, section 2.
+
+_UCS = (
+    r"\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+    + "".join(rf"\u{{{plane:x}0000}}-\u{{{plane:x}fffd}}" for plane in range(1, 0xE))
+    + r"\u{e1000}-\u{efffd}"
+)
+_PRIVATE = r"\ue000-\uf8ff\u{f0000}-\u{ffffd}\u{100000}-\u{10fffd}"
+_ESCAPED = "%[0-9A-Fa-f]{2}"
+_SUBDELIMITERS = "!$&'()*+,;="
+
+
+class _Identifiers:
+    """The patterns of URIs, or of IRIs where `ucs` and `private` hold the characters that these add."""
+
+    def __init__(self, ucs: str = "", private: str = "") -> None:
+        plain = f"0-9A-Za-z._~{ucs}{_SUBDELIMITERS}-"  # the hyphen last, where it is itself
+
+        def part(more: str = "") -> str:
+            return f"(?:[{more}{plain}]|{_ESCAPED})"
+
+        char = part(":@")
+        user, name, path = part(":"), part(), f"(?:/{char}*)*"
+        future = f"[Vv][0-9A-Fa-f]+\\.[:0-9A-Za-z._~{_SUBDELIMITERS}-]+"
+        authority = rf"//(?:{user}*@)?(?:\[(?:{_IPV6}|{future})\]|{name}*)(?::\d*)?{path}"
+        absolute, rootless = f"/(?:{char}+{path})?", f"{char}+{path}"
+        first = f"{part('@')}+{path}"  # of a relative reference: no colon before the first slash
+        tail = f"(?:\\?{part(f':@/?{private}')}*)?(?:#{part(':@/?')}*)?"
+        self.identifier = f"[A-Za-z][0-9A-Za-z+.-]*:(?:{authority}|{absolute}|{rootless}|){tail}"
+        self.reference = f"{self.identifier}|(?:{authority}|{absolute}|{first}|){tail}"
+
+
+_URI = _Identifiers()
+_IRI = _Identifiers(_UCS, _PRIVATE)
+
+_VARIABLE_CHAR = f"(?:[0-9A-Za-z_]|{_ESCAPED})"
+_VARIABLE = rf"{_VARIABLE_CHAR}+(?:\.{_VARIABLE_CHAR}+)*(?::[1-9]\d{{0,3}}|\*)?"
+_TEMPLATE = (
+    rf"(?:[!#$&'()*+,./0-9:;=?@A-Z[\]_a-z~{_UCS}{_PRIVATE}-]|{_ESCAPED}"
+    rf"|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
+)
+
+_POINTER = "(?:/(?:[^/~]|~[01])*)*"
+
+_UNDECODED = "labels of other alphabets, and those that begin with xn--, are not checked"
+_TOO_LONG = "names of more than 253 characters are not refused"
+_ASTRAL = "it allows characters beyond U+FFFF, as the standard does and jsonschema's checker does not"
+_ESCAPED_NAME = "a variable's name may begin with an escape, which jsonschema's checker refuses"
+_ZERO_INSIDE = "a number may hold a zero that isn't last, which jsonschema's checker refuses"
+
+FORMATS: Mapping[str, Format] = {
+    "date": Format(_DATE),
+    "time": Format(_TIME),
+    "date-time": Format(f"{_DATE}[Tt]{_TIME}"),
+    "duration": Format(_DURATION),
+    "email": Format(_mailbox("")),
+    "idn-email": Format(_mailbox(r"\u0080-\u{10ffff}"), _UNDECODED),
+    "hostname": Format(_HOSTNAME, f"{_TOO_LONG}, and {_UNDECODED}"),
+    "ipv4": Format(_IPV4),
+    "ipv6": Format(_IPV6),
+    "uri": Format(_URI.identifier),
+    "uri-reference": Format(_URI.reference),
+    "iri": Format(_IRI.identifier, _ASTRAL),
+    "iri-reference": Format(_IRI.reference, _ASTRAL),
+    "uri-template": Format(_TEMPLATE, _ESCAPED_NAME),
+    "uuid": Format("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
+    "json-pointer": Format(_POINTER),
+    "relative-json-pointer": Format(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})", _ZERO_INSIDE),
+}
