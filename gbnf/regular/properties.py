@@ -116,29 +116,21 @@ def _script(name: str) -> CharSet | None:
 def either_case(chars: CharSet) -> CharSet:
     """The characters of the set, and those that differ from one of them in case alone."""
     if len(chars) > len(_cased()):
-        return CharSet.of(
-            chars, *[pair for pair, members in _orbits().items() if any(m in chars for m in members)]
-        )
-    return CharSet.of(chars, *[_orbits()[key] for char in chars if (key := _cased().get(char))])
+        return CharSet.of(chars, *[orbit for orbit in _orbits() if any(char in chars for char in orbit)])
+    return CharSet.of(chars, *[orbit for char in chars if (orbit := _cased().get(char))])
 
 
 @cache
-def _orbits() -> Mapping[str, str]:
-    """The characters that are one when case is ignored, by their folded form."""
+def _orbits() -> tuple[str, ...]:
+    """The characters that are one when case is ignored, as strings of at least two."""
     orbits: dict[str, str] = {}
-    for code in range(0x1E944):  # no letter beyond has a case
-        char = chr(code)
-        folded = _fold(char)
-        if folded != char:
+    for char in map(chr, range(0x1E944)):  # no letter beyond has a case
+        folded = char.casefold()
+        if len(folded) == 1 and folded != char:
             orbits[folded] = orbits.get(folded, folded) + char
-    return orbits
+    return tuple(orbits.values())
 
 
 @cache
 def _cased() -> Mapping[str, str]:
-    return {char: key for key, members in _orbits().items() for char in members}
-
-
-def _fold(char: str) -> str:
-    folded = char.casefold()
-    return folded if len(folded) == 1 else char
+    return {char: orbit for orbit in _orbits() for char in orbit}

@@ -1,24 +1,13 @@
-"""The reader of ECMA-262 patterns: text in, syntax tree out.
-
-Patterns are read in Unicode mode (a character is a code point) with the leniency of Annex B, since patterns
-in the wild need it: a lone `{`, `}` or `]` is itself, as is an escaped character that means nothing special.
-Greedy and lazy quantifiers, capturing and other groups are the same language. Read as their authors meant
-them, though ECMA-262 does not know them: `(?i)` and other flags at the start, `(?P<name>...)`, comments
-`(?#...)`, `\\A`, `\\Z` and `\\z`.
-
-Where Python's `re` (which jsonschema uses) reads a pattern differently, ECMA-262 holds: `\\d` and `\\w` are
-ASCII, `\\s` is its white space, `.` excludes all four line terminators, `$` is the very end (not also the
-place before a last line feed), `[]` is the empty class and `[^]` the full one, and `a{,3}` is literal.
-"""
+"""The reader of ECMA-262 patterns: text in, syntax tree out. `gbnf.regular.ecma` says how it reads them."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gbnf.regular.charset import ANY_CHAR, CharSet
-from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
-from gbnf.regular.properties import ESCAPED, LINE_END, either_case, unicode_property
+from gbnf.regular.escapes import Cursor
+from gbnf.regular.properties import LINE_END, either_case
 from gbnf.regular.syntax import (
     EMPTY,
     Alternation,
@@ -35,26 +24,12 @@ from gbnf.regular.syntax import (
 #: How deep groups may nest.
 MAX_DEPTH = 100
 
-_CONTROLS = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r"}
 _BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
-_HEX2 = re.compile(r"[0-9A-Fa-f]{2}")
-_HEX4 = re.compile(r"[0-9A-Fa-f]{4}")
-_BRACED_HEX = re.compile(r"\{([0-9A-Fa-f]+)\}")
-_LOW_SURROGATE = re.compile(r"\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})")
-_OCTAL = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
-_PROPERTY = re.compile(r"\{(\^?)([A-Za-z_0-9=]+)\}|([LMNPSZC])")
 _CAPTURE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re.DOTALL)
 _FLAGS = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 _GROUP_NAME = re.compile(r"\?P?<([^>=!][^>]*)>")
 _PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
 _LOOKS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Flags:
-    ignore_case: bool = False
-    multiline: bool = False
-    dot_all: bool = False
 
 
 def read_pattern(pattern: str) -> Node:
@@ -66,33 +41,13 @@ def read_pattern(pattern: str) -> Node:
     return node
 
 
-class _Reader:
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-        self.index = 0
-        self.flags = _Flags()
-
-    def malformed(self, problem: str, position: int | None = None) -> MalformedPatternError:
-        return MalformedPatternError(self.pattern, self.index if position is None else position, problem)
-
-    def unsupported(self, problem: str, position: int) -> UnsupportedPatternError:
-        return UnsupportedPatternError(self.pattern, position, problem)
-
-    def _looking_at(self, text: str) -> bool:
-        return self.pattern.startswith(text, self.index)
-
-    def _take(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        found = expression.match(self.pattern, self.index)
-        if found:
-            self.index = found.end()
-        return found
-
+class _Reader(Cursor):
     def disjunction(self, depth: int) -> Node:
         """Alternatives up to a closing parenthesis or the end, neither consumed."""
         if depth > MAX_DEPTH:
             raise self.unsupported(f"groups nest deeper than {MAX_DEPTH}", self.index)
         alternatives = [self._alternative(depth)]
-        while self._looking_at("|"):
+        while self.looking_at("|"):
             self.index += 1
             alternatives.append(self._alternative(depth))
         return alternatives[0] if len(alternatives) == 1 else Alternation(tuple(alternatives))
@@ -104,7 +59,7 @@ class _Reader:
             if char in "|)":
                 break
             position = self.index
-            plain = self._take(_PLAIN)
+            plain = self.take(_PLAIN)
             if plain:
                 items += [self._char(code) for code in map(ord, plain[0])]
             else:
@@ -125,7 +80,7 @@ class _Reader:
         if char in "*+?":
             self.index += 1
             bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
-        elif char == "{" and (braces := self._take(_BRACES)):
+        elif char == "{" and (braces := self.take(_BRACES)):
             low = int(braces[1])
             high = low if braces[2] is None else int(braces[3]) if braces[3] else None
             if high is not None and high < low:
@@ -133,7 +88,7 @@ class _Reader:
             bounds = low, high
         else:
             return None
-        if self._looking_at("?"):
+        if self.looking_at("?"):
             self.index += 1
         return bounds
 
@@ -154,7 +109,7 @@ class _Reader:
             case "(":
                 return self._group(position, depth)
             case "[":
-                return Chars(self._class(position))
+                return Chars(self.read_class(position))
             case "\\":
                 return self._escape(position)
             case "*" | "+" | "?":
@@ -171,22 +126,22 @@ class _Reader:
 
     def _group(self, position: int, depth: int) -> Node:
         flags = self.flags
-        look = next((sign for sign in ("?<=", "?<!", "?=", "?!") if self._looking_at(sign)), None)
+        look = next((sign for sign in ("?<=", "?<!", "?=", "?!") if self.looking_at(sign)), None)
         if look:
             self.index += len(look)
-        elif self._looking_at("?#"):
+        elif self.looking_at("?#"):
             return self._comment(position)
-        elif self._looking_at("?") and not self._take(_GROUP_NAME):
-            found = self._take(_FLAGS)
+        elif self.looking_at("?") and not self.take(_GROUP_NAME):
+            found = self.take(_FLAGS)
             if not found:
-                if self._looking_at("?P=") or self._looking_at("?>"):
+                if self.looking_at("?P=") or self.looking_at("?>"):
                     raise self.unsupported("backreferences and atomic groups are not regular here", position)
                 raise self.malformed("a group that begins with a question mark and nothing known", position)
             self._set_flags(found, position)
             if found[3] == ")":
                 return EMPTY  # the flags hold up to the end of the group around
         item = self.disjunction(depth + 1)
-        if not self._looking_at(")"):
+        if not self.looking_at(")"):
             raise self.malformed("the group is never closed", position)
         self.index += 1
         self.flags = flags
@@ -239,88 +194,5 @@ class _Reader:
             assert digits, "a digit stands there"
             if int(digits[0]) <= sum(found[1] is not None for found in _CAPTURE.finditer(self.pattern)):
                 raise self.unsupported("a backreference is not regular", position)
-        escaped = self._class_escape(position)
+        escaped = self.read_escape(position)
         return self._char(ord(escaped)) if isinstance(escaped, str) else Chars(escaped)
-
-    def _class(self, position: int) -> CharSet:
-        """A class, from behind its opening bracket."""
-        negated = self._looking_at("^")
-        self.index += negated
-        parts: list[str | tuple[int, int] | CharSet] = []
-        while not self._looking_at("]"):
-            start = self.index
-            low = self._class_atom(position)
-            if not (self._looking_at("-") and self.index + 1 < len(self.pattern)) or self._looking_at("-]"):
-                parts.append(low)
-                continue
-            self.index += 1
-            high = self._class_atom(position)
-            if isinstance(low, CharSet) or isinstance(high, CharSet):
-                parts += [low, "-", high]  # [\w-.] names a hyphen
-            elif low > high:
-                raise self.malformed(f"the range {low}-{high} is in the wrong order", start)
-            else:
-                parts.append((ord(low), ord(high)))
-        self.index += 1
-        chars = CharSet.of(*parts)
-        if self.flags.ignore_case:
-            chars = either_case(chars)
-        return ~chars if negated else chars
-
-    def _class_atom(self, position: int) -> str | CharSet:
-        if self.index >= len(self.pattern):
-            raise self.malformed("the class is never closed", position)
-        char = self.pattern[self.index]
-        self.index += 1
-        if char != "\\":
-            return char
-        if self._looking_at("b"):
-            self.index += 1
-            return "\b"
-        return self._class_escape(self.index - 1)
-
-    def _class_escape(self, position: int) -> str | CharSet:
-        """The character, or the set of them, that an escape means inside a class and out."""
-        if self.index >= len(self.pattern):
-            raise self.malformed("a backslash with nothing behind it", position)
-        char = self.pattern[self.index]
-        self.index += 1
-        if char in ESCAPED:
-            return ESCAPED[char]
-        if char in _CONTROLS:
-            return _CONTROLS[char]
-        match char:
-            case "p" | "P" if found := self._take(_PROPERTY):
-                chars = unicode_property(found[2] or found[3])
-                if chars is None:
-                    raise self.unsupported(f"the property {found[0]} is not known", position)
-                return ~chars if (char == "P") != bool(found[1]) else chars
-            case "x" if found := self._take(_HEX2):
-                return chr(int(found[0], 16))
-            case "u":
-                return self._unicode_escape(position)
-            case "c" if re.compile("[A-Za-z]").match(self.pattern, self.index):
-                self.index += 1
-                return chr(ord(self.pattern[self.index - 1]) % 32)
-            case "c":
-                self.index -= 1
-                return "\\"
-        if char in "01234567":
-            self.index -= 1
-            octal = self._take(_OCTAL)
-            assert octal, "an octal digit stands there"
-            return chr(int(octal[0], 8))
-        return char
-
-    def _unicode_escape(self, position: int) -> str:
-        if found := self._take(_BRACED_HEX):
-            if int(found[1], 16) > 0x10FFFF:
-                raise self.malformed("no character has so great a number", position)
-            return chr(int(found[1], 16))
-        found = self._take(_HEX4)
-        if not found:
-            return "u"
-        code = int(found[0], 16)
-        if 0xD800 <= code <= 0xDBFF and (low := self._take(_LOW_SURROGATE)):
-            return chr(0x10000 + (code - 0xD800) * 0x400 + int(low[1], 16) - 0xDC00)
-        return chr(code)
