@@ -13,11 +13,11 @@ from gbnf.errors import GbnfError
 
 
 class TooManyStates(GbnfError):  # noqa: N818  # it is a count that went wrong, and the name says which
-    """The automaton would have more states, or take more work to build, than its budget allows."""
+    """The automaton would have more states than its budget allows, or take more steps to build."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, counted: str = "states") -> None:
         self.limit = limit
-        super().__init__(f"the automaton needs more than {limit} states, or as much work to find them")
+        super().__init__(f"the automaton takes more than {limit} {counted}")
 
 
 class PatternError(GbnfError):

@@ -128,7 +128,7 @@ class _Builder:
     def spend(self, work: int) -> None:
         self._work += work
         if self._work > MAX_WORK:
-            raise TooManyStates(MAX_WORK)
+            raise TooManyStates(MAX_WORK, "steps to build")
 
     def visit(self, node: Node) -> _Piece:
         match node:

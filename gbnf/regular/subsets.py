@@ -15,7 +15,7 @@ from gbnf.regular.alphabet import joint, minterms
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import TooManyStates
 from gbnf.regular.positions import END, MAX_WORK, START, UNCONDITIONAL, Condition, Positions, bits
-from gbnf.regular.tables import DEAD, explore
+from gbnf.regular.tables import DEAD, MAX_STATES, explore
 
 #: Lookaheads that must still come true: the number of the condition, and where its body is.
 _Promises: TypeAlias = frozenset[tuple[int, int]]
@@ -23,6 +23,8 @@ _Threads: TypeAlias = frozenset[tuple[_Promises, int]]
 _State: TypeAlias = tuple[_Threads, tuple[int, ...]]
 _NO_PROMISES: _Promises = frozenset()
 
+#: Sets of positions are quickly found, and often many of them are one state in the end.
+_MAX_SUBSETS = 10_000
 _STEP_WORK = 10  # what one step under conditions costs, in steps without
 
 
@@ -39,7 +41,10 @@ def determinise(positions: Positions, bodies: Mapping[Condition, Dfa]) -> Dfa:
     ]
     if not bodies:
         plain = _Subsets(positions, masks)
-        return Dfa(explore(alphabet, plain.start, plain.successors, plain.accepts))
+        table = explore(alphabet, plain.start, plain.successors, plain.accepts, _MAX_SUBSETS)
+        if len(table.rows) > MAX_STATES:
+            raise TooManyStates(MAX_STATES)
+        return Dfa(table)
     columns: list[tuple[int, ...]] = [(mask,) for mask in masks]
     for body in bodies.values():
         alphabet, pairs = joint(alphabet, body.table.alphabet)
@@ -70,7 +75,7 @@ class _Subsets:
     def _following(self, moved: int) -> int:
         self._work += moved.bit_count()
         if self._work > MAX_WORK:
-            raise TooManyStates(MAX_WORK)
+            raise TooManyStates(MAX_WORK, "steps to build")
         following = 0
         for number in bits(moved):
             following |= self._follow[number]
@@ -168,7 +173,7 @@ class _ConditionalSubsets:
     def _spend(self) -> None:
         self._work += _STEP_WORK
         if self._work > MAX_WORK:
-            raise TooManyStates(MAX_WORK)
+            raise TooManyStates(MAX_WORK, "steps to build")
 
 
 def _strongest(reached: dict[_Promises, int]) -> _Threads:
