@@ -12,6 +12,7 @@ from typing import Any
 
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.primitives import PLAIN_CHAR
+from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import (
     EMPTY,
     NOTHING,
@@ -111,7 +112,11 @@ def _items(expr: Expr) -> tuple[Expr, ...]:
     return expr.items if isinstance(expr, Seq) else (expr,)
 
 
-def key_except(names: Iterable[str]) -> Expr:
+#: So many characters of a key nest in one production before the rest gets one of its own.
+_KEY_NESTING = 16
+
+
+def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """A key in canonical spelling, quotes included, that is none of `names`."""
     trie: dict[str, Any] = {}
     for name in names:
@@ -119,7 +124,7 @@ def key_except(names: Iterable[str]) -> Expr:
         for unit in _units(quoted(name)[1:-1]):
             node = node.setdefault(unit, {})
         node[""] = {}
-    return seq(Literal('"'), _outside(trie))
+    return seq(Literal('"'), _outside(trie, scope, 1))
 
 
 def _units(spelled: str) -> list[str]:
@@ -132,12 +137,16 @@ def _units(spelled: str) -> list[str]:
     return units
 
 
-def _outside(trie: Mapping[str, Any]) -> Expr:
+def _outside(trie: Mapping[str, Any], scope: Scope, depth: int) -> Expr:
     """What may follow, closing quote included, so that no name of the trie is spelled."""
     branches: list[Expr] = [] if "" in trie else [Literal('"')]
     plain = [unit for unit in trie if len(unit) == 1]
     escapes = [unit for unit in trie if len(unit) > 1]
-    branches += [seq(literal(unit), _outside(trie[unit])) for unit in plain + escapes]
+    for unit in plain + escapes:
+        rest = _outside(trie[unit], scope, depth + 1)
+        branches.append(
+            seq(literal(unit), scope.add("OtherKey", rest) if depth % _KEY_NESTING == 0 else rest)
+        )
     branches.append(seq(char_class(*PLAIN_CHAR.ranges, "".join(plain), negated=True), _KEY_REST))
     branches.append(seq(_other_escape(escapes), _KEY_REST))
     return factor(branches)

@@ -9,17 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+from typing import Literal as OneOf
 
+from gbnf.compiler.arrays import (
+    MAX_UNIQUE,
+    Items,
+    array_expr,
+    containing_expr,
+    possible,
+    unique_expr,
+)
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import factor, values_expr
-from gbnf.compiler.numbers import integer_expr
-from gbnf.compiler.objects import object_expr
-from gbnf.compiler.repetitions import MAX_BOUND, bounded, separated
-from gbnf.compiler.report import Finding
+from gbnf.compiler.literals import factor, value_expr, values_expr
+from gbnf.compiler.multiples import multiples_expr
+from gbnf.compiler.numbers import range_expr
+from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
+from gbnf.compiler.repetitions import MAX_BOUND, bounded
+from gbnf.compiler.report import Finding, Kind
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.grammar.ir import EMPTY, NOTHING, Expr, Literal, Ref, optional, seq
+from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, seq
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
+from gbnf.schema.strings import cut
 from gbnf.schema.values import (
     ANYTHING,
     Array,
@@ -31,10 +45,14 @@ from gbnf.schema.values import (
     Shape,
     String,
     ValueSet,
+    conjunction,
 )
 
 #: Keywords that say nothing about values: a reference beside them alone is the reference.
 _ANNOTATIONS = frozenset({"$ref", "description", "title", "default", "examples", "$comment", "deprecated"})
+
+
+PropertyOrder = OneOf["declared", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +61,14 @@ class Options:
 
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
     that is still held; None: any number. `closed`: objects that declare properties and say nothing of
-    additional ones have none.
+    additional ones have none. `property_order`: declared properties come in declared order, or in any, as
+    far as `gbnf.compiler.objects.MAX_ANY_ORDER` goes.
     """
 
     whitespace: Whitespace = "default"
     max_depth: int | None = None
     closed: bool = False
+    property_order: PropertyOrder = "declared"
 
 
 @dataclass
@@ -70,6 +90,7 @@ class Lowering:
         self._layout = LAYOUTS[self.options.whitespace]
         self._expander = Expander(self.document, self._unenforced, closed=self.options.closed)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
+        self._strings: dict[String, Expr] = {}
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
         """Compile the document's root as the production of `ref`."""
@@ -138,24 +159,58 @@ class Lowering:
                 return Ref("null")
             case Boolean():
                 return Ref("boolean")
-            case Number(integer, low, high):
-                if not integer:
-                    return Ref("number")
-                return integer_expr(None if low is None else int(low), None if high is None else int(high))
-            case String(low_length, high_length):
-                return self._string(low_length, high_length, scope, pointer)
+            case Number():
+                return self._number(shape, scope, pointer)
+            case String():
+                return self._string(shape, scope, pointer)
             case Array():
                 return self._array(shape, scope, pointer, depth)
             case Object():
                 return self._object(shape, scope, pointer, depth)
 
-    def _string(self, low: int, high: int | None, scope: Scope, pointer: str) -> Expr:
-        if low == 0 and high is None:
+    def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
+        if shape.divisors:
+            expr = multiples_expr(shape, scope)
+            if expr is not None:
+                return expr
+            self._unenforced(f"{pointer}/multipleOf", "multipleOf", "its automaton is too large")
+        return range_expr(shape, scope)
+
+    def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
+        """Strings of one kind are written once."""
+        if shape == String():
             return Ref("string")
+        known = self._strings.get(shape)
+        if known is not None:
+            return known
+        expr = self._new_string(shape, scope, pointer)
+        if _weight(expr) > _LIGHT:
+            expr = scope.add("Text", expr)
+        return self._strings.setdefault(shape, expr)
+
+    def _new_string(self, shape: String, scope: Scope, pointer: str) -> Expr:
+        low, high = shape.min_length, shape.max_length
+        if shape.language is not None:
+            return self._regular(shape, shape.language, scope, pointer)
         chars = bounded(Ref("char"), low, high, scope)
         if not chars.exact:
             self._loosened(pointer, "minLength" if low > MAX_BOUND else "maxLength")
         return seq(Literal('"'), chars.expr, Literal('"'))
+
+    def _regular(self, shape: String, language: Dfa, scope: Scope, pointer: str) -> Expr:
+        from gbnf.regular.lower import string_expr  # noqa: PLC0415  # most strings need no automaton
+
+        try:
+            language = cut(shape)
+        except TooManyStates:
+            for keyword, bound in (("minLength", shape.min_length), ("maxLength", shape.max_length)):
+                if bound:
+                    self._unenforced(
+                        f"{pointer}/{keyword}",
+                        keyword,
+                        "with the pattern beside it, it makes too large an automaton",
+                    )
+        return string_expr(language, scope)
 
     def _array(self, shape: Array, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Array():
@@ -163,56 +218,77 @@ class Lowering:
             return Ref("jsonArray")
         if self._too_deep(depth, pointer, "items"):
             return Ref("jsonArray")
-        layout = self._layout
-        prefix = [
+        items = self._items(shape, ANYTHING, scope, pointer, depth)
+        if items is None:
+            return NOTHING
+        special = self._special_array(shape, items, scope, pointer, depth)
+        if special is not None:
+            return special
+        expr, exact = array_expr(items, self._layout, scope)
+        if not exact:
+            self._loosened(pointer, "minItems" if items.minimum > MAX_BOUND else "maxItems")
+        return expr
+
+    def _items(self, shape: Array, also: Conjunction, scope: Scope, pointer: str, depth: int) -> Items | None:
+        """The items as expressions, each of which satisfies `also` too."""
+        hint = "Match " if also else ""
+        prefix = tuple(
             self.value(
-                places, scope.inside(f"Item {number}"), f"{pointer}/prefixItems/{number - 1}", depth + 1
+                conjunction(places, also),
+                scope.inside(f"{hint}Item {number}"),
+                f"{pointer}/prefixItems/{number - 1}",
+                depth + 1,
             )
             for number, places in enumerate(shape.prefix, 1)
-        ]
-        if NOTHING in prefix:
-            prefix = prefix[: prefix.index(NOTHING)]
-            shape = Array(shape.prefix, shape.items, shape.min_items, len(prefix))
-        maximum = shape.max_items
-        if maximum is not None and maximum < shape.min_items:
-            return NOTHING
+        )
         rest: Expr = NOTHING
-        if maximum is None or maximum > len(prefix):
-            rest = self.value(shape.items, scope.inside("Item"), f"{pointer}/items", depth + 1)
-        if rest == NOTHING:
-            maximum = len(prefix)
-            if maximum < shape.min_items:
-                return NOTHING
-        filled = self._items(prefix, rest, shape.min_items, maximum, scope, pointer)
-        body = seq(layout.begin_array, filled, layout.end_array)
-        return factor([body, layout.empty_array]) if shape.min_items == 0 else body
+        if shape.max_items is None or shape.max_items > len(prefix):
+            places = conjunction(shape.items, also)
+            rest = self.value(places, scope.inside(f"{hint}Item"), f"{pointer}/items", depth + 1)
+        return possible(Items(prefix, rest, shape.min_items, shape.max_items))
 
-    def _items(
-        self, prefix: list[Expr], rest: Expr, minimum: int, maximum: int | None, scope: Scope, pointer: str
-    ) -> Expr:
-        """At least one item, and as many as the bounds say; NOTHING where there can be none."""
-        if maximum == 0:
-            return NOTHING
-        comma = self._layout.comma
-        if not prefix:
-            items = separated(rest, comma, max(minimum, 1), maximum, scope)
-            self._check_bounds(pointer, minimum, exact=items.exact)
-            return items.expr
-        tail: Expr = EMPTY
-        if rest != NOTHING:
-            room = None if maximum is None else maximum - len(prefix)
-            more = bounded(seq(comma, rest), max(minimum - len(prefix), 0), room, scope)
-            self._check_bounds(pointer, minimum, exact=more.exact)
-            tail = more.expr
-        for index in range(len(prefix) - 1, 0, -1):
-            tail = seq(comma, prefix[index], tail)
-            if index >= minimum:
-                tail = optional(tail)
-        return seq(prefix[0], tail)
+    def _special_array(
+        self, shape: Array, items: Items, scope: Scope, pointer: str, depth: int
+    ) -> Expr | None:
+        """Arrays with `contains` or unique items; None where there are none of these, or it is reported."""
+        if shape.unique and not (items.maximum is not None and items.maximum <= 1):
+            values = None if shape.prefix or shape.contains else self._few_values(shape.items)
+            if values is not None:
+                written = [value_expr(value, self._layout) for value in values]
+                return unique_expr(written, items.minimum, items.maximum, self._layout, scope)
+            self._unenforced(f"{pointer}/uniqueItems", "uniqueItems", "the items are not a small finite set")
+        if not shape.contains:
+            return None
+        if len(shape.contains) == 1:
+            matching = [
+                self.value(
+                    conjunction(places, shape.contains[0]),
+                    scope.inside("Match"),
+                    f"{pointer}/contains",
+                    depth + 1,
+                )
+                for places in (*shape.prefix[: len(items.prefix)], shape.items)
+            ]
+            expr = containing_expr(items, matching, self._layout, scope)
+            if expr is not None:
+                return expr
+        self._unenforced(
+            f"{pointer}/contains", "contains", "it takes too many states beside the other bounds"
+        )
+        return None
 
-    def _check_bounds(self, pointer: str, minimum: int, *, exact: bool) -> None:
-        if not exact:
-            self._loosened(pointer, "minItems" if minimum > MAX_BOUND else "maxItems")
+    def _few_values(self, places: Conjunction) -> list[Any] | None:
+        """All values that satisfy `places`, where they are few."""
+        allowed = self._expander.expand(places)
+        values = list(allowed.values)
+        for shape in allowed.shapes:
+            if isinstance(shape, Null):
+                values.append(None)
+            elif isinstance(shape, Boolean):
+                values += [False, True]
+            else:
+                return None
+        return values if len(values) <= MAX_UNIQUE else None
 
     def _object(self, shape: Object, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Object():
@@ -228,13 +304,23 @@ class Lowering:
             else self.value(places, scope.inside(name), f"{pointer}/properties/{name}", depth + 1)
             for name, places in shape.properties.items()
         }
-        additional: Expr = NOTHING
-        if shape.additional == ANYTHING:
-            additional = Ref("jsonValue")
-        elif shape.additional is not None:
-            inner = scope.inside("Value")
-            additional = self.value(shape.additional, inner, f"{pointer}/additionalProperties", depth + 1)
-        return object_expr(shape, values, additional, self._layout, scope)
+        others = []
+        for other in shape.others:
+            if other.value == ANYTHING:
+                value: Expr = Ref("jsonValue")
+            else:
+                value = self.value(
+                    other.value, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1
+                )
+            others.append((other.keys, value))
+        any_order = self.options.property_order == "any"
+        if any_order and len(shape.properties) > MAX_ANY_ORDER:
+            reason = f"more than {MAX_ANY_ORDER} properties come in declared order only"
+            self._remark(pointer, "properties", "declared_order", reason)
+        built = object_expr(shape, values, others, self._layout, scope, any_order=any_order)
+        for keyword, reason in built.loosened:
+            self._unenforced(f"{pointer}/{keyword}", keyword, reason)
+        return built.expr
 
     def _too_deep(self, depth: int, pointer: str, keyword: str) -> bool:
         limit = self.options.max_depth
@@ -247,14 +333,27 @@ class Lowering:
         self._unenforced(f"{pointer}/{keyword}", keyword, f"bounds above {MAX_BOUND} are not held")
 
     def _unenforced(self, pointer: str, keyword: str, reason: str) -> None:
-        self.findings.setdefault(
-            (pointer, keyword), Finding(self.tool, pointer, keyword, "unenforced", reason)
-        )
+        self._remark(pointer, keyword, "unenforced", reason)
 
     def _free_form(self, pointer: str, keyword: str, reason: str) -> None:
-        self.findings.setdefault(
-            (pointer, keyword), Finding(self.tool, pointer, keyword, "free_form", reason)
-        )
+        self._remark(pointer, keyword, "free_form", reason)
+
+    def _remark(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
+        self.findings.setdefault((pointer, keyword), Finding(self.tool, pointer, keyword, kind, reason))
+
+
+#: How much an expression may weigh to be written in several places: about the engine's rules for it.
+_LIGHT = 24
+
+
+def _weight(expr: Expr) -> int:
+    match expr:
+        case Repeat(item, minimum, maximum):
+            return _weight(item) * max(minimum, maximum or 1, 1)
+        case Seq(items) | Alt(items):
+            return sum(map(_weight, items))
+        case _:
+            return 1
 
 
 def _needs_rule(values: ValueSet) -> bool:

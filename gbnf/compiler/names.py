@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
+
+
+#: A longer path gives its first part and its last ones.
+_MOST_PARTS = 7
 
 
 def camel(*parts: str) -> str:
@@ -14,18 +19,19 @@ def camel(*parts: str) -> str:
     "get_inputs", "dialog" -> getInputsDialog; accents go ("café" -> cafe); what has no Latin letters is
     spelled by its code points ("日本" -> u65e5u672c).
     """
-    words: list[str] = []
-    for part in parts:
-        plain = "".join(
-            char for char in unicodedata.normalize("NFKD", part) if not unicodedata.combining(char)
-        )
-        spelled = "".join(char if ord(char) < 128 else f" u{ord(char):x} " for char in plain)
-        words += _WORDS.findall(spelled)
-    if not words:
+    shown = parts if len(parts) <= _MOST_PARTS else (parts[0], *parts[1 - _MOST_PARTS :])
+    joined = "".join(map(_capitalised, shown))
+    if not joined:
         return "x"
-    head, *tail = words
-    name = head[0].lower() + head[1:] + "".join(word[0].upper() + word[1:] for word in tail)
-    return name if name[0].isalpha() else f"n{name}"
+    return joined[0].lower() + joined[1:] if joined[0].isalpha() else f"n{joined}"
+
+
+@lru_cache(maxsize=4096)
+def _capitalised(part: str) -> str:
+    """The words of one part, each with a capital letter."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", part) if not unicodedata.combining(char))
+    spelled = "".join(char if ord(char) < 128 else f" u{ord(char):x} " for char in plain)
+    return "".join(word[0].upper() + word[1:] for word in _WORDS.findall(spelled))
 
 
 class NameTable:
@@ -33,13 +39,15 @@ class NameTable:
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(taken)
+        self._counts: dict[str, int] = {}
 
     def fresh(self, *parts: str) -> str:
         """The camelCase of `parts`, with the least number behind it that makes it new."""
         wanted = name = camel(*parts)
-        count = 1
+        count = self._counts.get(wanted, 1)
         while name in self._taken:
             count += 1
             name = f"{wanted}{count}" if not wanted[-1].isdigit() else f"{wanted}x{count}"
+        self._counts[wanted] = count
         self._taken.add(name)
         return name

@@ -1,47 +1,137 @@
-"""Objects as automata over their declared properties.
+"""Objects as automata over their properties.
 
-A state says how many declared properties lie behind and which `requires_one_of` groups are satisfied. From
-each state every later property is offered up to the next one that can't be left out, all keys in one trie:
-so each property comes at most once and in declared order, required ones always, and no comma dangles.
-Additional properties may stand anywhere between.
+A state says which declared properties lie behind, which `requires_one_of` groups are satisfied and how many
+properties there were (as far as a bound on their number asks). From each state every later property is
+offered up to the next one that can't be left out, all keys in one trie: so each property comes at most once
+and in declared order, required ones always, and no comma dangles. Other properties may stand anywhere
+between. In any order, a state holds the set of the properties that lie behind instead, and all others are
+offered.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor, key_except, quoted
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import NOTHING, Expr, Ref, literal, seq
+from gbnf.grammar.ir import NOTHING, Alt, Expr, Seq, literal, seq
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import TooManyStates
 from gbnf.schema.values import Object
+
+#: The most states of one object; beyond, bounds on the number of properties are loosened.
+MAX_STATES = 1000
+#: The most declared properties that may come in any order: each set of them is a state.
+MAX_ANY_ORDER = 8
+
+#: How many declared properties are offered in one trie.
+CHUNK = 16
+
+#: The keys of a class of other properties (None: every key), and an expression for what stands under them.
+Other = tuple["Dfa | None", Expr]
+
+
+class BuiltObject(NamedTuple):
+    """An object's expression, and each keyword that it doesn't hold, with the reason."""
+
+    expr: Expr
+    loosened: tuple[tuple[str, str], ...] = ()
 
 
 def object_expr(
-    shape: Object, values: dict[str, Expr], additional: Expr, layout: Layout, scope: Scope
-) -> Expr:
-    """The objects of `shape`: `values` holds an expression for each declared property, `additional` the one
-    for any other (NOTHING where there is none)."""
+    shape: Object,
+    values: dict[str, Expr],
+    others: Sequence[Other],
+    layout: Layout,
+    scope: Scope,
+    *,
+    any_order: bool = False,
+) -> BuiltObject:
+    """The objects of `shape`: `values` holds an expression for each declared property.
+
+    `any_order`: declared properties may come in any order, where they are at most `MAX_ANY_ORDER`.
+    """
     if any(values[name] == NOTHING for name in shape.required):
-        return NOTHING
-    return _Automaton(shape, values, additional, layout, scope).expression()
+        return BuiltObject(NOTHING)
+    loosened: list[tuple[str, str]] = []
+    pairs = _other_pairs(shape, others, layout, scope)
+    declared = sum(value != NOTHING for value in values.values())
+    least, most = shape.min_properties, shape.max_properties
+    if not pairs and most is not None and most >= declared:
+        most = None
+    if least <= len(shape.required):
+        least = 0
+    counted = max(least, most or 0)
+    ordered = not any_order or declared > MAX_ANY_ORDER
+    if counted * (declared + 1 if ordered else 1 << declared) > MAX_STATES:
+        keyword = "minProperties" if least > (most or 0) else "maxProperties"
+        loosened.append((keyword, "it makes too many states"))
+        least, most = 0, None
+    elif least > 1 and pairs:
+        loosened.append(("minProperties", "an additional property given twice counts twice"))
+    automaton = (_Automaton if ordered else _AnyOrder)(shape, values, pairs, (least, most), layout, scope)
+    expr = automaton.expression()
+    return BuiltObject(expr, tuple(loosened))
+
+
+def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
+    """A pair for each class of other keys, the declared ones taken out."""
+    pairs = []
+    for keys, value in others:
+        if value == NOTHING:
+            continue
+        if keys is None:
+            key = key_except(shape.properties, scope)
+        else:
+            from gbnf.regular.lower import string_expr  # noqa: PLC0415  # most objects have no patterns
+
+            try:
+                named = keys - Dfa.of_words(shape.properties) if shape.properties else keys
+            except TooManyStates:
+                named = keys
+            if named.is_empty:
+                continue
+            key = string_expr(named, scope.inside("Key"))
+        pairs.append(seq(scope.add("OtherKey", key), layout.colon, value))
+    return pairs
 
 
 class _State(NamedTuple):
-    behind: int  # declared properties that lie behind
+    behind: int  # how many declared properties lie behind; in any order, a bit for each that does
     satisfied: int  # a bit for each group
+    given: int  # properties so far, as far as they are counted
 
 
-_START = _State(0, 0)
+class _Pair(NamedTuple):
+    """A declared property that may come, by its place in the declaration, and the state behind it."""
+
+    place: int
+    follower: _State
+
+
+_START = _State(0, 0, 0)
 
 
 class _Automaton:
+    _ordered = True
+
     def __init__(
-        self, shape: Object, values: dict[str, Expr], additional: Expr, layout: Layout, scope: Scope
+        self,
+        shape: Object,
+        values: dict[str, Expr],
+        others: Sequence[Expr],
+        bounds: tuple[int, int | None],
+        layout: Layout,
+        scope: Scope,
     ) -> None:
         self._names = [name for name in shape.properties if values[name] != NOTHING]
         self._values = values
+        self._others = others
+        self._least, self._most = bounds
+        self._counted = max(self._least, 0 if self._most is None else self._most)
         self._layout = layout
         self._scope = scope
         position = {name: index for index, name in enumerate(self._names)}
@@ -58,27 +148,32 @@ class _Automaton:
             sum(1 << bit for bit, group in enumerate(self._groups) if index in group)
             for index in range(len(self._names))
         ]
-        self._other: Expr = NOTHING
-        if additional != NOTHING:
-            other_key = scope.add("OtherKey", key_except(shape.properties))
-            self._other = seq(other_key, layout.colon, additional)
         self._rests: dict[_State, Expr] = {}
-        self._entries: dict[_State, Expr] = {}
+        self._entries: dict[_Pair, Expr] = {}
+        self._later: dict[_State, Expr] = {}
 
     def expression(self) -> Expr:
         if not all(self._groups):
             return NOTHING
-        self._name_rests()
+        self._write_rests()
         alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(_START)]
         if self._may_end(_START):
             alternatives.append(self._layout.empty_object)
         return factor(alternatives)
 
-    def _next(self, state: _State) -> list[tuple[int, _State]]:
-        """The properties that may come next, each with the state behind it."""
+    def _full(self, state: _State) -> bool:
+        return self._most is not None and state.given >= self._most
+
+    def _counting(self, state: _State) -> int:
+        return min(state.given + 1, self._counted)
+
+    def _next(self, state: _State) -> list[_Pair]:
+        """The declared properties that may come next."""
+        if self._full(state):
+            return []
         found = []
         for index in range(state.behind, len(self._names)):
-            found.append((index, _State(index + 1, state.satisfied | self._satisfies[index])))
+            found.append(_Pair(index, self._follower(state, index + 1, index)))
             last_chance = any(
                 group[-1] == index and not state.satisfied & 1 << bit
                 for bit, group in enumerate(self._groups)
@@ -87,47 +182,90 @@ class _Automaton:
                 break
         return found
 
-    def _may_end(self, state: _State) -> bool:
-        return state.satisfied == self._all_satisfied and state.behind > self._last_required
+    def _follower(self, state: _State, behind: int, index: int) -> _State:
+        return _State(behind, state.satisfied | self._satisfies[index], self._counting(state))
 
-    def _name_rests(self) -> None:
+    def _all_required(self, state: _State) -> bool:
+        return state.behind > self._last_required
+
+    def _label(self, state: _State) -> str:
+        return f"After {self._names[state.behind - 1]}" if state.behind else "More"
+
+    def _after_other(self, state: _State) -> _State | None:
+        """The state behind an additional property; None where there may be none."""
+        if not self._others or self._full(state):
+            return None
+        return state._replace(given=self._counting(state))
+
+    def _may_end(self, state: _State) -> bool:
+        return (
+            state.satisfied == self._all_satisfied
+            and state.given >= self._least
+            and self._all_required(state)
+        )
+
+    def _write_rests(self) -> None:
         """Find the states, name the rests that stand in several places, and write them from the end on."""
         uses: Counter[_State] = Counter()
+        entered: Counter[_Pair] = Counter()
+        recursive: set[_State] = set()
         pending, states = [_START], {_START}
         while pending:
-            for _, follower in self._next(pending.pop()):
+            state = pending.pop()
+            pairs = self._next(state)
+            entered.update(pairs)
+            followers = [pair.follower for pair in pairs]
+            other = self._after_other(state)
+            if other == state:
+                recursive.add(state)
+            elif other is not None:
+                followers += [other] * len(self._others)
+            for follower in followers:
                 uses[follower] += 1
                 if follower not in states:
                     states.add(follower)
                     pending.append(follower)
-        ordered = sorted(states)
-        for state in ordered:
-            if self._other != NOTHING or (uses[state] > 1 and state.behind < len(self._names)):
-                name = f"After {self._names[state.behind - 1]}" if state.behind else "More"
-                self._rests[state] = self._scope.reserve(name)
-        for state in reversed(ordered):
-            production = self._rest_production(state)
-            named = self._rests.get(state)
-            self._rests[state] = (
-                self._scope.define(named, production) if isinstance(named, Ref) else production
-            )
-            if state.behind:
-                entry = seq(
-                    self._layout.colon, self._values[self._names[state.behind - 1]], self._rests[state]
-                )
-                shared = uses[state] > 1
-                self._entries[state] = (
-                    self._scope.add(self._names[state.behind - 1] + " Entry", entry) if shared else entry
-                )
+        into: dict[_State, list[_Pair]] = {}
+        for pair in sorted(entered):
+            into.setdefault(pair.follower, []).append(pair)
+        for state in sorted(
+            states, key=lambda state: (state.behind, state.given, state.satisfied), reverse=True
+        ):
+            self._rests[state] = self._rest(state, shared=uses[state] > 1, recursive=state in recursive)
+            for pair in into.get(state, ()):
+                name = self._names[pair.place]
+                entry = seq(self._layout.colon, self._values[name], self._rests[state])
+                shared = entered[pair] > 1 and entry != NOTHING
+                self._entries[pair] = self._scope.add(name + " Entry", entry) if shared else entry
+
+    def _rest(self, state: _State, *, shared: bool, recursive: bool) -> Expr:
+        if recursive:
+            self._rests[state] = ref = self._scope.reserve(self._label(state))
+            return self._scope.define(ref, self._rest_production(state))
+        production = self._rest_production(state)
+        if shared and isinstance(production, Seq | Alt):
+            return self._scope.add(self._label(state), production)
+        return production
 
     def _pairs(self, state: _State) -> list[Expr]:
-        pairs = [
-            seq(literal(quoted(self._names[index])), self._entries[follower])
-            for index, follower in self._next(state)
-        ]
-        if self._other != NOTHING:
-            pairs.append(seq(self._other, self._rests[state]))
-        return pairs
+        after_other = self._after_other(state)
+        others = (
+            [] if after_other is None else [seq(other, self._rests[after_other]) for other in self._others]
+        )
+        return [pair for pair in (*self._declared(state), *others) if pair != NOTHING]
+
+    def _declared(self, state: _State) -> list[Expr]:
+        """The declared properties that may come next: a few, and by reference those of the following ones."""
+        limit = (state.behind // CHUNK + 1) * CHUNK if self._ordered else len(self._names)
+        pairs = self._next(state)
+        near = [pair for pair in pairs if pair.place < limit]
+        expressions = [seq(literal(quoted(self._names[one.place])), self._entries[one]) for one in near]
+        if len(near) < len(pairs):
+            boundary = state._replace(behind=limit)
+            if boundary not in self._later:
+                self._later[boundary] = self._scope.add("Keys", factor(self._declared(boundary)))
+            expressions.append(self._later[boundary])
+        return expressions
 
     def _rest_production(self, state: _State) -> Expr:
         """What follows a value: more pairs, each behind a comma, or the closing bracket."""
@@ -135,3 +273,24 @@ class _Automaton:
         if self._may_end(state):
             alternatives.append(self._layout.end_object)
         return factor(alternatives)
+
+
+class _AnyOrder(_Automaton):
+    """The same for properties in any order."""
+
+    _ordered = False
+
+    def _next(self, state: _State) -> list[_Pair]:
+        if self._full(state):
+            return []
+        return [
+            _Pair(index, self._follower(state, state.behind | 1 << index, index))
+            for index in range(len(self._names))
+            if not state.behind & 1 << index
+        ]
+
+    def _all_required(self, state: _State) -> bool:
+        return all(state.behind & 1 << index for index, needed in enumerate(self._required) if needed)
+
+    def _label(self, state: _State) -> str:
+        return f"After {state.behind}" if state.behind else "More"

@@ -14,7 +14,7 @@ from typing import Any
 from gbnf.compiler.grammar import Grammar, Part, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import factor, quoted
-from gbnf.compiler.lowering import Lowering, Options
+from gbnf.compiler.lowering import Lowering, Options, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.report import Finding
 from gbnf.compiler.rules import RuleTable, Scope
@@ -49,14 +49,16 @@ def compile_pool(
     whitespace: Whitespace = "default",
     max_depth: int = _MAX_DEPTH,
     closed: bool = True,
+    property_order: PropertyOrder = "declared",
     union: bool = True,
 ) -> Grammar:
     """The grammar of `{"name": …, "arguments": {…}}` for calls of these tools.
 
     `final_answer` and `ask_user` add the built-in tools of these names. `steps` are the numbers of earlier
     steps that arguments may refer to; with none, step references aren't offered, nor are tools that need
-    one. `closed` gives objects that declare properties and say nothing of additional ones none. With
-    `union=False` any name goes with any arguments: a baseline to compare with, nothing to run.
+    one. `closed` gives objects that declare properties and say nothing of additional ones none. For
+    `property_order` and `whitespace` see `compile_schema`. With `union=False` any name goes with any
+    arguments: a baseline to compare with, nothing to run.
 
     Tools are compiled once and kept; linking a new pool from compiled tools costs microseconds.
 
@@ -65,7 +67,7 @@ def compile_pool(
     """
     check_whitespace(whitespace)
     tools = (*executors, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
-    return _link_pool(tools, tuple(steps), Options(whitespace, max_depth, closed), union)
+    return _link_pool(tools, tuple(steps), Options(whitespace, max_depth, closed, property_order), union)
 
 
 @lru_cache(maxsize=512)

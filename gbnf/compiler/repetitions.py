@@ -15,8 +15,8 @@ from gbnf.grammar.ir import CharClass, Expr, Ref, alt, repeat, seq
 #: The greatest number of repetitions that is written in one piece.
 BLOCK = 1000
 
-#: The greatest bound that is held at all: the engine unrolls every repetition into rules.
-MAX_BOUND = 20_000
+#: The greatest bound that is held at all: the engine unrolls every repetition, of blocks too, into rules.
+MAX_BOUND = BLOCK * BLOCK
 
 
 class Repetition(NamedTuple):
@@ -43,14 +43,14 @@ def bounded(item: Expr, minimum: int, maximum: int | None, scope: Scope) -> Repe
 
 
 def _at_most(item: Expr, block: Ref, count: int, scope: Scope) -> Expr:
-    # x{0,2500} -> x{0,999} | block ( x{0,999} | block x{0,500} )
+    # x{0,2500} -> block{0,1} x{0,999} | block{2} x{0,500}
     blocks, rest = divmod(count, BLOCK)
-    tail = repeat(item, 0, rest)
-    if blocks:
-        fewer = scope.add("Fewer", repeat(item, 0, BLOCK - 1))
-        for _ in range(blocks):
-            tail = alt(fewer, seq(block, tail))
-    return tail
+    if not blocks:
+        return repeat(item, 0, count)
+    fewer = scope.add("Fewer", repeat(item, 0, BLOCK - 1))
+    return alt(
+        seq(repeat(block, 0, blocks - 1), fewer), seq(repeat(block, blocks, blocks), repeat(item, 0, rest))
+    )
 
 
 def separated(item: Expr, comma: Expr, minimum: int, maximum: int | None, scope: Scope) -> Repetition:

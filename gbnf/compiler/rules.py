@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from gbnf.compiler.names import NameTable
-from gbnf.grammar.ir import NOTHING, Expr, Ref
+from gbnf.grammar.ir import NOTHING, Alt, Expr, Ref, Seq
 
 
 class RuleTable:
-    """Productions by name, in the order in which their names were given out."""
+    """Productions by name. A production that is there already is not written again: its rule is used."""
 
     def __init__(self, taken: frozenset[str]) -> None:
         self._names = NameTable(taken)
+        self._known: dict[Expr, Ref] = {}
         self.productions: dict[str, Expr] = {}
 
     def reserve(self, *hint: str) -> Ref:
-        """A new nonterminal. It derives nothing until `define` gives it a production."""
+        """A new nonterminal, to refer to before its production is known: until `define`, none."""
         name = self._names.fresh(*hint)
         self.productions[name] = NOTHING
         return Ref(name)
 
     def define(self, ref: Ref, production: Expr) -> Ref:
+        """Give a reserved nonterminal its production. Returns that of an equal one, if there is one."""
+        known = self._known.setdefault(production, ref)
+        if known != ref and isinstance(production, Seq | Alt):
+            self.productions[ref.name] = known  # for those that refer to it already
+            return known
         self.productions[ref.name] = production
         return ref
+
+    def add(self, hint: tuple[str, ...], production: Expr) -> Ref:
+        """The nonterminal of a production."""
+        known = self._known.get(production)
+        if known is not None:
+            return known
+        return self.define(Ref(self._names.fresh(*hint)), production)
 
 
 class Scope:
@@ -41,4 +54,4 @@ class Scope:
         return self.table.define(ref, production)
 
     def add(self, hint: str, production: Expr) -> Ref:
-        return self.define(self.reserve(hint), production)
+        return self.table.add((*self.hint, hint), production)

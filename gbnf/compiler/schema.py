@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from gbnf.compiler.grammar import Grammar, Part, link
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.lowering import Lowering, Options
+from gbnf.compiler.lowering import Lowering, Options, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import SchemaError
@@ -22,18 +22,20 @@ def compile_schema(
     whitespace: Whitespace = "default",
     max_depth: int | None = None,
     closed: bool = False,
+    property_order: PropertyOrder = "declared",
 ) -> Grammar:
     """The grammar of the JSON texts that satisfy a JSON Schema.
 
     Properties come in declared order; see `gbnf.compiler.layout` for `whitespace`. Without `max_depth`,
     recursive schemas become recursive rules. `closed=True` gives objects that declare properties and say
-    nothing of additional ones none; the standard, and the default, leave them open.
+    nothing of additional ones none; the standard, and the default, leave them open. With
+    `property_order="any"` small objects take their properties in any order (the report names the others).
 
     Raises SchemaError where the schema is malformed, or where no value satisfies it.
     """
     check_whitespace(whitespace)
     table = RuleTable(RESERVED - {"root"})
-    lowering = Lowering(Document(schema), Options(whitespace, max_depth, closed), table)
+    lowering = Lowering(Document(schema), Options(whitespace, max_depth, closed, property_order), table)
     root = table.reserve("root")
     lowering.root(root, Scope(table, ()))
     rules = run_passes(Rules(table.productions, root.name))

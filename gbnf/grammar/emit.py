@@ -7,10 +7,12 @@ forms that it takes silently for something else. Same rules, same text, byte for
 
 from __future__ import annotations
 
+from gbnf.grammar.chars import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
+_LAST_ASCII = 0x7F
 # A caret negates after the bracket, and GBNF has no escape of its own for it.
 _CLASS_ESCAPES = _SHARED_ESCAPES | {"[": "\\[", "]": "\\]", "-": "\\-", "^": "\\x5E"}
 
@@ -71,6 +73,9 @@ def _emit_class(char_class: CharClass) -> str:
         if char_class.negated:
             return "."
         raise ValueError("llama.cpp takes the empty class [] for the empty string: leave it out")
+    if char_class.negated and char_class.ranges[-1][1] > _LAST_ASCII:
+        # llama.cpp refuses too much of a negated class with such members when a token ends inside a character
+        char_class = CharClass(matchable(char_class))
     parts = [
         _class_char(low) if low == high else f"{_class_char(low)}{'-' * (high > low + 1)}{_class_char(high)}"
         for low, high in char_class.ranges

@@ -1,14 +1,15 @@
 """The grammar as values: six kinds of expression, rules that name them, and a grammar that holds rules.
 
-Everything here is frozen and hashable. The constructors `literal`, `char_class`, `seq`, `alt` and `repeat`
-do every simplification that needs no look at other rules; what needs the whole grammar is a pass
-(`gbnf.grammar.passes`). Only `gbnf.grammar.emit` turns expressions into text.
+Everything here is frozen, and knows its hash: expressions are compared all the time. The constructors
+`literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules;
+what needs the whole grammar is a pass (`gbnf.grammar.passes`). Only `gbnf.grammar.emit` turns expressions
+into text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 MAX_CODE_POINT = 0x10FFFF
@@ -38,6 +39,13 @@ class Seq:
     """One expression after another. `Seq(())` derives the empty string."""
 
     items: tuple[Expr, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(("Seq", self.items)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,13 @@ class Alt:
     """One of several expressions. `Alt(())` derives nothing at all."""
 
     items: tuple[Expr, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(("Alt", self.items)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,13 @@ class Repeat:
     item: Expr
     minimum: int
     maximum: int | None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(("Repeat", self.item, self.minimum, self.maximum)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,10 @@ def drop_unproductive(rules: Rules) -> Rules:
             if name not in productive and _derives(expr, productive, rules.productions):
                 productive.add(name)
                 changed = True
+    if len(productive) == len(rules.productions) and not any(
+        map(_mentions_nothing, rules.productions.values())
+    ):
+        return rules
     gone: dict[Expr, Expr] = {Ref(name): NOTHING for name in rules.productions if name not in productive}
     kept = {name: substitute(expr, gone) for name, expr in rules.productions.items() if name in productive}
     kept.setdefault(rules.root, NOTHING)
@@ -52,33 +56,81 @@ def merge_equal(rules: Rules) -> Rules:
     a ::= [0-9]    b ::= [0-9]    c ::= a b    ->    a ::= [0-9]    c ::= a a
     """
     productions = dict(rules.productions)
-    while True:
-        first: dict[Expr, str] = {}
+    users: dict[str, set[str]] = {}
+    for name, expr in productions.items():
+        for reference in references(expr):
+            users.setdefault(reference, set()).add(name)
+    first: dict[Expr, str] = {}
+    order = {name: number for number, name in enumerate(productions)}
+    pending = list(productions)
+    while pending:
         same: dict[Expr, Expr] = {}
-        for name, expr in productions.items():
-            kept = first.setdefault(expr, name)
+        for name in pending:
+            kept = first.setdefault(productions[name], name)
             if name not in (kept, rules.root):
                 same[Ref(name)] = Ref(kept)
-        if not same:
-            return Rules(productions, rules.root)
-        productions = {
-            name: substitute(expr, same) for name, expr in productions.items() if Ref(name) not in same
-        }
+        touched: set[str] = set()
+        for old, new in same.items():
+            assert isinstance(old, Ref)
+            assert isinstance(new, Ref)
+            touched |= users.get(old.name, set())
+            users.setdefault(new.name, set()).update(users.pop(old.name, ()))
+            del productions[old.name]
+        pending = sorted((name for name in touched if name in productions), key=order.__getitem__)
+        for name in pending:
+            if first.get(productions[name]) == name:
+                del first[productions[name]]
+            productions[name] = substitute(productions[name], same)
+    return Rules(productions, rules.root)
 
 
 def drop_unreachable(rules: Rules) -> Rules:
-    """Keep the rules that the start symbol reaches, in their order."""
-    reached: set[str] = set()
+    """Keep the rules that the start symbol reaches, each behind the first that refers to it."""
+    reached: dict[str, Expr] = {}
     pending = [rules.root]
     while pending:
         name = pending.pop()
         if name not in reached and name in rules.productions:
-            reached.add(name)
-            pending.extend(references(rules.productions[name]))
-    return Rules({name: expr for name, expr in rules.productions.items() if name in reached}, rules.root)
+            reached[name] = rules.productions[name]
+            pending.extend(reversed(list(references(reached[name]))))
+    return Rules(reached, rules.root)
 
 
-PASSES: tuple[Callable[[Rules], Rules], ...] = (drop_unproductive, merge_equal, drop_unreachable)
+def skip_aliases(rules: Rules) -> Rules:
+    """Refer to what an alias stands for.
+
+    a ::= b    c ::= "[" a "]"    ->    c ::= "[" b "]"
+    """
+    aliases: dict[Expr, Expr] = {
+        Ref(name): expr
+        for name, expr in rules.productions.items()
+        if isinstance(expr, Ref) and name != rules.root
+    }
+    if not aliases:
+        return rules
+    ends = {alias: _end(alias, aliases) for alias in aliases}
+    return Rules(
+        {name: substitute(e, ends) for name, e in rules.productions.items() if Ref(name) not in ends}
+        | {name: e for name, e in rules.productions.items() if ends.get(Ref(name)) == Ref(name)},
+        rules.root,
+    )
+
+
+def _end(alias: Expr, aliases: Mapping[Expr, Expr]) -> Expr:
+    """What an alias stands for in the end; one of the ring where aliases stand for each other."""
+    seen: set[Expr] = set()
+    while alias in aliases and alias not in seen:
+        seen.add(alias)
+        alias = aliases[alias]
+    return alias
+
+
+PASSES: tuple[Callable[[Rules], Rules], ...] = (
+    skip_aliases,
+    drop_unproductive,
+    merge_equal,
+    drop_unreachable,
+)
 
 
 def run_passes(rules: Rules) -> Rules:

@@ -1,4 +1,4 @@
-"""The intersection of schema objects, one JSON type at a time.
+"""The intersection of schema objects for numbers, arrays and objects (`gbnf.schema.strings` has strings).
 
 Each function takes the facets (schema objects that must all hold; their references, combinators and finite
 sets are dealt with already) and returns the shape of its type, or None where no value of the type is left.
@@ -7,70 +7,121 @@ sets are dealt with already) and returns the shape of its type, or None where no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from gbnf.errors import SchemaError
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.schema.counts import count, fraction, least
 from gbnf.schema.document import Subschema
-from gbnf.schema.values import ANYTHING, NEVER, Array, Conjunction, Number, Object, String, conjunction
+from gbnf.schema.negation import NOT_INTEGER
+from gbnf.schema.values import (
+    ANYTHING,
+    NEVER,
+    Array,
+    Bound,
+    Conjunction,
+    KeyClass,
+    Number,
+    Object,
+    conjunction,
+)
 
-
-def string_shape(facets: Sequence[Subschema]) -> String | None:
-    low = max((_count(facet, "minLength") or 0 for facet in facets), default=0)
-    high = _least(_count(facet, "maxLength") for facet in facets)
-    return None if high is not None and low > high else String(low, high)
+Report = Callable[[str, str, str], None]
+#: The language of the keys that a schema allows, or None for every key.
+KeyLanguage = Callable[[Subschema], Dfa | None]
 
 
 def number_shape(facets: Sequence[Subschema], *, integer: bool) -> Number | None:
-    """Bounds hold for integers only; `has_bounds` says whether a caller has bounds to report otherwise."""
-    if not integer:
-        return Number()
-    low: Fraction | None = None
-    high: Fraction | None = None
+    """`integer`: the facets' types allow integers only."""
+    low: Bound | None = None
+    high: Bound | None = None
+    divisors: list[Fraction] = []
     for facet in facets:
-        for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-            for bound in _integer_bounds(facet, keyword, exclusive):
-                if keyword == "minimum":
-                    low = bound if low is None else max(low, bound)
-                else:
-                    high = bound if high is None else min(high, bound)
-    return None if low is not None and high is not None and low > high else Number(True, low, high)
+        low = _tighter(low, _bound(facet, "minimum", "exclusiveMinimum"), 1)
+        high = _tighter(high, _bound(facet, "maximum", "exclusiveMaximum"), -1)
+        divisor = fraction(facet, "multipleOf")
+        if divisor is not None:
+            if divisor <= 0:
+                raise SchemaError(f"{facet.pointer}/multipleOf", f"multipleOf must be above 0, not {divisor}")
+            divisors.append(divisor)
+    kind: bool | None = True if integer else None
+    if any(NOT_INTEGER in facet.raw for facet in facets):
+        if integer:
+            return None
+        kind = False
+    if integer:
+        divisors = [divisor for divisor in divisors if divisor.numerator != 1]
+        low = low and _whole(low, math.ceil, 1)
+        high = high and _whole(high, math.floor, -1)
+    if (
+        low
+        and high
+        and (low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive)))
+    ):
+        return None
+    return Number(kind, low, high, tuple(dict.fromkeys(divisors)))
 
 
-def bound_keywords(facet: Subschema) -> list[str]:
-    return [
-        keyword
-        for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-        if keyword in facet.raw and facet.raw[keyword] is not False
-    ]
-
-
-def array_shape(facets: Sequence[Subschema]) -> Array | None:
+def array_shape(facets: Sequence[Subschema], report: Report) -> Array | None:
     shape = Array()
     for facet in facets:
+        for keyword in ("minContains", "maxContains", "unevaluatedItems"):
+            if _array_keyword_asks(facet, keyword):
+                report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not hold this keyword")
         shape = _meet_arrays(shape, _array(facet))
-    if shape.max_items is not None:
-        if shape.min_items > shape.max_items:
-            return None
-        shape = Array(shape.prefix[: shape.max_items], shape.items, shape.min_items, shape.max_items)
-    return shape
+    low, high = shape.min_items, shape.max_items
+    for index, places in enumerate(shape.prefix):
+        if places == NEVER:
+            high = index if high is None else min(high, index)
+    if shape.items == NEVER:
+        high = len(shape.prefix) if high is None else min(high, len(shape.prefix))
+    if shape.contains:
+        low = max(low, 1)
+    if high is not None and low > high:
+        return None
+    prefix = shape.prefix if high is None else shape.prefix[:high]
+    return Array(prefix, shape.items, low, high, shape.contains, shape.unique)
 
 
-def object_shape(facets: Sequence[Subschema], *, closed: bool) -> Object | None:
-    """`closed`: where no facet speaks of additional properties and some are declared, there are none."""
+def object_shape(
+    facets: Sequence[Subschema], report: Report, keys: KeyLanguage, *, closed: bool
+) -> Object | None:
+    """`closed`: where no facet speaks of additional properties and some are declared, there are none.
+
+    `keys` gives the language of `propertyNames`.
+    """
     shape = Object()
     for facet in facets:
-        shape = _meet_objects(shape, _object(facet))
-    says_more = any(
-        "additionalProperties" in facet.raw or "patternProperties" in facet.raw for facet in facets
-    )
-    additional = None if closed and shape.properties and not says_more else shape.additional
+        shape = _meet_objects(shape, _object(facet, report), facet, report)
+    if any("unevaluatedProperties" in facet.raw for facet in facets):
+        shape = _close_unevaluated(shape, facets, report)
+    speaks = any("additionalProperties" in facet.raw or "patternProperties" in facet.raw for facet in facets)
+    others = () if closed and shape.properties and not speaks else shape.others
     properties = dict(shape.properties)
+    open_shape = Object({}, (), others)
     for name in shape.required:
-        if properties.setdefault(name, NEVER if additional is None else additional) == NEVER:
-            return None
-    return Object(properties, shape.required, additional, shape.one_of_groups)
+        properties.setdefault(name, open_shape.child(name))
+    for facet in facets:
+        if "propertyNames" in facet.raw:
+            properties, others = _hold_names(facet, properties, others, report, keys)
+    if any(properties[name] == NEVER for name in shape.required):
+        return None
+    low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
+    if high is not None and low > high:
+        return None
+    return Object(properties, shape.required, others, shape.one_of_groups, shape.min_properties, high)
+
+
+def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:
+    """Whether a keyword that the model has no place for says something here."""
+    raw = facet.raw
+    if keyword not in raw:
+        return False
+    if keyword == "unevaluatedItems":
+        return raw[keyword] is not True
+    return "contains" in raw and not (keyword == "minContains" and raw[keyword] in (0, 1))
 
 
 def _array(facet: Subschema) -> Array:
@@ -78,17 +129,18 @@ def _array(facet: Subschema) -> Array:
     prefix: tuple[Conjunction, ...] = ()
     rest: Conjunction = ANYTHING
     if isinstance(raw.get("prefixItems"), list):
-        prefix = tuple((facet.at("prefixItems", index),) for index in range(len(raw["prefixItems"])))
+        prefix = tuple(_child(facet, "prefixItems", index) for index in range(len(raw["prefixItems"])))
     if isinstance(raw.get("items"), list):  # a tuple, up to draft 2019-09
-        prefix = tuple((facet.at("items", index),) for index in range(len(raw["items"])))
+        prefix = tuple(_child(facet, "items", index) for index in range(len(raw["items"])))
         if "additionalItems" in raw:
-            rest = (_schema(facet, "additionalItems"),)
+            rest = _child(facet, "additionalItems")
     elif "items" in raw:
-        rest = (_schema(facet, "items"),)
-    low, high = _count(facet, "minItems") or 0, _count(facet, "maxItems")
-    if rest and rest[0].raw is False:
-        high = len(prefix) if high is None else min(high, len(prefix))
-    return Array(prefix, rest, low, high)
+        rest = _child(facet, "items")
+    contains: tuple[Conjunction, ...] = ()
+    if "contains" in raw and raw.get("minContains") != 0:
+        contains = (_child(facet, "contains"),)
+    unique = raw.get("uniqueItems") is True
+    return Array(prefix, rest, count(facet, "minItems") or 0, count(facet, "maxItems"), contains, unique)
 
 
 def _meet_arrays(left: Array, right: Array) -> Array:
@@ -101,11 +153,13 @@ def _meet_arrays(left: Array, right: Array) -> Array:
         prefix,
         conjunction(left.items, right.items),
         max(left.min_items, right.min_items),
-        _least((left.max_items, right.max_items)),
+        least((left.max_items, right.max_items)),
+        tuple(dict.fromkeys((*left.contains, *right.contains))),
+        left.unique or right.unique,
     )
 
 
-def _object(facet: Subschema) -> Object:
+def _object(facet: Subschema, report: Report) -> Object:
     raw = facet.raw
     names = raw.get("properties", {})
     if not isinstance(names, Mapping):
@@ -117,89 +171,170 @@ def _object(facet: Subschema) -> Object:
         raise SchemaError(
             f"{facet.pointer}/required", f"required must be an array of names, not {required!r}"
         )
-    additional: Conjunction | None = ANYTHING
-    if "patternProperties" in raw:
-        additional = ANYTHING
-    elif "additionalProperties" in raw:
-        place = _schema(facet, "additionalProperties")
-        additional = None if place.raw is False else (() if place.raw is True else (place,))
+    rest: Conjunction = ANYTHING
+    if "additionalProperties" in raw:
+        rest = _child(facet, "additionalProperties")
+    properties = {name: _child(facet, "properties", name) for name in names}
+    others: tuple[KeyClass, ...] = (KeyClass(None, rest),)
+    if raw.get("patternProperties"):
+        properties, others = _hold_patterns(facet, properties, rest, report)
     groups = raw.get("requires_one_of", []) if facet.pointer == "" else []
     return Object(
-        {name: () if names[name] is True else (facet.at("properties", name),) for name in names},
+        properties,
         tuple(dict.fromkeys(required)),
-        additional,
+        tuple(other for other in others if other.value != NEVER),
         tuple(frozenset(group) for group in groups),
+        count(facet, "minProperties") or 0,
+        count(facet, "maxProperties"),
     )
 
 
-def _meet_objects(left: Object, right: Object) -> Object:
-    def child(side: Object, name: str) -> Conjunction:
-        if name in side.properties:
-            return side.properties[name]
-        return NEVER if side.additional is None else side.additional
+def _hold_patterns(
+    facet: Subschema, properties: dict[str, Conjunction], rest: Conjunction, report: Report
+) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
+    """Split the keys into classes by the patterns that they match; what matches none is under `rest`."""
+    from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
 
+    unmatched: Dfa = Dfa.anything()
+    matched: list[KeyClass] = []
+    for pattern in facet.raw["patternProperties"]:
+        value = _child(facet, "patternProperties", pattern)
+        try:
+            keys = search(pattern)
+            unmatched, more = unmatched - keys, [KeyClass(unmatched & keys, value)]
+            for one in matched:
+                assert one.keys is not None
+                more.append(KeyClass(one.keys - keys, one.value))
+                more.append(KeyClass(one.keys & keys, conjunction(one.value, value)))
+        except (PatternError, TooManyStates) as error:
+            place = f"{facet.pointer}/patternProperties/{pattern}"
+            report(place, "patternProperties", str(error))
+            if "additionalProperties" in facet.raw:
+                reason = "a pattern beside it is not held, so other properties are left open"
+                report(f"{facet.pointer}/additionalProperties", "additionalProperties", reason)
+            return properties, (KeyClass(None, ANYTHING),)
+        matched = [one for one in more if one.keys is not None and not one.keys.is_empty]
+        properties = {
+            name: conjunction(places, value) if keys.accepts(name) else places
+            for name, places in properties.items()
+        }
+    return properties, (*matched, KeyClass(unmatched, rest))
+
+
+def _hold_names(
+    facet: Subschema,
+    properties: dict[str, Conjunction],
+    others: tuple[KeyClass, ...],
+    report: Report,
+    keys: KeyLanguage,
+) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
+    """Keep the keys that `propertyNames` allows."""
+    allowed = keys(facet.at("propertyNames"))
+    if allowed is None:
+        return properties, others
+    try:
+        others = tuple(
+            KeyClass(allowed if other.keys is None else other.keys & allowed, other.value) for other in others
+        )
+    except TooManyStates as error:
+        report(f"{facet.pointer}/propertyNames", "propertyNames", str(error))
+        return properties, others
+    kept = {name: places if allowed.accepts(name) else NEVER for name, places in properties.items()}
+    return kept, tuple(other for other in others if other.keys is None or not other.keys.is_empty)
+
+
+def _close_unevaluated(shape: Object, facets: Sequence[Subschema], report: Report) -> Object:
+    """Put `unevaluatedProperties` under the keys that no facet's own keywords evaluate.
+
+    Every facet is taken for one of the place's own: one that comes from beside it is reported.
+    """
+    for facet in facets:
+        if "unevaluatedProperties" not in facet.raw:
+            continue
+        if not all(other.pointer.startswith(facet.pointer) or "$defs" in other.pointer for other in facets):
+            place = f"{facet.pointer}/unevaluatedProperties"
+            report(place, "unevaluatedProperties", "keywords from beside it might evaluate more")
+        value = _child(facet, "unevaluatedProperties")
+        if any("additionalProperties" in other.raw for other in facets):
+            continue
+        patterned = any(other.raw.get("patternProperties") for other in facets)
+        others = tuple(
+            KeyClass(one.keys, one.value if patterned and one.value else conjunction(one.value, value))
+            for one in shape.others
+        )
+        kept = tuple(one for one in others if one.value != NEVER)
+        shape = Object(
+            shape.properties,
+            shape.required,
+            kept,
+            shape.one_of_groups,
+            shape.min_properties,
+            shape.max_properties,
+        )
+    return shape
+
+
+def _meet_objects(left: Object, right: Object, facet: Subschema, report: Report) -> Object:
     properties = {
-        name: conjunction(child(left, name), child(right, name))
+        name: conjunction(left.child(name), right.child(name))
         for name in dict.fromkeys([*left.properties, *right.properties])
     }
-    for name, places in properties.items():
-        if NEVER[0] in places:
-            properties[name] = NEVER
-    additional = (
-        None
-        if left.additional is None or right.additional is None
-        else conjunction(left.additional, right.additional)
-    )
+    try:
+        others = tuple(_meet_classes(left.others, right.others))
+    except TooManyStates as error:
+        report(f"{facet.pointer}/patternProperties", "patternProperties", str(error))
+        others = (KeyClass(None, ANYTHING),)
     return Object(
         properties,
         tuple(dict.fromkeys([*left.required, *right.required])),
-        additional,
+        others,
         left.one_of_groups + right.one_of_groups,
+        max(left.min_properties, right.min_properties),
+        least((left.max_properties, right.max_properties)),
     )
 
 
-def _schema(facet: Subschema, keyword: str) -> Subschema:
-    place = facet.at(keyword)
-    if not isinstance(place.raw, bool | Mapping):
-        raise SchemaError(place.pointer, f"{keyword} must be a schema, not {place.raw!r}")
-    return place
+def _meet_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> list[KeyClass]:
+    met = []
+    for one in left:
+        for other in right:
+            keys = (
+                one.keys if other.keys is None else other.keys if one.keys is None else one.keys & other.keys
+            )
+            value = conjunction(one.value, other.value)
+            if value != NEVER and (keys is None or not keys.is_empty):
+                met.append(KeyClass(keys, value))
+    return met
 
 
-def _integer_bounds(facet: Subschema, keyword: str, exclusive: str) -> list[Fraction]:
-    """The inclusive integer bounds that a facet sets: `exclusive` is a number, or up to draft 4 a flag."""
-    upward = keyword == "minimum"
-    bounds = []
-    for name in (keyword, exclusive):
-        value = facet.raw.get(name)
-        if value is None or isinstance(value, bool):
-            continue
-        number = _fraction(facet, name, value)
-        rounded = Fraction(math.ceil(number) if upward else math.floor(number))
-        if (name == exclusive or facet.raw.get(exclusive) is True) and rounded == number:
-            rounded += 1 if upward else -1
-        bounds.append(rounded)
-    return bounds
+def _child(facet: Subschema, *steps: str | int) -> Conjunction:
+    place = facet.at(*steps)
+    if place.raw is False:
+        return NEVER
+    if place.raw is True:
+        return ANYTHING
+    if not isinstance(place.raw, Mapping):
+        raise SchemaError(place.pointer, f"{steps[0]} must hold a schema here, not {place.raw!r}")
+    return (place,)
 
 
-def _fraction(facet: Subschema, keyword: str, value: Any) -> Fraction:
-    try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError) as error:
-        raise SchemaError(
-            f"{facet.pointer}/{keyword}", f"{keyword} must be a number, not {value!r}"
-        ) from error
+def _bound(facet: Subschema, keyword: str, exclusive: str) -> Bound | None:
+    """The bound that a facet sets: `exclusive` is a number, or up to draft 4 a flag."""
+    inclusive, strict = fraction(facet, keyword), fraction(facet, exclusive)
+    bound = None if inclusive is None else Bound(inclusive, facet.raw.get(exclusive) is True)
+    return _tighter(
+        bound, None if strict is None else Bound(strict, exclusive=True), 1 if keyword == "minimum" else -1
+    )
 
 
-def _count(facet: Subschema, keyword: str) -> int | None:
-    value = facet.raw.get(keyword)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
-        raise SchemaError(
-            f"{facet.pointer}/{keyword}", f"{keyword} must be a whole number of at least 0, not {value!r}"
-        )
-    return int(value)
+def _tighter(one: Bound | None, other: Bound | None, sign: int) -> Bound | None:
+    """The greater of two lower bounds (`sign` 1), or the lesser of two upper ones (-1)."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda bound: (sign * bound.value, bound.exclusive))
 
 
-def _least(bounds: Any) -> int | None:
-    return min((bound for bound in bounds if bound is not None), default=None)
+def _whole(bound: Bound, rounded: Callable[[Fraction], int], step: int) -> Bound:
+    """The inclusive integer bound that allows the same integers."""
+    whole = rounded(bound.value)
+    return Bound(Fraction(whole + step if bound.exclusive and whole == bound.value else whole))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from gbnf.regular.automaton import Dfa
 from gbnf.schema.document import Subschema
 
 #: The places that must all hold, in the order in which they were met. The empty one allows every JSON value.
@@ -22,8 +23,9 @@ NEVER: Conjunction = (Subschema(False, "", None),)
 
 
 def conjunction(*parts: Conjunction) -> Conjunction:
-    """All the places of all the parts, each once."""
-    return tuple(dict.fromkeys(place for part in parts for place in part))
+    """All the places of all the parts, each once; `NEVER` where one of them is."""
+    places = tuple(dict.fromkeys(place for part in parts for place in part))
+    return NEVER if NEVER[0] in places else places
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +39,81 @@ class Boolean:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """Numbers, or integers only, between two inclusive bounds (None: without bound)."""
+class Bound:
+    """An end of a range of numbers; `exclusive`: the end itself does not belong to it."""
 
-    integer: bool = False
-    minimum: Fraction | None = None
-    maximum: Fraction | None = None
+    value: Fraction
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Numbers between two bounds (None: without bound): all, integers only, or all but integers.
+
+    `divisors`: the number is a multiple of each.
+    """
+
+    integer: bool | None = None
+    minimum: Bound | None = None
+    maximum: Bound | None = None
+    divisors: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class String:
-    """Strings of so many code points."""
+    """Strings of a regular language (None: every string) and of so many code points."""
 
+    language: Dfa | None = None
     min_length: int = 0
     max_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Arrays: the first items each under their own conjunction, the others under `items`."""
+    """Arrays: the first items each under their own conjunction, the others under `items`.
+
+    At least one item satisfies each of `contains`. `unique`: no two items are equal.
+    """
 
     prefix: tuple[Conjunction, ...] = ()
     items: Conjunction = ANYTHING
     min_items: int = 0
     max_items: int | None = None
+    contains: tuple[Conjunction, ...] = ()
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClass:
+    """Keys of other properties than the declared ones, and what stands under them. None: every key."""
+
+    keys: Dfa | None
+    value: Conjunction
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """Objects: declared properties in order, those required, and what other properties must satisfy.
+    """Objects: declared properties in order, those required, and classes of other keys.
 
-    Every required property is declared. `additional` is None where no other property may appear. Of each
-    set in `one_of_groups` at least one property must be present.
+    Every required property is declared. The classes are disjoint, and a key of none of them may not
+    appear. Of each set in `one_of_groups` at least one property must be present.
     """
 
     properties: dict[str, Conjunction] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    additional: Conjunction | None = ANYTHING
+    others: tuple[KeyClass, ...] = (KeyClass(None, ANYTHING),)
     one_of_groups: tuple[frozenset[str], ...] = ()
+    min_properties: int = 0
+    max_properties: int | None = None
+
+    def child(self, name: str) -> Conjunction:
+        """What must stand under a key, declared or not."""
+        if name in self.properties:
+            return self.properties[name]
+        for other in self.others:
+            if other.keys is None or other.keys.accepts(name):
+                return other.value
+        return NEVER
 
 
 Shape: TypeAlias = Null | Boolean | Number | String | Array | Object
@@ -101,16 +140,14 @@ class ValueSet:
 EVERYTHING = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Object()))
 
 
-def union(sets: list[ValueSet]) -> ValueSet:
-    """Every value of any of the sets; equal shapes once."""
-    values: list[Any] = []
-    shapes: list[Shape] = []
-    for one in sets:
-        values += [value for value in one.values if not any(same_value(value, other) for other in values)]
-        shapes += [shape for shape in one.shapes if shape not in shapes]
-    if values or shapes:
-        return ValueSet(tuple(values), tuple(shapes))
-    return ValueSet(reason="; ".join(dict.fromkeys(one.reason for one in sets if one.reason)))
+def distinct(values: list[Any]) -> list[Any]:
+    """Each JSON value once: 1 and 1.0 are the same, 1 and true are not."""
+    strings = dict.fromkeys(value for value in values if isinstance(value, str))
+    others: list[Any] = []
+    for value in values:
+        if not isinstance(value, str) and not any(same_value(value, other) for other in others):
+            others.append(value)
+    return [*strings, *others]
 
 
 def same_value(left: Any, right: Any) -> bool:

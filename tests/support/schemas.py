@@ -105,9 +105,90 @@ _LEAVES: st.SearchStrategy[dict[str, Any]] = st.one_of(
     JSON_VALUES.map(lambda value: {"const": value}),
 )
 
-#: Schemas of the keywords that the grammar enforces.
+PATTERNS = ["^a", "b$", "^[a-c]{1,3}$", "^x_", r"\d+", "^(read|write)_files?$", "a.c", "^(?!ab)", "é"]
+
+
+@st.composite
+def _numbers(draw: st.DrawFn) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": draw(st.sampled_from(["number", "integer"]))}
+    ends = st.sampled_from([-10, -2.5, -1, -0.125, 0, 0.05, 0.5, 1, 2.75, 9, 10, 99.9, 250])
+    for keyword in draw(
+        st.lists(st.sampled_from(["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"]))
+    ):
+        schema[keyword] = draw(ends)
+    if draw(st.integers(0, 3)) == 0:
+        schema["multipleOf"] = draw(st.sampled_from([1, 2, 7, 0.5, 0.25, 2.5]))
+    return schema
+
+
+@st.composite
+def _richer_objects(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
+    schema = draw(_objects(inner))
+    extra = draw(
+        st.lists(
+            st.sampled_from(["patterns", "names", "bounds", "dependent", "schemas"]), unique=True, max_size=2
+        )
+    )
+    names = list(schema["properties"]) or ["a"]
+    if "patterns" in extra:
+        schema["patternProperties"] = draw(
+            st.dictionaries(st.sampled_from(PATTERNS), inner, min_size=1, max_size=2)
+        )
+    if "names" in extra:
+        schema["propertyNames"] = draw(
+            st.sampled_from([{"maxLength": 3}, {"pattern": "^[a-z]"}, {"enum": ["a", "b", "name", "zz"]}])
+        )
+    if "bounds" in extra:
+        schema |= draw(_bounds("minProperties", "maxProperties", 3))
+    if "dependent" in extra:
+        schema["dependentRequired"] = {
+            draw(st.sampled_from(names)): draw(st.lists(st.sampled_from([*names, "b"]), unique=True))
+        }
+    if "schemas" in extra:
+        schema["dependentSchemas"] = {draw(st.sampled_from(names)): draw(inner)}
+    return schema
+
+
+@st.composite
+def _richer_arrays(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
+    schema = draw(_arrays(inner))
+    if draw(st.booleans()):
+        schema["contains"] = draw(inner)
+    if draw(st.integers(0, 3)) == 0:
+        schema["uniqueItems"] = True
+        schema["items"] = draw(
+            st.one_of(inner, st.just({"enum": ["a", "b", 1]}), st.just({"type": "boolean"}))
+        )
+    return schema
+
+
+def _conditional(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.one_of(
+        inner.map(lambda one: {"not": one}),
+        st.builds(lambda base, one: {**base, "not": one}, inner.filter(lambda s: "not" not in s), inner),
+        st.builds(lambda a, b, c: {"if": a, "then": b, "else": c}, inner, inner, inner),
+        st.builds(lambda a, b: {"if": a, "then": b}, inner, inner),
+    )
+
+
+_RICHER_LEAVES = st.one_of(
+    _LEAVES,
+    _numbers(),
+    st.builds(
+        lambda pattern, bounds: {"type": "string", "pattern": pattern, **bounds},
+        st.sampled_from(PATTERNS),
+        _bounds("minLength", "maxLength", 4),
+    ),
+    st.sampled_from(["date", "ipv4", "uuid", "time"]).map(lambda name: {"type": "string", "format": name}),
+)
+
+#: Schemas of every keyword.
 SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
-    _LEAVES, lambda inner: st.one_of(_objects(inner), _arrays(inner), _combined(inner)), max_leaves=6
+    _RICHER_LEAVES,
+    lambda inner: st.one_of(
+        _richer_objects(inner), _richer_arrays(inner), _combined(inner), _conditional(inner)
+    ),
+    max_leaves=6,
 )
 
 
@@ -122,6 +203,7 @@ def values_near(schema: Any) -> st.SearchStrategy[Any]:
         options.append(st.just(schema["const"]))
     for keyword in ("anyOf", "oneOf", "allOf"):
         options += [values_near(branch) for branch in schema.get(keyword, ())]
+    options += [values_near(schema[keyword]) for keyword in ("then", "else", "if") if keyword in schema]
     types = schema.get("type", [])
     for name in [types] if isinstance(types, str) else types:
         options.append(_of_type(name, schema))
@@ -134,14 +216,32 @@ def _of_type(name: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
             return st.none()
         case "boolean":
             return st.booleans()
+        case "number" | "integer" if "multipleOf" in schema:
+            return st.integers(-20, 20).map(lambda factor: factor * schema["multipleOf"])
         case "integer":
-            low = schema.get("minimum", schema.get("exclusiveMinimum", -1200))
-            high = schema.get("maximum", schema.get("exclusiveMaximum", 1200))
+            low = int(schema.get("minimum", schema.get("exclusiveMinimum", -1200)))
+            high = int(schema.get("maximum", schema.get("exclusiveMaximum", 1200)))
             return st.integers(min(low, high), max(low, high))
         case "number":
-            return st.one_of(st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False))
+            ends = [
+                schema[key]
+                for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+                if key in schema
+            ]
+            near = st.sampled_from(ends or [0]).flatmap(
+                lambda end: st.sampled_from([end, end + 1, end - 1, end + 0.125, end - 0.0625])
+            )
+            return near | st.one_of(
+                st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False)
+            )
         case "string":
             low = schema.get("minLength", 0)
+            if "pattern" in schema:
+                return TEXTS | st.from_regex(schema["pattern"])
+            if "format" in schema:
+                return TEXTS | st.sampled_from(
+                    ["2024-02-29", "2023-02-29", "10.0.0.1", "1.2.3", "12:30:00Z", "24:00:00Z"]
+                )
             alphabet = st.characters(exclude_categories=["Cs"], min_codepoint=1)
             return TEXTS | st.text(alphabet, min_size=low, max_size=schema.get("maxLength", low + 5))
         case "array":
@@ -165,10 +265,11 @@ def _array_near(draw: st.DrawFn, schema: Mapping[str, Any]) -> list[Any]:
 def _object_near(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Any]:
     properties = schema.get("properties", {})
     found: dict[str, Any] = {}
-    others = st.dictionaries(
-        st.sampled_from(NAMES) | TEXTS, values_near(schema.get("additionalProperties")), max_size=2
-    )
-    extra = draw(others) if schema.get("additionalProperties", True) is not False else {}
+    patterned = list(schema.get("patternProperties", {}).values())
+    inside = st.one_of([values_near(one) for one in (schema.get("additionalProperties"), *patterned)])
+    keys = st.sampled_from([*NAMES, "ac", "x_1", "zz"]) | TEXTS
+    others = st.dictionaries(keys, inside, max_size=2)
+    extra = draw(others) if patterned or schema.get("additionalProperties", True) is not False else {}
     extra = {key: value for key, value in extra.items() if key not in properties}
     for name, inner in properties.items():
         if name in schema.get("required", ()) or draw(st.booleans()):
@@ -196,6 +297,10 @@ def _parts(schema: Any) -> list[Mapping[str, Any]]:
     for keyword in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(keyword, ()):
             found += _parts(branch)
+    for keyword in ("if", "then", "else", "not"):
+        found += _parts(schema.get(keyword))
+    for branch in schema.get("dependentSchemas", {}).values():
+        found += _parts(branch)
     return found
 
 
@@ -213,7 +318,8 @@ def canonical(value: Any) -> Any:
 
 
 def is_valid(schema: Any, value: Any) -> bool:
-    """jsonschema's judgement, with formats."""
+    """jsonschema's judgement, with formats, and with patterns read as ECMA-262 reads them."""
+    schema = _in_python(schema)
     validator = jsonschema.Draft202012Validator(
         schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
     )
@@ -226,3 +332,23 @@ SERIALISERS = [
     lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":")),
     lambda value: json.dumps(value, ensure_ascii=False, separators=(", ", ": ")),
 ]
+
+
+def _in_python(schema: Any) -> Any:
+    """The schema, patterns translated: Python's `$` matches before a last newline, its `\\d` any digit."""
+    if isinstance(schema, list):
+        return [_in_python(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _in_python(value) for key, value in schema.items()}
+    if isinstance(found.get("pattern"), str):
+        found["pattern"] = _translated(found["pattern"])
+    if isinstance(found.get("patternProperties"), dict):
+        found["patternProperties"] = {
+            _translated(key): value for key, value in found["patternProperties"].items()
+        }
+    return found
+
+
+def _translated(pattern: str) -> str:
+    return pattern.replace("$", r"\Z").replace(r"\d", "[0-9]")

@@ -1,0 +1,133 @@
+"""Arrays: tuples, bounds on the number of items, `contains`, and unique items of a small set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gbnf.compiler.layout import Layout
+from gbnf.compiler.literals import factor
+from gbnf.compiler.repetitions import bounded, separated
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import EMPTY, NOTHING, Expr, optional, seq
+
+#: The most states of an array with `contains` or unique items.
+MAX_STATES = 200
+#: The most values of which arrays without repeats are written out.
+MAX_UNIQUE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What an array may hold: the first items, then any number of `rest`, within the bounds."""
+
+    prefix: tuple[Expr, ...]
+    rest: Expr
+    minimum: int
+    maximum: int | None
+
+
+def possible(items: Items) -> Items | None:
+    """The same arrays with the bounds that the items leave; None where there are none."""
+    prefix, maximum = items.prefix, items.maximum
+    if NOTHING in prefix:
+        prefix = prefix[: prefix.index(NOTHING)]
+        maximum = len(prefix) if maximum is None else min(maximum, len(prefix))
+    if items.rest == NOTHING:
+        maximum = len(prefix) if maximum is None else min(maximum, len(prefix))
+    if maximum is not None and maximum < items.minimum:
+        return None
+    return Items(prefix[:maximum], items.rest, items.minimum, maximum)
+
+
+def array_expr(items: Items, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
+    """The arrays of these items, and whether the bounds are held exactly."""
+    filled, exact = _filled(items, layout, scope)
+    body = seq(layout.begin_array, filled, layout.end_array)
+    return (
+        factor([body, layout.empty_array])
+        if items.minimum == 0 and body != NOTHING
+        else layout.empty_array
+        if items.minimum == 0
+        else body
+    ), exact
+
+
+def _filled(items: Items, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
+    """At least one item, and as many as the bounds say; NOTHING where there can be none."""
+    prefix, rest, minimum, maximum = items.prefix, items.rest, items.minimum, items.maximum
+    if maximum == 0:
+        return NOTHING, True
+    if not prefix:
+        some = separated(rest, layout.comma, max(minimum, 1), maximum, scope)
+        return some.expr, some.exact
+    tail: Expr = EMPTY
+    exact = True
+    if rest != NOTHING:
+        room = None if maximum is None else maximum - len(prefix)
+        tail, exact = bounded(seq(layout.comma, rest), max(minimum - len(prefix), 0), room, scope)
+    for index in range(len(prefix) - 1, 0, -1):
+        tail = seq(layout.comma, prefix[index], tail)
+        if index >= minimum:
+            tail = optional(tail)
+    return seq(prefix[0], tail), exact
+
+
+def containing_expr(items: Items, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
+    """The arrays of which at least one item is a matching one; None where they take too many states.
+
+    `matching` holds, for each place of the prefix and then for the rest, an expression for items that match.
+    """
+    last = max(len(items.prefix), items.minimum, items.maximum or 0)
+    if 2 * last > MAX_STATES:
+        return None
+    # A state: how many items lie behind (as far as it matters), and whether one of them matched.
+    states = [(count, found) for count in range(last + 1) for found in (False, True)]
+    rests = {state: scope.reserve("After", str(state[0]), "Match" if state[1] else "") for state in states}
+
+    def pairs(count: int, *, found: bool) -> list[Expr]:
+        if items.maximum is not None and count >= items.maximum:
+            return []
+        place = min(count, len(items.prefix))
+        item = items.prefix[place] if place < len(items.prefix) else items.rest
+        after = min(count + 1, last)
+        plain = seq(item, rests[after, found])
+        return [plain] if found else [plain, seq(matching[place], rests[after, True])]
+
+    for count, found in states:
+        following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]
+        if found and count >= items.minimum:
+            following.append(layout.end_array)
+        scope.define(rests[count, found], factor([one for one in following if one != NOTHING]))
+    return factor([seq(layout.begin_array, pair) for pair in pairs(0, found=False) if pair != NOTHING])
+
+
+def unique_expr(
+    values: Sequence[Expr], minimum: int, maximum: int | None, layout: Layout, scope: Scope
+) -> Expr:
+    """The arrays of different `values`, in any order. A state is the set of values that lie behind."""
+    most = len(values) if maximum is None else min(maximum, len(values))
+    if most < minimum:
+        return NOTHING
+    everything = (1 << len(values)) - 1
+    rests: dict[int, Expr] = {}
+    for used in range(everything, -1, -1):
+        following = (
+            []
+            if used.bit_count() >= most
+            else [
+                seq(layout.comma, value, rests[used | 1 << number])
+                for number, value in enumerate(values)
+                if not used & 1 << number
+            ]
+        )
+        if used.bit_count() >= minimum:
+            following.append(layout.end_array)
+        rest = factor(following)
+        rests[used] = scope.add(f"Rest {used}", rest) if len(following) > 1 else rest
+    first = (
+        [seq(layout.begin_array, value, rests[1 << number]) for number, value in enumerate(values)]
+        if most
+        else []
+    )
+    return factor([*first, *([layout.empty_array] if minimum == 0 else [])])

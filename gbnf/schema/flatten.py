@@ -1,0 +1,195 @@
+"""From places to facets and branchings: everything that is conjunction or choice made plain.
+
+References and `allOf` add places. `anyOf`, `oneOf`, `not`, `if` and the dependent keywords become
+branchings, of which one branch each must hold. What is left, the facets, are schema objects whose own
+keywords speak of one JSON type at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf.errors import SchemaError
+from gbnf.schema.document import Document, Subschema
+from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.negation import NotHeldError, complement
+
+Report = Callable[[str, str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """A choice: one of `branches` must hold; exactly one where `exclusive`. `keyword` is what asks for it."""
+
+    place: Subschema
+    keyword: str
+    branches: tuple[Subschema, ...]
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Schema objects that must all hold, and the open choices beside them."""
+
+    facets: tuple[Subschema, ...] = ()
+    branchings: tuple[Branching, ...] = ()
+
+
+class Flattener:
+    def __init__(self, document: Document, report: Report) -> None:
+        self._document = document
+        self._report = report
+        self._complements: dict[Subschema, tuple[Subschema, ...] | NotHeldError] = {}
+        self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
+
+    def flatten(self, places: Iterable[Subschema], known: tuple[Subschema, ...] = ()) -> Flat:
+        """The facets of `places`, behind those in `known`, which hold already. Raises SchemaError."""
+        facets = dict.fromkeys(known)
+        branchings: list[Branching] = []
+        pending = list(reversed(list(places)))
+        while pending:
+            place = self._document.enter(pending.pop())
+            raw = place.raw
+            if raw is True or place in facets:
+                continue
+            if raw is False:
+                facets[place] = None
+                continue
+            if not isinstance(raw, Mapping):
+                raise SchemaError(place.pointer, f"a schema is an object or a boolean, not {raw!r}")
+            more = [
+                self._document.follow(place, keyword)
+                for keyword in ("$ref", "$dynamicRef", "$recursiveRef")
+                if keyword in raw
+            ]
+            if more and self._document.refs_hide_siblings:
+                pending.extend(more)
+                continue
+            facets[place] = None
+            if not _CHOICES.isdisjoint(raw):
+                choices = self._choices(place)
+                for choice in choices:
+                    if len(choice.branches) == 1:
+                        more += choice.branches
+                    else:
+                        branchings.append(choice)
+            if "allOf" in raw:
+                more += members(place, "allOf")
+            pending.extend(reversed(more))
+        return Flat(tuple(facets), tuple(branchings))
+
+    def complement(self, place: Subschema) -> tuple[Subschema, ...]:
+        """Places whose union is everything that `place` refuses. Raises NotHeldError."""
+        place = self._document.enter(place)
+        known = self._complements.get(place)
+        if known is None:
+            self._complements[place] = NotHeldError("$ref")  # for a schema that is its own complement
+            try:
+                known = self._complement(place)
+            except NotHeldError as error:
+                known = error
+            self._complements[place] = known
+        if isinstance(known, NotHeldError):
+            raise known
+        return known
+
+    def _complement(self, place: Subschema) -> tuple[Subschema, ...]:
+        raw = place.raw
+        if isinstance(raw, Mapping) and not {"$dynamicRef", "$recursiveRef"}.isdisjoint(raw):
+            raise NotHeldError("$dynamicRef")
+        if isinstance(raw, Mapping) and "$ref" in raw:
+            target = self.complement(self._document.follow(place, "$ref"))
+            if self._document.refs_hide_siblings:
+                return target
+            return (*target, *self._made(place, "not", complement(place)))
+        return self._made(place, "not", complement(place))
+
+    def _choices(self, place: Subschema) -> list[Branching]:
+        raw = place.raw
+        found = [
+            Branching(place, keyword, tuple(members(place, keyword)), exclusive=keyword == "oneOf")
+            for keyword in ("anyOf", "oneOf")
+            if keyword in raw
+        ]
+        if "not" in raw:
+            try:
+                branches = self.complement(place.at("not"))
+            except NotHeldError as error:
+                reason = f"the complement of {error.keyword!r} has no schema"
+                self._report(f"{place.pointer}/not", "not", reason)
+            else:
+                found.append(Branching(place, "not", branches or (Subschema(False, place.pointer, None),)))
+        for keyword, rewrite in (
+            ("if", _if),
+            ("dependentRequired", _dependent),
+            ("dependentSchemas", _dependent),
+            ("dependencies", _dependent),
+        ):
+            if keyword in raw:
+                found += [
+                    Branching(place, keyword, self._rewrite(place, keyword, number, some))
+                    for number, some in enumerate(rewrite(place, keyword))
+                ]
+        return found
+
+    def _rewrite(self, place: Subschema, keyword: str, number: int, raws: list[Any]) -> tuple[Subschema, ...]:
+        key = (place, f"{keyword} {number}")
+        if key not in self._rewritten:
+            self._rewritten[key] = self._made(place, keyword, raws)
+        return self._rewritten[key]
+
+    @staticmethod
+    def _made(place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
+        return tuple(Subschema(raw, f"{place.pointer}/{keyword}", place.resolver) for raw in raws)
+
+
+_CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})
+
+
+def members(place: Subschema, keyword: str) -> list[Subschema]:
+    """The schemas that a combinator lists. Raises SchemaError where it lists none."""
+    branches = place.raw[keyword]
+    if not isinstance(branches, list) or not branches:
+        raise SchemaError(
+            f"{place.pointer}/{keyword}", f"{keyword} must be a non-empty array of schemas, not {branches!r}"
+        )
+    return [place.at(keyword, index) for index in range(len(branches))]
+
+
+def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
+    # if A then B else C  ->  A and B, or not A and C
+    raw = place.raw
+    condition, then, otherwise = raw["if"], raw.get("then", True), raw.get("else", True)
+    if then is True and otherwise is True:
+        return []
+    return [[{"allOf": [condition, then]}, {"allOf": [{"not": condition}, otherwise]}]]
+
+
+def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
+    # a depends on B  ->  without a, or with a and B
+    found = []
+    dependencies = place.raw[keyword]
+    if not isinstance(dependencies, Mapping):
+        raise SchemaError(f"{place.pointer}/{keyword}", f"{keyword} must be an object, not {dependencies!r}")
+    for name, one in dependencies.items():
+        needed = [one] if isinstance(one, str) else one  # a name alone, in draft 3
+        if isinstance(needed, list) and needed:
+            found.append([{"properties": {name: False}}, {"required": [name, *needed]}])
+        elif isinstance(needed, Mapping | bool):
+            found.append([{"properties": {name: False}}, {"allOf": [{"required": [name]}, needed]}])
+    return found
+
+
+def own_keywords(place: Subschema) -> Subschema:
+    """The place without the keywords that flattening has made plain."""
+    raw = place.raw
+    if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):
+        return place
+    own = {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS - _FLATTENED}
+    return Subschema(own, place.pointer, place.resolver)
+
+
+_FLATTENED = _CHOICES | {"$ref", "allOf", "then", "else"}
+_NEED_SIBLINGS = frozenset({"unevaluatedItems", "unevaluatedProperties"})

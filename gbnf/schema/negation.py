@@ -1,0 +1,165 @@
+"""The complement of a schema, as schemas.
+
+A schema object is the conjunction of its keywords, so its complement is a union with one branch for each
+keyword: `not {required: [a], properties: {k: S}}` is "an object without a, or one whose k is not S". The
+branches are schema objects again, so everything else works on them unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from gbnf.schema.document import Subschema
+from gbnf.schema.keywords import KEYWORDS, TYPES
+
+#: Private keywords of a complement, which JSON Schema has no word for.
+NOT_PATTERN = "gbnf:notPattern"
+NOT_FORMAT = "gbnf:notFormat"
+NOT_WORDS = "gbnf:notWords"
+NOT_INTEGER = "gbnf:notInteger"
+
+
+class NotHeldError(Exception):
+    """The complement can't be written with keywords that the model holds. `keyword` is the obstacle."""
+
+    def __init__(self, keyword: str) -> None:
+        super().__init__(keyword)
+        self.keyword = keyword
+
+
+def complement(place: Subschema) -> list[Any]:
+    """Raw schemas whose union is everything that the schema at `place` refuses.
+
+    They belong to the place's resolver; `$ref` is the caller's business. Raises NotHeldError.
+    """
+    raw = place.raw
+    if isinstance(raw, bool):
+        return [] if raw else [True]
+    if not isinstance(raw, Mapping):
+        raise NotHeldError("not")
+    branches: list[Any] = []
+    for keyword, value in raw.items():
+        if keyword not in KEYWORDS or keyword == "$ref":
+            continue
+        rule = _RULES.get(keyword)
+        if rule is None:
+            raise NotHeldError(keyword)
+        branches += rule(value, raw)
+    return branches
+
+
+_Rule = Callable[[Any, Mapping[str, Any]], list[Any]]
+
+
+def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
+    names = [value] if isinstance(value, str) else list(value)
+    others = [name for name in TYPES if name not in names and name != "integer"]
+    if "number" in names:
+        return [{"type": others}] if others else []
+    if "integer" in names:
+        others = [name for name in others if name != "number"]
+        return [{"type": others}, {"type": "number", NOT_INTEGER: True}]
+    return [{"type": others}] if others else []
+
+
+def _not_values(values: list[Any]) -> list[Any]:
+    """Everything but single values, one JSON type at a time."""
+    names = {"null": type(None), "boolean": bool, "string": str}
+    branches: list[Any] = []
+    if any(isinstance(value, list | dict) for value in values):
+        raise NotHeldError("enum")
+    for name, kind in names.items():
+        mine = [value for value in values if isinstance(value, kind)]
+        if name == "null":
+            branches += [] if mine else [{"type": "null"}]
+        elif name == "boolean":
+            left = [value for value in (True, False) if value not in mine]
+            branches += [{"enum": left}] if left else []
+        else:
+            branches.append({"type": "string", NOT_WORDS: mine} if mine else {"type": "string"})
+    numbers = sorted(
+        {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+    )
+    bounds: list[Any] = [None, *numbers, None]
+    for low, high in pairwise(bounds):
+        between: dict[str, Any] = {"type": "number"}
+        if low is not None:
+            between["exclusiveMinimum"] = low
+        if high is not None:
+            between["exclusiveMaximum"] = high
+        branches.append(between)
+    return [*branches, {"type": ["array", "object"]}]
+
+
+def _not_required(names: Any, _raw: Mapping[str, Any]) -> list[Any]:
+    return [{"type": "object", "properties": {name: False}} for name in names]
+
+
+def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:
+    return [
+        {"type": "object", "required": [name], "properties": {name: {"not": schema}}}
+        for name, schema in properties.items()
+        if schema is not True and schema != {}
+    ]
+
+
+def _not_minimum(value: Any, raw: Mapping[str, Any]) -> list[Any]:
+    if raw.get("exclusiveMinimum") is True:
+        return [{"type": "number", "maximum": value}]
+    return [{"type": "number", "exclusiveMaximum": value}]
+
+
+def _not_maximum(value: Any, raw: Mapping[str, Any]) -> list[Any]:
+    if raw.get("exclusiveMaximum") is True:
+        return [{"type": "number", "minimum": value}]
+    return [{"type": "number", "exclusiveMinimum": value}]
+
+
+def _fewer(kind: str, keyword: str) -> _Rule:
+    return lambda value, _raw: [{"type": kind, keyword: int(value) - 1}] if value > 0 else []
+
+
+def _more(kind: str, keyword: str) -> _Rule:
+    return lambda value, _raw: [{"type": kind, keyword: int(value) + 1}]
+
+
+def _not_items(value: Any, raw: Mapping[str, Any]) -> list[Any]:
+    if value is True or value == {}:
+        return []
+    if isinstance(value, list) or "prefixItems" in raw:
+        raise NotHeldError("items")
+    return [{"type": "array", "contains": {"not": value}}]
+
+
+def _not_additional(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
+    if value is True or value == {}:
+        return []
+    raise NotHeldError("additionalProperties")
+
+
+_RULES: dict[str, _Rule] = {
+    "type": _not_type,
+    "enum": lambda value, _raw: _not_values(value),
+    "const": lambda value, _raw: _not_values([value]),
+    "required": _not_required,
+    "properties": _not_properties,
+    "additionalProperties": _not_additional,
+    "minimum": _not_minimum,
+    "maximum": _not_maximum,
+    "exclusiveMinimum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "maximum": v}],
+    "exclusiveMaximum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "minimum": v}],
+    "minLength": _fewer("string", "maxLength"),
+    "maxLength": _more("string", "minLength"),
+    "minItems": _fewer("array", "maxItems"),
+    "maxItems": _more("array", "minItems"),
+    "minProperties": _fewer("object", "maxProperties"),
+    "maxProperties": _more("object", "minProperties"),
+    "pattern": lambda value, _raw: [{"type": "string", NOT_PATTERN: value}],
+    "format": lambda value, _raw: [{"type": "string", NOT_FORMAT: value}],
+    "items": _not_items,
+    "anyOf": lambda value, _raw: [{"allOf": [{"not": branch} for branch in value]}],
+    "allOf": lambda value, _raw: [{"not": branch} for branch in value],
+    "not": lambda value, _raw: [value],
+}

@@ -1,0 +1,129 @@
+"""The string keywords: a regular language, and bounds on the length beside it.
+
+`pattern`, `format` and their complements are intersected as automata. The bounds stay numbers as long as
+possible, since they make automata large; `cut` brings both together. What has no automaton of reasonable
+size is reported and left out, so that the language only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from jsonschema import FormatChecker
+
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.schema.counts import count, least
+from gbnf.schema.document import Subschema
+from gbnf.schema.negation import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
+from gbnf.schema.values import String
+
+#: The most states that a language may have when it is cut to its bounds.
+MAX_CUT_STATES = 1200
+
+_LANGUAGE_KEYWORDS = frozenset({"pattern", "format", NOT_PATTERN, NOT_FORMAT, NOT_WORDS})
+
+Report = Callable[[str, str, str], None]
+
+
+def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
+    """The strings that satisfy all facets; None where there are none."""
+    low = max((count(facet, "minLength") or 0 for facet in facets), default=0)
+    high = least(count(facet, "maxLength") for facet in facets)
+    language: Dfa | None = None
+    for place, keyword, part in _languages(facets, report):
+        try:
+            language = part if language is None else language & part
+        except TooManyStates as error:
+            report(place, keyword, str(error))
+    if language is not None:
+        if language.is_empty:
+            return None
+        shortest, longest = language.lengths()
+        if (high is not None and shortest > high) or (longest is not None and longest < low):
+            return None
+        low = 0 if low <= shortest else low
+        high = None if longest is not None and high is not None and longest <= high else high
+        language = None if language == Dfa.anything() else language
+    return None if high is not None and low > high else String(language, low, high)
+
+
+def cut(shape: String) -> Dfa:
+    """The strings of a shape as one automaton. Raises TooManyStates."""
+    language = Dfa.anything() if shape.language is None else shape.language
+    if not shape.min_length and shape.max_length is None:
+        return language
+    return language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_CUT_STATES)
+
+
+def joined(shapes: Sequence[String]) -> list[String]:
+    """The same strings in as few shapes as their automata allow: those of equal bounds become one."""
+    found: list[String] = []
+    for shape in shapes:
+        for index, other in enumerate(found):
+            if (shape.min_length, shape.max_length) != (other.min_length, other.max_length):
+                continue
+            try:
+                both = (
+                    None
+                    if shape.language is None or other.language is None
+                    else shape.language | other.language
+                )
+            except TooManyStates:
+                continue
+            found[index] = String(both, shape.min_length, shape.max_length)
+            break
+        else:
+            found.append(shape)
+    return found
+
+
+def _languages(facets: Sequence[Subschema], report: Report) -> Iterator[tuple[str, str, Dfa]]:
+    """The languages that the facets ask for, each with its place and keyword."""
+    for facet in facets:
+        raw = facet.raw
+        if _LANGUAGE_KEYWORDS.isdisjoint(raw):
+            continue
+        for keyword, name in (
+            ("pattern", "pattern"),
+            (NOT_PATTERN, "pattern"),
+            ("format", "format"),
+            (NOT_FORMAT, "format"),
+            (NOT_WORDS, "not"),
+        ):
+            if keyword not in raw:
+                continue
+            place = f"{facet.pointer}/{name}"
+            try:
+                language = _language(keyword, raw[keyword], place, report)
+            except (PatternError, TooManyStates) as error:
+                report(place, name, str(error))
+            else:
+                if language is not None:
+                    yield place, name, language
+
+
+def _language(keyword: str, value: object, place: str, report: Report) -> Dfa | None:
+    """What one keyword allows; None where it says nothing, or nothing that is held."""
+    # Imported where a schema asks for them: most ask for neither.
+    from gbnf.regular.ecma import search  # noqa: PLC0415
+    from gbnf.regular.formats import FORMATS, format_language  # noqa: PLC0415
+
+    if keyword == NOT_WORDS:
+        assert isinstance(value, list)
+        return ~Dfa.of_words(value)
+    if not isinstance(value, str):
+        return None
+    if keyword in ("pattern", NOT_PATTERN):
+        found = search(value)
+        return found if keyword == "pattern" else ~found
+    held = format_language(value)
+    if held is None:
+        if value in FormatChecker.checkers:
+            report(place, "format", f"the grammar does not hold the format {value!r}")
+        return None
+    if FORMATS[value].caveat:
+        report(place, "format", FORMATS[value].caveat)
+        if keyword == NOT_FORMAT:
+            return None
+    return held if keyword == "format" else ~held
