@@ -26,18 +26,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import gbnf.compiler.pool as pools
 import typer
-from contenders import CONTENDERS, Contender, open_model
-from corpus import DataMissingError, load_cases, vocabulary_path
-from gbnf.steps import offered_args
-from isolation import Finished, isolated
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+import gbnf.compiler.pool as pools
+from contenders import CONTENDERS, Contender, open_model
+from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.manifests import Executor, load_manifests
+from gbnf.steps import offered_args
 from gbnf_server.shipped import manifests_path
+from isolation import Finished, isolated
 
 #: The tools of the pool: all kinds of argument, as a planner would offer them together.
 POOL = (

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from llama_cpp.llama_grammar import json_schema_to_gbnf
+
 from gbnf.compiler.report import Finding
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
-from llama_cpp.llama_grammar import json_schema_to_gbnf
-
 from gbnf_server.native import NativeGrammar, NativeModel
 
 #: Takes a text and says whether it is in the language.

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema
-from gbnf.compiler.report import Finding
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
+
+from gbnf.compiler.report import Finding
 from references import REFERENCES, target
 
 _Path = tuple[str, ...]

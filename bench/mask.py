@@ -23,18 +23,18 @@ from typing import Annotated, Any, Literal
 import llama_cpp
 import numpy as np
 import typer
-from calls import CALLS
-from contenders import gbnf_judge, open_model
-from corpus import DataMissingError, load_cases, vocabulary_paths
-from gbnf.compiler.schema import compile_schema
-from gbnf.errors import GbnfError
-from gbnf.steps import offered_args
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from calls import CALLS
+from contenders import gbnf_judge, open_model
+from corpus import DataMissingError, load_cases, vocabulary_paths
+from gbnf.compiler.schema import compile_schema
+from gbnf.errors import GbnfError
 from gbnf.manifests import load_manifests
+from gbnf.steps import offered_args
 from gbnf_server.native import NativeGrammar, NativeModel
 from gbnf_server.shipped import manifests_path
 

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from contenders import CONTENDERS, Contender, Gbnf, open_model
-from corpus import Case, DataMissingError, load_cases, vocabulary_path
-from explanations import unexplained
-from isolation import Crashed, Finished, Outcome, TimedOut, isolated
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from contenders import CONTENDERS, Contender, Gbnf, open_model
+from corpus import Case, DataMissingError, load_cases, vocabulary_path
+from explanations import unexplained
 from gbnf_server.errors import GrammarRefused
 from gbnf_server.native import NativeModel
+from isolation import Crashed, Finished, Outcome, TimedOut, isolated
 
 #: What can become of a case. The first is the good one; a case that is wrong both ways rejects valid.
 CLASSES = (

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.parse import parse_gbnf
-
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.native import NativeGrammar, NativeModel
 

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import pytest
+
 from isolation import Crashed, Finished, TimedOut, isolated
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.

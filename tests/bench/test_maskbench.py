@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from corpus import Case, Instance, load_cases
 from gbnf.compiler.report import Finding
+from gbnf_server.errors import GrammarRefused
 from isolation import Crashed, Finished, TimedOut
 from maskbench import CLASSES, _result, judge, summarise
-
-from gbnf_server.errors import GrammarRefused
 
 
 class Lister:

@@ -30,10 +30,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from contenders import gbnf_judge, open_model
 from corpus import DataMissingError, shared_path, vocabulary_path
 from explanations import unexplained
+from external.declared_order import in_declared_order
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
-
-from external.declared_order import in_declared_order
 from gbnf_server.engine import guard
 from gbnf_server.errors import GrammarRefused
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from corpus import DataMissingError, shared_path
 
 _BENCH = Path(__file__).resolve().parents[2] / "bench" / "maskbench.py"

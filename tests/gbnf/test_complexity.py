@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gbnf.complexity import Complexity, args_complexity, is_complex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.complexity import Complexity, args_complexity, is_complex
 from gbnf.manifests import load_manifests
 
 words = st.sampled_from(

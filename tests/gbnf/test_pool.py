@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gbnf.markers import Markers, without_paths
-from gbnf.pool import filter_pool
-from gbnf.providers import PROVIDERS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.manifests import Executor, load_manifests
+from gbnf.markers import Markers, without_paths
+from gbnf.pool import filter_pool
+from gbnf.providers import PROVIDERS
 
 SHIPPED = load_manifests(Path(__file__).parents[2] / "manifests")
 BY_NAME = {executor.name: executor for executor in SHIPPED}

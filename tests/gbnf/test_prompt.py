@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gbnf.prompt import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
-from gbnf.signatures import arguments_list, type_text
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.manifests import Executor, load_manifests
+from gbnf.prompt import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
+from gbnf.signatures import arguments_list, type_text
 
 SHIPPED = load_manifests(Path(__file__).parents[2] / "manifests")
 

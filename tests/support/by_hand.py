@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gbnf.errors import GbnfError
-
 from gbnf import load_manifests
+from gbnf.errors import GbnfError
 from gbnf.manifests import Executor
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute

@@ -6,6 +6,8 @@ after a character.
 
 from __future__ import annotations
 
+from hypothesis import strategies as st
+
 from gbnf.grammar.ir import (
     EMPTY,
     CharClass,
@@ -20,7 +22,6 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.grammar.parse import check
-from hypothesis import strategies as st
 
 LETTERS = 'ab01"\\[]^-\n\té日𝄞'
 

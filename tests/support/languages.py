@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gbnf.regular.automaton import Dfa
 from hypothesis import strategies as st
+
+from gbnf.regular.automaton import Dfa
 
 
 @st.composite

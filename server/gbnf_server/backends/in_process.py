@@ -21,8 +21,8 @@ from typing import Any, Literal, Self
 import llama_cpp
 import numpy as np
 import numpy.typing as npt
-from gbnf.prompt import Message, PromptStyle
 
+from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
 from gbnf_server.backends.conversation import close_thinking, split_reasoning
 from gbnf_server.backends.sampling import Held, Picker

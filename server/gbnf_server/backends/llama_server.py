@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import httpx
-from gbnf.prompt import Message, PromptStyle
 
+from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.answers import read_completion, unpack
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
 from gbnf_server.backends.conversation import (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import jinja2
 import llama_cpp
-from gbnf.prompt import Message
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
+from gbnf.prompt import Message
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
 from gbnf_server.errors import BackendError, ModelLoadError
 from gbnf_server.native import NativeModel

@@ -46,7 +46,6 @@ def check(
     """
     from gbnf.grammar.match import Matcher
     from gbnf.grammar.parse import parse_gbnf
-
     from gbnf_server.cli.text import plural, write
 
     source = _read(grammar)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-from gbnf.errors import GbnfError
 from rich.text import Text
 
+from gbnf.errors import GbnfError
 from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.text import clean, notes
 from gbnf_server.errors import ClientError

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gbnf.complexity import Complexity
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gbnf import Finding, Grammar
+from gbnf.complexity import Complexity
 from gbnf.manifests import Executor
 from gbnf_server.cli.text import clean, notes, plural
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf.prompt import call_text
-
 from gbnf_server.embedded import model_path
 from gbnf_server.embedded.chat import conversation
 from gbnf_server.embedded.traces import pool_for, pool_prompt, trace

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from gbnf.prompt import call_text, error_text, result_text, system_prompt
-
 from gbnf.manifests import FINAL_ANSWER, Executor, load_manifests
+from gbnf.prompt import call_text, error_text, result_text, system_prompt
 from gbnf_server.embedded import calendar_intents, fact_intents, file_intents, message_intents, person_intents
 from gbnf_server.embedded import vocabulary as v
 from gbnf_server.embedded.parts import Part, Step, shortened

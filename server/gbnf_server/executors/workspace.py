@@ -91,11 +91,13 @@ class Workspace:
         return self._inside(relative, parent / parts[-1])
 
     def relative(self, path: str | os.PathLike[str]) -> str:
-        """The path as executors show it. Raises `ExecutorError` where `path` lies outside."""
+        """The path as executors show it, and take it. Raises `ExecutorError` where `path` lies outside."""
         try:
-            return Path(path).relative_to(self.root).as_posix()
+            shown = Path(path).relative_to(self.root).as_posix()
         except ValueError:
             raise ExecutorError(f"'{path}' lies outside the workspace") from None
+        # names that would be refused as the beginning of a path
+        return f"./{shown}" if shown.partition("/")[0] == "~" or not shown.strip() else shown
 
     def read(self, relative: str, *, limit: int) -> bytes:
         """The bytes of a regular file of at most `limit` bytes. Raises `ExecutorError`."""

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
-
 from gbnf_server.backends.base import Backend
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor

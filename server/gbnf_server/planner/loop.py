@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
+from gbnf import compile_pool
 from gbnf.errors import GbnfError
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.pool import Selection, filter_pool
 from gbnf.prompt import call_text, error_text, result_text, system_prompt
 from gbnf.steps import offered_args
-
-from gbnf import compile_pool
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.validation import validate_call
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import ExecutorError, ExecutorTimeout

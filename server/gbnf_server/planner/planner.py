@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
-
 from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gbnf.prompt import Message, PromptStyle
-
 from gbnf_server.planner.events import Outcome, Run, Step
 
 

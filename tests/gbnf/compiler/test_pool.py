@@ -9,14 +9,14 @@ import re
 from typing import Any
 
 import pytest
-from gbnf.compiler.pool import _link_pool, compile_tool
-from gbnf.errors import PoolError, SchemaError
-from gbnf.grammar.derive import derive
-from gbnf.grammar.ir import references
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, load_manifests, validate_call
+from gbnf.compiler.pool import _link_pool, compile_tool
+from gbnf.errors import PoolError, SchemaError
+from gbnf.grammar.derive import derive
+from gbnf.grammar.ir import references
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from support.oracle import CHECKOUT, engine
 from support.schemas import SCHEMAS

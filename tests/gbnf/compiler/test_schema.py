@@ -11,14 +11,14 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf.grammar.derive import derive
 from gbnf.grammar.ir import references
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from support.oracle import engine
 from support.schemas import (
     JSON_VALUES,

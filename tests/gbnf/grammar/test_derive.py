@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+
 from gbnf.grammar.derive import derive, shortest
 from gbnf.grammar.parse import parse_gbnf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gbnf.grammar.emit import emit, emit_expr
 from gbnf.grammar.ir import EMPTY, NOTHING, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, alt, char_class
 

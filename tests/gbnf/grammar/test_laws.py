@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
 from gbnf.grammar.analysis import CHARACTER, cheapest, nullable
 from gbnf.grammar.derive import derive, shortest
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import END_OF_TEXT, Matcher
 from gbnf.grammar.parse import parse_gbnf
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from support.grammars import LETTERS, grammars, mutations
 from support.oracle import engine
 

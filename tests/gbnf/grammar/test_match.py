@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gbnf.grammar.ir import Literal, Ref, Rules, Seq
 from gbnf.grammar.match import END_OF_TEXT, Match, Matcher
 from gbnf.grammar.parse import parse_gbnf

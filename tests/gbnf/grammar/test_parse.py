@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.ir import EMPTY, CharClass, Literal, Ref, Repeat, Rules, Seq, alt, char_class
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import check, parse_gbnf
-
 from gbnf_server.errors import GrammarRefused
 from support.oracle import engine
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gbnf.errors import GbnfError, ManifestError, ManifestErrors
-from gbnf.manifests.checks import RESERVED_NAMES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.errors import GbnfError, ManifestError, ManifestErrors
 from gbnf.manifests import ASK_USER, BUILT_IN, FINAL_ANSWER, Executor, load_manifests
+from gbnf.manifests.checks import RESERVED_NAMES
 
 SHIPPED = Path(__file__).parents[3] / "manifests"
 SMALL = 'name = "{name}"\ndescription = "d"\n[args]\ntype = "object"\n'

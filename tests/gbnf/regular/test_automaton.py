@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gbnf.regular.automaton import Dfa, concat, star
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma import search
 from gbnf.regular.errors import TooManyStates
-from hypothesis import given
-from hypothesis import strategies as st
-
 from support.patterns import TEXTS, patterns
 
 LANGUAGES = st.one_of(

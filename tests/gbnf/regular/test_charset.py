@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from gbnf.regular.alphabet import joint, minterms
-from gbnf.regular.charset import ANY_CHAR, CharSet
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gbnf.regular.alphabet import joint, minterms
+from gbnf.regular.charset import ANY_CHAR, CharSet
 
 CODES = st.integers(0, 40) | st.integers(0xD7F0, 0xE010) | st.integers(0x10FFF0, 0x10FFFF)
 PAIRS = st.tuples(CODES, CODES).map(lambda pair: (min(pair), max(pair)))

@@ -5,12 +5,12 @@ import shutil
 import subprocess
 
 import pytest
-from gbnf.regular.automaton import Dfa
-from gbnf.regular.ecma import search
-from gbnf.regular.errors import MalformedPatternError, TooManyStates, UnsupportedPatternError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.ecma import search
+from gbnf.regular.errors import MalformedPatternError, TooManyStates, UnsupportedPatternError
 from support.patterns import CHARACTERS, TEXTS, patterns, python_finds
 
 

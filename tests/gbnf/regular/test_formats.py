@@ -11,11 +11,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from gbnf.regular.automaton import Dfa
-from gbnf.regular.formats import FORMATS, format_language
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.formats import FORMATS, format_language
 from support.languages import words_of
 from support.oracle import SHARED
 

@@ -5,6 +5,9 @@ import json
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gbnf.compiler.grammar import Grammar, Part, link
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
@@ -16,9 +19,6 @@ from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma import search
 from gbnf.regular.lower import string_expr, words_expr
 from gbnf.regular.spelling import json_char
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from support.oracle import engine
 from support.patterns import TEXTS, patterns
 

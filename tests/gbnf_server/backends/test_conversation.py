@@ -6,10 +6,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from gbnf.prompt import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.prompt import Message
 from gbnf_server.backends.conversation import (
     Roles,
     TemplateFailure,

@@ -13,10 +13,10 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
-from gbnf.prompt import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.prompt import Message
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.sampling import Held, Picker

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from gbnf.prompt import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf.prompt import Message
 from gbnf_server import llama_server_build
 from gbnf_server.backends import llama_server as module
 from gbnf_server.backends.base import Backend, Completion

@@ -174,12 +174,19 @@ def test_arguments_that_are_no_json(tmp_path: Path) -> None:
         result(tmp_path, "return {}", number=float("nan"))
 
 
-def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not(tmp_path: Path) -> None:
-    mine = executor(tmp_path / "mine", "import helper\nreturn {'helper': helper.NAME, 'json': json.dumps(1)}")
+def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = executor(
+        tmp_path / "mine", "import colorsys, helper\nreturn {'helper': helper.NAME, 'json': json.dumps(1)}"
+    )
     (tmp_path / "mine" / "helper.py").write_text("NAME = 'beside'")
     context = world(tmp_path / "space")
-    for name in ("json", "helper", "icalendar"):
+    for name in ("json", "helper", "colorsys"):
         (tmp_path / "space" / f"{name}.py").write_text("raise SystemExit('from the workspace')")
+    for path in ("", str(tmp_path / "space")):  # as where the client runs in the workspace
+        monkeypatch.syspath_prepend(path)
+    monkeypatch.chdir(tmp_path / "space")
     assert run_executor(mine, {}, context) == {"helper": "beside", "json": "1"}
     assert not (tmp_path / "mine" / "__pycache__").exists()
 

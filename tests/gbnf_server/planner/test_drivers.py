@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gbnf.errors import PoolError
 
+from gbnf.errors import PoolError
 from gbnf.manifests import Executor
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson

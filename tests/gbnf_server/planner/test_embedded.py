@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gbnf.prompt import call_text
 
 from gbnf import load_manifests
+from gbnf.prompt import call_text
 from gbnf_server import llama_server_build
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess

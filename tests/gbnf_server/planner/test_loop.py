@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
