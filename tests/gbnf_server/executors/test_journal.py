@@ -311,3 +311,14 @@ def test_numbers_go_on_where_only_the_trash_is_left(tmp_path: Path) -> None:
     apply(workspace, Trash("a"), turn="second")
     workspace.journal.undo_last_turn("third")
     assert (tmp_path / "a").read_bytes() == b"2"
+
+
+def test_names_that_need_a_dot_before_them(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    apply(workspace, Write("./~/x", b"1"), Write("./ ", b"2"), turn="first")
+    apply(workspace, Trash("./~"), turn="second")
+    assert contents_of(tmp_path) == {" ": b"2"}
+    workspace.journal.undo_last_turn("third")
+    assert contents_of(tmp_path) == {"~": None, "~/x": b"1", " ": b"2"}
+    workspace.journal.undo_last_turn("fourth")
+    assert contents_of(tmp_path) == {}

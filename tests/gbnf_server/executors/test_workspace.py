@@ -149,6 +149,7 @@ def test_refused(furnished: tuple[Workspace, Path], path: str, reason: str) -> N
         ("./a", "a"),
         ("new/x", "new/x"),
         ("~x", "~x"),
+        ("./~/x", "./~/x"),
     ],
 )
 def test_links_inside_are_followed(furnished: tuple[Workspace, Path], path: str, real: str) -> None:
