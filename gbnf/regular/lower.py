@@ -233,7 +233,8 @@ class _Writer:
         if isinstance(item, Literal):
             if minimum == maximum:
                 return Literal(item.text * minimum)
-            item = CharClass(((ord(item.text), ord(item.text)),))
+            if len(item.text) == 1:  # it is more where JSON forces an escape
+                item = CharClass(((ord(item.text), ord(item.text)),))
         if self._scope is None:
             return repeat(item, minimum, maximum)
         if not isinstance(item, Ref | CharClass):
