@@ -7,22 +7,57 @@
     print(grammar.report)     # what it does not enforce
     verdict = validate_call({"name": "get_now", "arguments": {}}, executors)
 
-Everything here is pure: the only files read are manifests that a caller names.
+Everything here is pure: the only files read are manifests that a caller names. Names are imported when they
+are first asked for, so that a program pays for what it uses.
 """
 
 from __future__ import annotations
 
-from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.pool import compile_pool
-from gbnf.compiler.report import Finding
-from gbnf.compiler.schema import compile_schema
-from gbnf.complexity import args_complexity, is_complex
-from gbnf.errors import GbnfError, GrammarSyntaxError, ManifestError, ManifestErrors, PoolError, SchemaError
-from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import parse_gbnf
-from gbnf.manifests import Executor, load_manifests
-from gbnf.pool import Selection, filter_pool
-from gbnf.validation import Verdict, validate_call
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gbnf.compiler.grammar import Grammar
+    from gbnf.compiler.pool import compile_pool
+    from gbnf.compiler.report import Finding
+    from gbnf.compiler.schema import compile_schema
+    from gbnf.complexity import args_complexity, is_complex
+    from gbnf.errors import (
+        GbnfError,
+        GrammarSyntaxError,
+        ManifestError,
+        ManifestErrors,
+        PoolError,
+        SchemaError,
+    )
+    from gbnf.grammar.match import Matcher
+    from gbnf.grammar.parse import parse_gbnf
+    from gbnf.manifests import Executor, load_manifests
+    from gbnf.pool import Selection, filter_pool
+    from gbnf.validation import Verdict, validate_call
+
+_HOMES = {
+    "Executor": "gbnf.manifests",
+    "Finding": "gbnf.compiler.report",
+    "GbnfError": "gbnf.errors",
+    "Grammar": "gbnf.compiler.grammar",
+    "GrammarSyntaxError": "gbnf.errors",
+    "ManifestError": "gbnf.errors",
+    "ManifestErrors": "gbnf.errors",
+    "Matcher": "gbnf.grammar.match",
+    "PoolError": "gbnf.errors",
+    "SchemaError": "gbnf.errors",
+    "Selection": "gbnf.pool",
+    "Verdict": "gbnf.validation",
+    "args_complexity": "gbnf.complexity",
+    "compile_pool": "gbnf.compiler.pool",
+    "compile_schema": "gbnf.compiler.schema",
+    "filter_pool": "gbnf.pool",
+    "is_complex": "gbnf.complexity",
+    "load_manifests": "gbnf.manifests",
+    "parse_gbnf": "gbnf.grammar.parse",
+    "validate_call": "gbnf.validation",
+}
 
 __all__ = [
     "Executor",
@@ -46,3 +81,16 @@ __all__ = [
     "parse_gbnf",
     "validate_call",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gbnf' has no attribute {name!r}")
+    found: object = getattr(import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,7 +5,8 @@
     ├── ManifestErrors         every broken file of one loading, at once
     ├── SchemaError            a JSON Schema that is malformed, or that no value satisfies
     ├── PoolError              a pool that cannot be compiled: empty, or two tools of one name
-    └── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, way out
+    ├── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, way out
+    └── TooManyStates, PatternError (gbnf.regular.errors): a regular language that is not held
 
 The client's own errors (`gbnf_server.errors`) hang below `GbnfError` too, so one ``except`` holds all.
 Errors carry fields, and their message shows the value and the way out.

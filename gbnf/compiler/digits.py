@@ -7,9 +7,9 @@ from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 from gbnf.regular.automaton import Dfa
 
 
-def intersection(left: Expr, right: Expr, scope: Scope) -> Expr:
-    """The spellings that both expressions derive. Neither holds a nonterminal."""
-    return written(language(left) & language(right), scope)
+def intersection(left: Expr, right: Expr) -> Expr:
+    """The spellings that both expressions derive. None of the three holds a nonterminal."""
+    return written(language(left) & language(right))
 
 
 def language(expr: Expr) -> Dfa:
@@ -19,8 +19,8 @@ def language(expr: Expr) -> Dfa:
     return search(f"^(?:{_as_pattern(expr)})$")
 
 
-def written(words: Dfa, scope: Scope) -> Expr:
-    """The words of an automaton, as they are."""
+def written(words: Dfa, scope: Scope | None = None) -> Expr:
+    """The words of an automaton, as they are. Without a scope, in one expression."""
     from gbnf.regular.lower import words_expr  # noqa: PLC0415  # most numbers don't need it
 
     return words_expr(words, scope)

@@ -38,7 +38,7 @@ def multiples_expr(shape: Number, scope: Scope) -> Expr | None:
     if words is None or shape.integer is False:
         return None
     if low is not None or high is not None:
-        words &= language(range_expr(replace(shape, divisors=()), scope, exponents=False))
+        words &= language(range_expr(replace(shape, divisors=()), exponents=False))
     return written(words, scope)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 from gbnf.compiler.digits import intersection
-from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import (
     EMPTY,
     NOTHING,
@@ -35,7 +34,7 @@ _EXPONENT = optional(seq(char_class("eE"), optional(char_class("+-")), repeat(_D
 _NATURAL = alt(Literal("0"), seq(_NONZERO, _DIGITS))
 
 
-def range_expr(shape: Number, scope: Scope, *, exponents: bool = True) -> Expr:
+def range_expr(shape: Number, *, exponents: bool = True) -> Expr:
     """The numbers of a shape in canonical spelling, whatever its divisors.
 
     `exponents`: where a bound allows it, numbers may be written with one.
@@ -46,11 +45,11 @@ def range_expr(shape: Number, scope: Scope, *, exponents: bool = True) -> Expr:
             None if low is None else int(low.value), None if high is None else int(high.value)
         )
     if shape.integer is False:
-        return _not_integers(low, high, scope)
+        return _not_integers(low, high)
     if low is None and high is None and exponents:
         return Ref("number")
     by_sign = _by_sign(low, high) if exponents else None
-    return decimal_expr(low, high, scope) if by_sign is None else by_sign
+    return decimal_expr(low, high) if by_sign is None else by_sign
 
 
 def _by_sign(low: Bound | None, high: Bound | None) -> Expr | None:
@@ -93,18 +92,18 @@ def integer_expr(minimum: int | None, maximum: int | None) -> Expr:
     return alt(negative, positive)
 
 
-def decimal_expr(low: Bound | None, high: Bound | None, scope: Scope) -> Expr:
+def decimal_expr(low: Bound | None, high: Bound | None) -> Expr:
     """The decimals of a range, without exponent."""
     zero = Bound(Fraction(0))
     parts: list[Expr] = []
     if low is None or low.value < 0:
         mirrored_low = zero if high is None or high.value > 0 else _mirrored(high)
         mirrored_high = None if low is None else _mirrored(low)
-        parts.append(seq(Literal("-"), _unsigned(mirrored_low, mirrored_high, scope)))
+        parts.append(seq(Literal("-"), _unsigned(mirrored_low, mirrored_high)))
     elif low.value == 0 and not low.exclusive:
         parts.append(_negative_zero())
     if high is None or high.value >= 0:
-        parts.append(_unsigned(zero if low is None or low.value < 0 else low, high, scope))
+        parts.append(_unsigned(zero if low is None or low.value < 0 else low, high))
     return alt(*parts)
 
 
@@ -112,7 +111,7 @@ def _mirrored(bound: Bound) -> Bound:
     return Bound(-bound.value, bound.exclusive)
 
 
-def _unsigned(low: Bound, high: Bound | None, scope: Scope) -> Expr:
+def _unsigned(low: Bound, high: Bound | None) -> Expr:
     """The decimals from `low` (at least 0) to `high`, by their whole part."""
     low_whole, low_fraction = split_decimal(low.value)
     after_low = _fraction_from(low_fraction, exclusive=low.exclusive)
@@ -123,7 +122,7 @@ def _unsigned(low: Bound, high: Bound | None, scope: Scope) -> Expr:
     if low_whole == high_whole:
         if not low_fraction and not low.exclusive:
             return seq(literal(str(low_whole)), before_high)
-        return seq(literal(str(low_whole)), intersection(after_low, before_high, scope))
+        return seq(literal(str(low_whole)), intersection(after_low, before_high))
     return alt(
         seq(literal(str(low_whole)), after_low),
         seq(_natural(low_whole + 1, high_whole - 1), _FRACTION),
@@ -183,13 +182,13 @@ def _digits_to(digits: str, *, exclusive: bool) -> Expr:
     return alt(*parts)
 
 
-def _not_integers(low: Bound | None, high: Bound | None, scope: Scope) -> Expr:
+def _not_integers(low: Bound | None, high: Bound | None) -> Expr:
     """Decimals with a fraction that is not zero."""
     fractional = seq(Literal("."), _ZEROS, _NONZERO, _DIGITS)
     everything = seq(optional(Literal("-")), _NATURAL, fractional)
     if low is None and high is None:
         return everything
-    return intersection(decimal_expr(low, high, scope), everything, scope)
+    return intersection(decimal_expr(low, high), everything)
 
 
 def _natural(low: int, high: int | None) -> Expr:

@@ -164,8 +164,10 @@ class Expander:
                 for one in mine.shapes
                 for another in theirs.shapes
             )
+            # The branch by itself: beside the others, a value that fits two branches is gone already.
             values_meet = bool(mine.shapes) and any(
-                self._document.allows(branches[number], value) for value in theirs.values
+                self._document.allows(branches[number], value)
+                for value in self._compared((branches[other],)).values
             )
             if shapes_meet or values_meet:
                 found.append(other)

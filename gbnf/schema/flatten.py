@@ -183,7 +183,11 @@ def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
 
 
 def own_keywords(place: Subschema) -> Subschema:
-    """The place without the keywords that flattening has made plain."""
+    """The place without the keywords that add places, or branches of which one holds.
+
+    `not`, `if` and the dependent keywords stay: their branches speak in private keywords, which jsonschema
+    doesn't read.
+    """
     raw = place.raw
     if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):
         return place
@@ -191,5 +195,5 @@ def own_keywords(place: Subschema) -> Subschema:
     return Subschema(own, place.pointer, place.resolver)
 
 
-_FLATTENED = _CHOICES | {"$ref", "allOf", "then", "else"}
+_FLATTENED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _NEED_SIBLINGS = frozenset({"unevaluatedItems", "unevaluatedProperties"})
