@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument(
         "--workers", type=int, default=min(2, os.cpu_count() or 1), help="one-thread processes"
     )
-    parser.add_argument("--rows", type=int, default=5, help="rows of 640 tokens per process and step")
+    parser.add_argument("--rows", type=int, default=3, help="rows of 640 tokens per process and step")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     plan = Plan(
