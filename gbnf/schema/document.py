@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jsonschema
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing import Registry, Resource, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
@@ -36,6 +37,8 @@ class Subschema:
     raw: Any
     pointer: str
     resolver: Any = field(repr=False)
+    #: Whether `resolver` takes the place's own identifier for its base already.
+    entered: bool = field(default=False, repr=False)
 
     def at(self, *steps: str | int) -> Subschema:
         """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
@@ -63,8 +66,8 @@ class Document:
         self._specification = specification_with(self.dialect, default=DRAFT202012)
         resource: Resource[Any] = self._specification.create_resource(schema)
         uri = resource.id() or _ROOT_URI
-        registry: Registry[Any] = Registry().with_resource(uri, resource)
-        self.root = Subschema(schema, "", registry.resolver(uri))
+        registry: Registry[Any] = SPECIFICATIONS.with_resource(uri, resource)
+        self.root = Subschema(schema, "", registry.resolver(uri), entered=True)
         self._validator: Any = None
 
     @property
@@ -75,10 +78,12 @@ class Document:
     def enter(self, place: Subschema) -> Subschema:
         """The same place, with references resolved against its own identifier where it declares one."""
         raw = place.raw
-        if place.pointer and isinstance(raw, Mapping) and ("$id" in raw or "id" in raw):
+        if place.entered or not isinstance(raw, Mapping):
+            return place
+        if "$id" in raw or "id" in raw:
             resource: Resource[Any] = self._specification.create_resource(raw)
             if resource.id() is not None:
-                return Subschema(raw, place.pointer, place.resolver.in_subresource(resource))
+                return Subschema(raw, place.pointer, place.resolver.in_subresource(resource), entered=True)
         return place
 
     def follow(self, place: Subschema, keyword: str) -> Subschema:
@@ -93,7 +98,7 @@ class Document:
                 "References must stay inside the schema; nothing is fetched.",
             ) from error
         pointer = reference[1:] if str(reference).startswith("#/") else f"{place.pointer}/{keyword}"
-        return Subschema(resolved.contents, "" if reference == "#" else pointer, resolved.resolver)
+        return Subschema(resolved.contents, "" if reference == "#" else pointer, resolved.resolver, entered=True)
 
     def allows(self, place: Subschema, value: Any) -> bool:
         """Whether jsonschema finds `value` valid at `place`."""
