@@ -174,7 +174,7 @@ class Lowering:
             if expr is not None:
                 return expr
             self._unenforced(f"{pointer}/multipleOf", "multipleOf", "its automaton is too large")
-        return range_expr(shape, scope)
+        return range_expr(shape)
 
     def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
         """Strings of one kind are written once."""

@@ -4,8 +4,8 @@ A state says which declared properties lie behind, which `requires_one_of` group
 properties there were (as far as a bound on their number asks). From each state every later property is
 offered up to the next one that can't be left out, all keys in one trie: so each property comes at most once
 and in declared order, required ones always, and no comma dangles. Other properties may stand anywhere
-between. In any order, a state holds the set of the properties that lie behind instead, and all others are
-offered.
+between, and so may required ones that nobody declares. In any order, all may; each set of those that lie
+behind is then a state of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from gbnf.schema.values import Object
 MAX_STATES = 1000
 #: The most declared properties that may come in any order: each set of them is a state.
 MAX_ANY_ORDER = 8
+
+#: The most properties that may come at any time beside those in declared order.
+MAX_UNORDERED = 4
 
 #: How many declared properties are offered in one trie.
 CHUNK = 16
@@ -65,16 +68,27 @@ def object_expr(
     if least <= len(shape.required):
         least = 0
     counted = max(least, most or 0)
-    ordered = not any_order or declared > MAX_ANY_ORDER
-    if counted * (declared + 1 if ordered else 1 << declared) > MAX_STATES:
+    free = _free_names(shape, values, any_order=any_order)
+    names = [name for name in values if values[name] != NOTHING and name not in free]
+    ordered = len(names)
+    names += free
+    if counted * (ordered + 1 << len(free)) > MAX_STATES:
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
         least, most = 0, None
     elif least > 1 and pairs:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
-    automaton = (_Automaton if ordered else _AnyOrder)(shape, values, pairs, (least, most), layout, scope)
-    expr = automaton.expression()
+    expr = _Automaton(shape, names, ordered, values, pairs, (least, most), layout, scope).expression()
     return BuiltObject(expr, tuple(loosened))
+
+
+def _free_names(shape: Object, values: dict[str, Expr], *, any_order: bool) -> list[str]:
+    """The properties that may come at any time: those without a place in the declaration, or all, if few."""
+    possible = [name for name in values if values[name] != NOTHING]
+    if any_order and len(possible) <= MAX_ANY_ORDER:
+        return possible
+    unordered = [name for name in possible if name in shape.unordered]
+    return unordered if len(unordered) <= MAX_UNORDERED else []
 
 
 def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
@@ -100,34 +114,38 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
 
 
 class _State(NamedTuple):
-    behind: int  # how many declared properties lie behind; in any order, a bit for each that does
+    behind: int  # how many ordered properties lie behind
+    seen: int  # a bit for each free property that does
     satisfied: int  # a bit for each group
     given: int  # properties so far, as far as they are counted
 
 
 class _Pair(NamedTuple):
-    """A declared property that may come, by its place in the declaration, and the state behind it."""
+    """A declared property that may come, by its place in the automaton, and the state behind it."""
 
     place: int
     follower: _State
 
 
-_START = _State(0, 0, 0)
+_START = _State(0, 0, 0, 0)
 
 
 class _Automaton:
-    _ordered = True
+    """`names` holds the properties: the first `ordered` of them in that order, the others at any time."""
 
     def __init__(
         self,
         shape: Object,
+        names: list[str],
+        ordered: int,
         values: dict[str, Expr],
         others: Sequence[Expr],
         bounds: tuple[int, int | None],
         layout: Layout,
         scope: Scope,
     ) -> None:
-        self._names = [name for name in shape.properties if values[name] != NOTHING]
+        self._names = names
+        self._ordered = ordered
         self._values = values
         self._others = others
         self._least, self._most = bounds
@@ -137,8 +155,9 @@ class _Automaton:
         position = {name: index for index, name in enumerate(self._names)}
         self._required = [name in shape.required for name in self._names]
         self._last_required = max(
-            (index for index, needed in enumerate(self._required) if needed), default=-1
+            (i for i, needed in enumerate(self._required[:ordered]) if needed), default=-1
         )
+        self._needed = sum(1 << bit for bit, needed in enumerate(self._required[ordered:]) if needed)
         groups = [
             sorted(position[name] for name in group if name in position) for group in shape.one_of_groups
         ]
@@ -172,24 +191,28 @@ class _Automaton:
         if self._full(state):
             return []
         found = []
-        for index in range(state.behind, len(self._names)):
-            found.append(_Pair(index, self._follower(state, index + 1, index)))
-            last_chance = any(
-                group[-1] == index and not state.satisfied & 1 << bit
-                for bit, group in enumerate(self._groups)
-            )
-            if self._required[index] or last_chance:
+        for index in range(state.behind, self._ordered):
+            found.append(_Pair(index, self._follower(state._replace(behind=index + 1), index)))
+            if self._required[index] or self._last_chance(state, index):
                 break
+        for index in range(self._ordered, len(self._names)):
+            bit = 1 << index - self._ordered
+            if not state.seen & bit:
+                found.append(_Pair(index, self._follower(state._replace(seen=state.seen | bit), index)))
         return found
 
-    def _follower(self, state: _State, behind: int, index: int) -> _State:
-        return _State(behind, state.satisfied | self._satisfies[index], self._counting(state))
+    def _last_chance(self, state: _State, index: int) -> bool:
+        """Whether a group that is not satisfied has no later property than this one."""
+        return any(
+            group[-1] == index and not state.satisfied & 1 << bit for bit, group in enumerate(self._groups)
+        )
 
-    def _all_required(self, state: _State) -> bool:
-        return state.behind > self._last_required
+    def _follower(self, state: _State, index: int) -> _State:
+        return state._replace(satisfied=state.satisfied | self._satisfies[index], given=self._counting(state))
 
     def _label(self, state: _State) -> str:
-        return f"After {self._names[state.behind - 1]}" if state.behind else "More"
+        last = f"After {self._names[state.behind - 1]}" if state.behind else "More"
+        return f"{last} {state.seen}" if state.seen else last
 
     def _after_other(self, state: _State) -> _State | None:
         """The state behind an additional property; None where there may be none."""
@@ -201,7 +224,8 @@ class _Automaton:
         return (
             state.satisfied == self._all_satisfied
             and state.given >= self._least
-            and self._all_required(state)
+            and state.behind > self._last_required
+            and state.seen & self._needed == self._needed
         )
 
     def _write_rests(self) -> None:
@@ -229,7 +253,7 @@ class _Automaton:
         for pair in sorted(entered):
             into.setdefault(pair.follower, []).append(pair)
         for state in sorted(
-            states, key=lambda state: (state.behind, state.given, state.satisfied), reverse=True
+            states, key=lambda state: (state.behind, state.seen, state.given, state.satisfied), reverse=True
         ):
             self._rests[state] = self._rest(state, shared=uses[state] > 1, recursive=state in recursive)
             for pair in into.get(state, ()):
@@ -256,16 +280,24 @@ class _Automaton:
 
     def _declared(self, state: _State) -> list[Expr]:
         """The declared properties that may come next: a few, and by reference those of the following ones."""
-        limit = (state.behind // CHUNK + 1) * CHUNK if self._ordered else len(self._names)
         pairs = self._next(state)
+        free = [self._keyed(pair) for pair in pairs if pair.place >= self._ordered]
+        return [*self._in_order(state, [pair for pair in pairs if pair.place < self._ordered]), *free]
+
+    def _in_order(self, state: _State, pairs: list[_Pair]) -> list[Expr]:
+        limit = (state.behind // CHUNK + 1) * CHUNK
         near = [pair for pair in pairs if pair.place < limit]
-        expressions = [seq(literal(quoted(self._names[one.place])), self._entries[one]) for one in near]
+        expressions = [self._keyed(pair) for pair in near]
         if len(near) < len(pairs):
             boundary = state._replace(behind=limit)
             if boundary not in self._later:
-                self._later[boundary] = self._scope.add("Keys", factor(self._declared(boundary)))
+                later = self._in_order(boundary, pairs[len(near) :])
+                self._later[boundary] = self._scope.add("Keys", factor(later))
             expressions.append(self._later[boundary])
         return expressions
+
+    def _keyed(self, pair: _Pair) -> Expr:
+        return seq(literal(quoted(self._names[pair.place])), self._entries[pair])
 
     def _rest_production(self, state: _State) -> Expr:
         """What follows a value: more pairs, each behind a comma, or the closing bracket."""
@@ -273,24 +305,3 @@ class _Automaton:
         if self._may_end(state):
             alternatives.append(self._layout.end_object)
         return factor(alternatives)
-
-
-class _AnyOrder(_Automaton):
-    """The same for properties in any order."""
-
-    _ordered = False
-
-    def _next(self, state: _State) -> list[_Pair]:
-        if self._full(state):
-            return []
-        return [
-            _Pair(index, self._follower(state, state.behind | 1 << index, index))
-            for index in range(len(self._names))
-            if not state.behind & 1 << index
-        ]
-
-    def _all_required(self, state: _State) -> bool:
-        return all(state.behind & 1 << index for index, needed in enumerate(self._required) if needed)
-
-    def _label(self, state: _State) -> str:
-        return f"After {state.behind}" if state.behind else "More"

@@ -39,6 +39,8 @@ class Subschema:
     resolver: Any = field(repr=False)
     #: Whether `resolver` takes the place's own identifier for its base already.
     entered: bool = field(default=False, repr=False)
+    #: Whether the schema is none of the author's, but made from one.
+    made: bool = field(default=False, repr=False)
 
     def at(self, *steps: str | int) -> Subschema:
         """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
@@ -98,7 +100,9 @@ class Document:
                 "References must stay inside the schema; nothing is fetched.",
             ) from error
         pointer = reference[1:] if str(reference).startswith("#/") else f"{place.pointer}/{keyword}"
-        return Subschema(resolved.contents, "" if reference == "#" else pointer, resolved.resolver, entered=True)
+        return Subschema(
+            resolved.contents, "" if reference == "#" else pointer, resolved.resolver, entered=True
+        )
 
     def allows(self, place: Subschema, value: Any) -> bool:
         """Whether jsonschema finds `value` valid at `place`."""

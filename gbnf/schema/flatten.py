@@ -142,7 +142,8 @@ class Flattener:
 
     @staticmethod
     def _made(place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
-        return tuple(Subschema(raw, f"{place.pointer}/{keyword}", place.resolver) for raw in raws)
+        pointer = f"{place.pointer}/{keyword}"
+        return tuple(Subschema(raw, pointer, place.resolver, made=True) for raw in raws)
 
 
 _CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})

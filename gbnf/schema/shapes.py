@@ -111,7 +111,16 @@ def object_shape(
     low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
     if high is not None and low > high:
         return None
-    return Object(properties, shape.required, others, shape.one_of_groups, shape.min_properties, high)
+    declared = {name for facet in facets if not facet.made for name in facet.raw.get("properties", ())}
+    return Object(
+        properties,
+        shape.required,
+        others,
+        shape.one_of_groups,
+        shape.min_properties,
+        high,
+        frozenset(properties.keys() - declared),
+    )
 
 
 def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:
