@@ -64,15 +64,17 @@ class _Document:
         return any(self.explains(inner, places) for inner in error.context or ())
 
     def shown(self, error: ValidationError) -> str:
-        *_, path = self._error_paths(error)
+        *_, path, _ = self._error_paths(error)
         return f"{error.validator} at /{'/'.join(path)}"
 
     def _error_paths(self, error: ValidationError) -> Iterator[_Path]:
         """Where the failing keyword stands: by way of the instance, and behind references."""
-        yield tuple(map(str, error.absolute_schema_path))
+        path = tuple(map(str, error.absolute_schema_path))
         where = self._pointers.get(id(error.schema))
+        beside = str(error.validator)  # `maxContains`, of which jsonschema speaks at `contains`
+        yield from (path, (*path[:-1], beside))
         if where is not None:
-            yield (*where, *map(str, list(error.schema_path)[-1:]))
+            yield from ((*where, *path[-1:]), (*where, beside))
 
     def _visited(self, error: ValidationError) -> Iterator[_Path]:
         """The places of the schema objects on the way to an error, as far as references can be followed."""

@@ -7,7 +7,8 @@ Two places are the same `Subschema` exactly when they are the same object in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,11 +72,18 @@ class Document:
         registry: Registry[Any] = SPECIFICATIONS.with_resource(uri, resource)
         self.root = Subschema(schema, "", registry.resolver(uri), entered=True)
         self._validator: Any = None
+        self._dynamic_anchors: Counter[str] | None = None
 
     @property
     def refs_hide_siblings(self) -> bool:
         """Up to draft 7, keywords beside `$ref` are ignored."""
         return any(draft in self.dialect for draft in ("draft-03", "draft-04", "draft-06", "draft-07"))
+
+    def is_static(self, reference: str) -> bool:
+        """Whether a `$dynamicRef` or `$recursiveRef` can lead to one place only, wherever it is met."""
+        if self._dynamic_anchors is None:
+            self._dynamic_anchors = Counter(_dynamic_anchors(self.root.raw))
+        return self._dynamic_anchors[reference.rpartition("#")[2]] <= 1
 
     def enter(self, place: Subschema) -> Subschema:
         """The same place, with references resolved against its own identifier where it declares one."""
@@ -111,3 +119,15 @@ class Document:
             self._validator = validator(self.root.raw, format_checker=validator.FORMAT_CHECKER)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
         return next(iter(errors), None) is None
+
+
+def _dynamic_anchors(raw: Any) -> Iterator[str]:
+    """The names of all dynamic anchors; "" for each `$recursiveAnchor`, which has none."""
+    if isinstance(raw, Mapping):
+        if isinstance(raw.get("$dynamicAnchor"), str):
+            yield raw["$dynamicAnchor"]
+        if raw.get("$recursiveAnchor") is True:
+            yield ""
+    if isinstance(raw, Mapping | list):
+        for part in raw.values() if isinstance(raw, Mapping) else raw:
+            yield from _dynamic_anchors(part)

@@ -59,11 +59,13 @@ class Flattener:
                 continue
             if not isinstance(raw, Mapping):
                 raise SchemaError(place.pointer, f"a schema is an object or a boolean, not {raw!r}")
-            more = [
-                self._document.follow(place, keyword)
-                for keyword in ("$ref", "$dynamicRef", "$recursiveRef")
-                if keyword in raw
-            ]
+            more = [self._document.follow(place, "$ref")] if "$ref" in raw else []
+            for keyword in ("$dynamicRef", "$recursiveRef"):
+                if keyword in raw and self._document.is_static(raw[keyword]):
+                    more.append(self._document.follow(place, keyword))
+                elif keyword in raw:
+                    reason = "it leads to different places, depending on the way to it"
+                    self._report(f"{place.pointer}/{keyword}", keyword, reason)
             if more and self._document.refs_hide_siblings:
                 pending.extend(more)
                 continue
