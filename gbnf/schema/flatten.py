@@ -13,7 +13,7 @@ from typing import Any
 
 from gbnf.errors import SchemaError
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.keywords import CHOICES, KEYWORDS
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
@@ -70,7 +70,7 @@ class Flattener:
                 pending.extend(more)
                 continue
             facets[place] = None
-            if not _CHOICES.isdisjoint(raw):
+            if not CHOICES.isdisjoint(raw):
                 choices = self._choices(place)
                 for choice in choices:
                     if len(choice.branches) == 1:
@@ -146,9 +146,6 @@ class Flattener:
     def _made(place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
         pointer = f"{place.pointer}/{keyword}"
         return tuple(Subschema(raw, pointer, place.resolver, made=True) for raw in raws)
-
-
-_CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})
 
 
 def members(place: Subschema, keyword: str) -> list[Subschema]:

@@ -23,3 +23,6 @@ KEYWORDS = frozenset(
 )  # fmt: skip
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+#: The keywords of which a value may satisfy one branch or another.
+CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from gbnf.errors import SchemaError
@@ -15,6 +16,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, fraction, least
 from gbnf.schema.document import Subschema
+from gbnf.schema.keywords import CHOICES
 from gbnf.schema.negation import NOT_INTEGER
 from gbnf.schema.values import (
     ANYTHING,
@@ -255,32 +257,26 @@ def _hold_names(
 def _close_unevaluated(shape: Object, facets: Sequence[Subschema], report: Report) -> Object:
     """Put `unevaluatedProperties` under the keys that no facet's own keywords evaluate.
 
-    Every facet is taken for one of the place's own: one that comes from beside it is reported.
+    Held where the facets are the place's own, by references and `allOf`: of a choice, more than one branch
+    may evaluate.
     """
-    for facet in facets:
-        if "unevaluatedProperties" not in facet.raw:
-            continue
-        if not all(other.pointer.startswith(facet.pointer) or "$defs" in other.pointer for other in facets):
-            place = f"{facet.pointer}/unevaluatedProperties"
-            report(place, "unevaluatedProperties", "keywords from beside it might evaluate more")
-        value = _child(facet, "unevaluatedProperties")
-        if any("additionalProperties" in other.raw for other in facets):
-            continue
-        patterned = any(other.raw.get("patternProperties") for other in facets)
-        others = tuple(
-            KeyClass(one.keys, one.value if patterned and one.value else conjunction(one.value, value))
-            for one in shape.others
-        )
-        kept = tuple(one for one in others if one.value != NEVER)
-        shape = Object(
-            shape.properties,
-            shape.required,
-            kept,
-            shape.one_of_groups,
-            shape.min_properties,
-            shape.max_properties,
-        )
-    return shape
+    asking = [facet for facet in facets if "unevaluatedProperties" in facet.raw]
+    facet = asking[0]
+    own = all(other.pointer.startswith(facet.pointer) or "/$defs/" in other.pointer for other in facets)
+    if len(asking) > 1 or not own or any(not CHOICES.isdisjoint(other.raw) for other in facets):
+        for one in asking:
+            place = f"{one.pointer}/unevaluatedProperties"
+            report(place, "unevaluatedProperties", "keywords in choices or beside it might evaluate more")
+        return shape
+    if any("additionalProperties" in other.raw for other in facets):
+        return shape
+    value = _child(facet, "unevaluatedProperties")
+    patterned = any(other.raw.get("patternProperties") for other in facets)
+    others = tuple(
+        KeyClass(one.keys, one.value if patterned and one.value else conjunction(one.value, value))
+        for one in shape.others
+    )
+    return replace(shape, others=tuple(one for one in others if one.value != NEVER))
 
 
 def _meet_objects(left: Object, right: Object, facet: Subschema, report: Report) -> Object:
