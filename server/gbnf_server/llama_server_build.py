@@ -149,9 +149,14 @@ def _version() -> str:
     return version("llama-cpp-python")
 
 
+def _path() -> str:
+    """Where programs are looked for: the system's places, then beside this Python, where pip puts cmake."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+
+
 def _check_tools() -> None:
-    missing = [tool for tool in ("cmake", "make") if not shutil.which(tool)]
-    if shutil.which("ninja") and "make" in missing:
+    missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=_path())]
+    if shutil.which("ninja", path=_path()) and "make" in missing:
         missing.remove("make")
     compiler = os.environ.get("CXX", "").split(" ")[0]
     if not any(shutil.which(name) for name in (compiler, "c++", "g++", "clang++") if name):
@@ -253,6 +258,7 @@ class _Build:
                 text=True,
                 errors="replace",
                 start_new_session=True,
+                env={**os.environ, "PATH": _path()},
             )
             try:
                 assert process.stdout is not None
