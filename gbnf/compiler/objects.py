@@ -1,15 +1,16 @@
 """Objects as automata over their properties.
 
-A state says which declared properties lie behind, which `requires_one_of` groups are satisfied and how many
-properties there were (as far as a bound on their number asks). From each state every later property is
-offered up to the next one that can't be left out, all keys in one trie: so each property comes at most once
-and in declared order, required ones always, and no comma dangles. Other properties may stand anywhere
-between, and so may required ones that nobody declares. In any order, all may; each set of those that lie
-behind is then a state of its own.
+The properties that one schema declares are a chain: they come in its order. A state says how far each chain
+is, which `requires_one_of` groups are satisfied and how many properties there were (as far as a bound on
+their number asks). From each state every later property of a chain is offered up to the next one that can't
+be left out, all keys in one trie: so each property comes at most once and in declared order, required ones
+always, and no comma dangles. Chains interleave freely, and other properties may stand anywhere between. In
+any order, every property is a chain of its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,8 +28,8 @@ MAX_STATES = 1000
 #: The most declared properties that may come in any order: each set of them is a state.
 MAX_ANY_ORDER = 8
 
-#: The most properties that may come at any time beside those in declared order.
-MAX_UNORDERED = 4
+#: The most pairs that the chains of one object may make, counted from above; beyond, the last are joined.
+MAX_PAIRS = 1500
 
 #: How many declared properties are offered in one trie.
 CHUNK = 16
@@ -68,27 +69,29 @@ def object_expr(
     if least <= len(shape.required):
         least = 0
     counted = max(least, most or 0)
-    free = _free_names(shape, values, any_order=any_order)
-    names = [name for name in values if values[name] != NOTHING and name not in free]
-    ordered = len(names)
-    names += free
-    if counted * (ordered + 1 << len(free)) > MAX_STATES:
+    chains = _chains(shape, values, any_order=any_order)
+    if counted * math.prod(len(chain) + 1 for chain in chains) > MAX_STATES:
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
         least, most = 0, None
     elif least > 1 and pairs:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
-    expr = _Automaton(shape, names, ordered, values, pairs, (least, most), layout, scope).expression()
+    expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
     return BuiltObject(expr, tuple(loosened))
 
 
-def _free_names(shape: Object, values: dict[str, Expr], *, any_order: bool) -> list[str]:
-    """The properties that may come at any time: those without a place in the declaration, or all, if few."""
+def _chains(shape: Object, values: dict[str, Expr], *, any_order: bool) -> list[list[str]]:
+    """The properties in chains: each in its order, and free among each other, as far as `MAX_PAIRS` goes."""
     possible = [name for name in values if values[name] != NOTHING]
     if any_order and len(possible) <= MAX_ANY_ORDER:
-        return possible
-    unordered = [name for name in possible if name in shape.unordered]
-    return unordered if len(unordered) <= MAX_UNORDERED else []
+        return [[name] for name in possible]
+    left = set(possible)
+    chains = [[name for name in chain if name in left] for chain in shape.chains]
+    chains = [chain for chain in chains if chain] or [possible]
+    while len(chains) > 1 and math.prod(len(chain) + 1 for chain in chains) * len(possible) > MAX_PAIRS:
+        *chains, one, other = chains
+        chains.append([*one, *other])
+    return chains
 
 
 def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
@@ -114,69 +117,56 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
 
 
 class _State(NamedTuple):
-    behind: int  # how many ordered properties lie behind
-    seen: int  # a bit for each free property that does
+    at: tuple[int, ...]  # how many properties of each chain lie behind
     satisfied: int  # a bit for each group
     given: int  # properties so far, as far as they are counted
 
 
 class _Pair(NamedTuple):
-    """A declared property that may come, by its place in the automaton, and the state behind it."""
+    """A declared property that may come, by its chain and place there, and the state behind it."""
 
+    chain: int
     place: int
     follower: _State
 
 
-_START = _State(0, 0, 0, 0)
-
-
 class _Automaton:
-    """`names` holds the properties: the first `ordered` of them in that order, the others at any time."""
-
     def __init__(
         self,
         shape: Object,
-        names: list[str],
-        ordered: int,
+        chains: list[list[str]],
         values: dict[str, Expr],
         others: Sequence[Expr],
         bounds: tuple[int, int | None],
         layout: Layout,
         scope: Scope,
     ) -> None:
-        self._names = names
-        self._ordered = ordered
+        self._chains = chains
         self._values = values
         self._others = others
         self._least, self._most = bounds
         self._counted = max(self._least, 0 if self._most is None else self._most)
         self._layout = layout
         self._scope = scope
-        position = {name: index for index, name in enumerate(self._names)}
-        self._required = [name in shape.required for name in self._names]
-        self._last_required = max(
-            (i for i, needed in enumerate(self._required[:ordered]) if needed), default=-1
-        )
-        self._needed = sum(1 << bit for bit, needed in enumerate(self._required[ordered:]) if needed)
-        groups = [
-            sorted(position[name] for name in group if name in position) for group in shape.one_of_groups
+        self._start = _State((0,) * len(chains), 0, 0)
+        self._required = [[name in shape.required for name in chain] for chain in chains]
+        self._ends = [
+            max((i + 1 for i, needed in enumerate(row) if needed), default=0) for row in self._required
         ]
-        self._groups = [group for group in groups if not any(self._required[index] for index in group)]
+        where = {name: (c, i) for c, chain in enumerate(chains) for i, name in enumerate(chain)}
+        groups = [[where[name] for name in sorted(group) if name in where] for group in shape.one_of_groups]
+        self._groups = [group for group in groups if not any(self._required[c][i] for c, i in group)]
         self._all_satisfied = (1 << len(self._groups)) - 1
-        self._satisfies = [
-            sum(1 << bit for bit, group in enumerate(self._groups) if index in group)
-            for index in range(len(self._names))
-        ]
         self._rests: dict[_State, Expr] = {}
         self._entries: dict[_Pair, Expr] = {}
-        self._later: dict[_State, Expr] = {}
+        self._later: dict[tuple[int, _State], Expr] = {}
 
     def expression(self) -> Expr:
         if not all(self._groups):
             return NOTHING
         self._write_rests()
-        alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(_START)]
-        if self._may_end(_START):
+        alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(self._start)]
+        if self._may_end(self._start):
             alternatives.append(self._layout.empty_object)
         return factor(alternatives)
 
@@ -191,28 +181,38 @@ class _Automaton:
         if self._full(state):
             return []
         found = []
-        for index in range(state.behind, self._ordered):
-            found.append(_Pair(index, self._follower(state._replace(behind=index + 1), index)))
-            if self._required[index] or self._last_chance(state, index):
-                break
-        for index in range(self._ordered, len(self._names)):
-            bit = 1 << index - self._ordered
-            if not state.seen & bit:
-                found.append(_Pair(index, self._follower(state._replace(seen=state.seen | bit), index)))
+        for chain, names in enumerate(self._chains):
+            for place in range(state.at[chain], len(names)):
+                follower = self._follower(state, chain, place)
+                if self._can_be_satisfied(follower):
+                    found.append(_Pair(chain, place, follower))
+                if self._required[chain][place]:
+                    break
         return found
 
-    def _last_chance(self, state: _State, index: int) -> bool:
-        """Whether a group that is not satisfied has no later property than this one."""
-        return any(
-            group[-1] == index and not state.satisfied & 1 << bit for bit, group in enumerate(self._groups)
+    def _follower(self, state: _State, chain: int, place: int) -> _State:
+        at = (*state.at[:chain], place + 1, *state.at[chain + 1 :])
+        satisfied = state.satisfied
+        for bit, group in enumerate(self._groups):
+            if (chain, place) in group:
+                satisfied |= 1 << bit
+        return _State(at, satisfied, self._counting(state))
+
+    def _can_be_satisfied(self, state: _State) -> bool:
+        """Whether each group that is not satisfied has a property that may still come."""
+        return all(
+            state.satisfied & 1 << bit or any(place >= state.at[chain] for chain, place in group)
+            for bit, group in enumerate(self._groups)
         )
 
-    def _follower(self, state: _State, index: int) -> _State:
-        return state._replace(satisfied=state.satisfied | self._satisfies[index], given=self._counting(state))
+    def _name(self, pair: _Pair) -> str:
+        return self._chains[pair.chain][pair.place]
 
     def _label(self, state: _State) -> str:
-        last = f"After {self._names[state.behind - 1]}" if state.behind else "More"
-        return f"{last} {state.seen}" if state.seen else last
+        if sum(map(bool, state.at)) > 1 or len(self._chains) > MAX_ANY_ORDER // 2:
+            return "After " + " ".join(map(str, state.at))
+        last = next((names[at - 1] for names, at in zip(self._chains, state.at, strict=True) if at), "")
+        return f"After {last}" if last else "More"
 
     def _after_other(self, state: _State) -> _State | None:
         """The state behind an additional property; None where there may be none."""
@@ -224,8 +224,7 @@ class _Automaton:
         return (
             state.satisfied == self._all_satisfied
             and state.given >= self._least
-            and state.behind > self._last_required
-            and state.seen & self._needed == self._needed
+            and all(at >= end for at, end in zip(state.at, self._ends, strict=True))
         )
 
     def _write_rests(self) -> None:
@@ -233,7 +232,7 @@ class _Automaton:
         uses: Counter[_State] = Counter()
         entered: Counter[_Pair] = Counter()
         recursive: set[_State] = set()
-        pending, states = [_START], {_START}
+        pending, states = [self._start], {self._start}
         while pending:
             state = pending.pop()
             pairs = self._next(state)
@@ -252,12 +251,10 @@ class _Automaton:
         into: dict[_State, list[_Pair]] = {}
         for pair in sorted(entered):
             into.setdefault(pair.follower, []).append(pair)
-        for state in sorted(
-            states, key=lambda state: (state.behind, state.seen, state.given, state.satisfied), reverse=True
-        ):
+        for state in sorted(states, key=lambda state: (sum(state.at), state), reverse=True):
             self._rests[state] = self._rest(state, shared=uses[state] > 1, recursive=state in recursive)
             for pair in into.get(state, ()):
-                name = self._names[pair.place]
+                name = self._name(pair)
                 entry = seq(self._layout.colon, self._values[name], self._rests[state])
                 shared = entered[pair] > 1 and entry != NOTHING
                 self._entries[pair] = self._scope.add(name + " Entry", entry) if shared else entry
@@ -281,23 +278,23 @@ class _Automaton:
     def _declared(self, state: _State) -> list[Expr]:
         """The declared properties that may come next: a few, and by reference those of the following ones."""
         pairs = self._next(state)
-        free = [self._keyed(pair) for pair in pairs if pair.place >= self._ordered]
-        return [*self._in_order(state, [pair for pair in pairs if pair.place < self._ordered]), *free]
+        return [
+            expression
+            for chain in range(len(self._chains))
+            for expression in self._of_chain(chain, state, [pair for pair in pairs if pair.chain == chain])
+        ]
 
-    def _in_order(self, state: _State, pairs: list[_Pair]) -> list[Expr]:
-        limit = (state.behind // CHUNK + 1) * CHUNK
+    def _of_chain(self, chain: int, state: _State, pairs: list[_Pair]) -> list[Expr]:
+        limit = (state.at[chain] // CHUNK + 1) * CHUNK
         near = [pair for pair in pairs if pair.place < limit]
-        expressions = [self._keyed(pair) for pair in near]
+        expressions = [seq(literal(quoted(self._name(pair))), self._entries[pair]) for pair in near]
         if len(near) < len(pairs):
-            boundary = state._replace(behind=limit)
-            if boundary not in self._later:
-                later = self._in_order(boundary, pairs[len(near) :])
-                self._later[boundary] = self._scope.add("Keys", factor(later))
-            expressions.append(self._later[boundary])
+            boundary = state._replace(at=(*state.at[:chain], limit, *state.at[chain + 1 :]))
+            if (chain, boundary) not in self._later:
+                later = factor(self._of_chain(chain, boundary, pairs[len(near) :]))
+                self._later[chain, boundary] = self._scope.add("Keys", later)
+            expressions.append(self._later[chain, boundary])
         return expressions
-
-    def _keyed(self, pair: _Pair) -> Expr:
-        return seq(literal(quoted(self._names[pair.place])), self._entries[pair])
 
     def _rest_production(self, state: _State) -> Expr:
         """What follows a value: more pairs, each behind a comma, or the closing bracket."""

@@ -113,16 +113,23 @@ def object_shape(
     low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
     if high is not None and low > high:
         return None
-    declared = {name for facet in facets if not facet.made for name in facet.raw.get("properties", ())}
-    return Object(
-        properties,
-        shape.required,
-        others,
-        shape.one_of_groups,
-        shape.min_properties,
-        high,
-        frozenset(properties.keys() - declared),
-    )
+    chains = _chains(facets, properties)
+    return Object(properties, shape.required, others, shape.one_of_groups, shape.min_properties, high, chains)
+
+
+def _chains(
+    facets: Sequence[Subschema], properties: Mapping[str, Conjunction]
+) -> tuple[tuple[str, ...], ...]:
+    """The properties, each with the schema that declares it first, in the order of the declaration."""
+    left = dict.fromkeys(properties)
+    chains = []
+    for facet in facets:
+        if not facet.made:
+            chain = tuple(name for name in facet.raw.get("properties", ()) if name in left)
+            for name in chain:
+                del left[name]
+            chains.append(chain)
+    return tuple(chain for chain in (*chains, *((name,) for name in left)) if chain)
 
 
 def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:

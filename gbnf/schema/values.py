@@ -96,8 +96,9 @@ class Object:
     """Objects: declared properties in order, those required, and classes of other keys.
 
     Every required property is declared. The classes are disjoint, and a key of none of them may not
-    appear. Of each set in `one_of_groups` at least one property must be present. `unordered` are those of
-    the properties that no schema declares, though one asks for them.
+    appear. Of each set in `one_of_groups` at least one property must be present. `chains` are
+    the properties by the schema that declares them first: each chain in its declared order, and alone what
+    no schema declares, though one asks for it.
     """
 
     properties: dict[str, Conjunction] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class Object:
     one_of_groups: tuple[frozenset[str], ...] = ()
     min_properties: int = 0
     max_properties: int | None = None
-    unordered: frozenset[str] = frozenset()
+    chains: tuple[tuple[str, ...], ...] = ()
 
     def child(self, name: str) -> Conjunction:
         """What must stand under a key, declared or not."""

@@ -274,7 +274,7 @@ def _object_near(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Any]:
     for name, inner in properties.items():
         if name in schema.get("required", ()) or draw(st.booleans()):
             found[name] = draw(values_near(inner))
-        if extra and draw(st.booleans()):
+        if draw(st.booleans()) and extra:
             key, value = extra.popitem()
             found[key] = value
     return {**found, **extra}
