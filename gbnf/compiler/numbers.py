@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from gbnf.compiler.digits import intersection
+from gbnf.compiler.primitives import EXPONENT
 from gbnf.grammar.ir import (
     EMPTY,
     NOTHING,
@@ -30,7 +31,7 @@ _NONZERO = char_class((0x31, 0x39))
 _ZEROS = repeat(char_class((0x30, 0x30)))
 _FRACTION = optional(seq(Literal("."), repeat(_DIGIT, 1)))
 _ZERO_FRACTION = optional(seq(Literal("."), repeat(char_class((0x30, 0x30)), 1)))
-_EXPONENT = optional(seq(char_class("eE"), optional(char_class("+-")), repeat(_DIGIT, 1)))
+_EXPONENT = optional(EXPONENT)
 _NATURAL = alt(Literal("0"), seq(_NONZERO, _DIGITS))
 
 

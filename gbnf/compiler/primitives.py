@@ -51,6 +51,16 @@ _FORCED_ESCAPE = seq(
     ),
 )
 
+#: Up to 307, so that a number stays within a double: beyond, a parser reads infinity or zero.
+EXPONENT = seq(
+    char_class("eE"),
+    optional(char_class("+-")),
+    alt(
+        seq(optional(char_class((0x30, 0x32))), repeat(_DIGIT, 1, 2)),
+        seq(Literal("30"), char_class((0x30, 0x37))),
+    ),
+)
+
 INTEGER = seq(optional(Literal("-")), alt(Literal("0"), seq(_NONZERO, repeat(_DIGIT))))
 
 
@@ -77,12 +87,13 @@ def primitives(whitespace: Whitespace) -> dict[str, Expr]:
         "char": alt(PLAIN_CHAR, seq(Literal("\\"), Ref("escape"))),
         "escape": alt(char_class('"\\/bfnrt'), _BASIC_PLANE_ESCAPE, _SURROGATE_PAIR_ESCAPE),
         "keyRest": seq(repeat(Ref("keyChar")), Literal('"')),
+        "keyEnd": alt(Literal('"'), seq(Ref("keyEscape"), Ref("keyRest"))),
         "keyChar": alt(PLAIN_CHAR, Ref("keyEscape")),
         "keyEscape": _FORCED_ESCAPE,
         "number": seq(
             Ref("integer"),
             optional(seq(Literal("."), repeat(_DIGIT, 1))),
-            optional(seq(char_class("eE"), optional(char_class("+-")), repeat(_DIGIT, 1))),
+            optional(EXPONENT),
         ),
         "integer": INTEGER,
         "boolean": alt(Literal("true"), Literal("false")),

@@ -100,7 +100,8 @@ def object_shape(
     if any("unevaluatedProperties" in facet.raw for facet in facets):
         shape = _close_unevaluated(shape, facets, report)
     speaks = any("additionalProperties" in facet.raw or "patternProperties" in facet.raw for facet in facets)
-    others = () if closed and shape.properties and not speaks else shape.others
+    declares = any(facet.raw.get("properties") for facet in facets if not facet.made)
+    others = () if closed and declares and not speaks else shape.others
     properties = dict(shape.properties)
     open_shape = Object({}, (), others)
     for name in shape.required:
