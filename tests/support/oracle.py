@@ -19,8 +19,6 @@ SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
 @cache
 def engine(vocabulary: str = "embedded") -> Engine:
     """The engine on the embedded vocabulary, or on `ggml-vocab-<vocabulary>.gguf`; skips without it."""
-    if vocabulary == "embedded" and not _EMBEDDED.is_file():  # TEMPORARY until the model lands
-        vocabulary = "llama-bpe"
     path = _EMBEDDED if vocabulary == "embedded" else SHARED / "vocabs" / f"ggml-vocab-{vocabulary}.gguf"
     if not path.is_file():
         pytest.skip(

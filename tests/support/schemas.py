@@ -319,7 +319,7 @@ def canonical(value: Any) -> Any:
 
 def is_valid(schema: Any, value: Any) -> bool:
     """jsonschema's judgement, with formats, and with patterns read as ECMA-262 reads them."""
-    schema = _in_python(schema)
+    schema = in_python(schema)
     validator = jsonschema.Draft202012Validator(
         schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
     )
@@ -334,13 +334,13 @@ SERIALISERS = [
 ]
 
 
-def _in_python(schema: Any) -> Any:
+def in_python(schema: Any) -> Any:
     """The schema, patterns translated: Python's `$` matches before a last newline, its `\\d` any digit."""
     if isinstance(schema, list):
-        return [_in_python(item) for item in schema]
+        return [in_python(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: _in_python(value) for key, value in schema.items()}
+    found = {key: in_python(value) for key, value in schema.items()}
     if isinstance(found.get("pattern"), str):
         found["pattern"] = _translated(found["pattern"])
     if isinstance(found.get("patternProperties"), dict):

@@ -1,0 +1,43 @@
+"""Grammar and validator agree on what a tool call may be, closed objects included."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support.oracle import engine
+from support.schemas import SCHEMAS, canonical, in_declared_order, in_python, values_near
+
+from gbnf import compile_pool, validate_call
+from gbnf.errors import GbnfError
+from gbnf.grammar.derive import derive
+from gbnf.manifests import Executor
+
+
+def tool(schema: Any) -> Executor:
+    return Executor(name="t", args={"type": "object", "properties": {"v": schema}, "required": ["v"]})
+
+
+@given(SCHEMAS, st.integers(0, 2**32))
+def test_a_derived_call_is_valid_where_the_grammar_is_exact(schema: Any, seed: int) -> None:
+    try:
+        grammar = compile_pool([tool(schema)])
+    except GbnfError:
+        assume(condition=False)
+    assume(grammar.exact)
+    call = json.loads(derive(grammar.rules, random.Random(seed)))
+    verdict = validate_call(call, [tool(in_python(schema))])
+    assert verdict.ok, (call, verdict.errors)
+
+
+@given(st.data())
+def test_a_valid_call_in_declared_order_is_accepted(data: st.DataObject) -> None:
+    schema = data.draw(SCHEMAS)
+    value = canonical(data.draw(values_near(schema)))
+    call = {"name": "t", "arguments": {"v": value}}
+    assume(in_declared_order(schema, value) and validate_call(call, [tool(in_python(schema))]).ok)
+    text = json.dumps(call, ensure_ascii=False)
+    assert engine().judge(str(compile_pool([tool(schema)])), text, trusted=True).complete
