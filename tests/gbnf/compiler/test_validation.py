@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.oracle import engine
-from support.schemas import SCHEMAS, canonical, in_declared_order, in_python, values_near
 
 from gbnf import compile_pool, validate_call
 from gbnf.errors import GbnfError
 from gbnf.grammar.derive import derive
 from gbnf.manifests import Executor
+from support.oracle import engine
+from support.schemas import SCHEMAS, canonical, in_declared_order, in_python, values_near
 
 
 def tool(schema: Any) -> Executor:
