@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.report import Finding
 from gbnf.grammar.emit import emit_expr
-from gbnf.grammar.ir import Expr, Rules, references
+from gbnf.grammar.ir import Rules
 
 
 class Part:
@@ -18,26 +19,25 @@ class Part:
 
     __slots__ = ("names", "needs", "productions", "text")
 
-    def __init__(self, productions: Mapping[str, Expr]) -> None:
-        self.productions = productions
-        self.text = "".join(f"{name} ::= {emit_expr(expr)}\n" for name, expr in productions.items())
-        self.names = frozenset(productions)
-        used = dict.fromkeys(name for expr in productions.values() for name in references(expr))
-        self.needs = frozenset(used) - self.names
+    def __init__(self, rules: Rules) -> None:
+        self.productions = rules.productions
+        self.text = "".join([f"{name} ::= {emit_expr(expr)}\n" for name, expr in self.productions.items()])
+        self.names = frozenset(self.productions)
+        self.needs = frozenset(chain.from_iterable(rules.references.values())) - self.names
 
 
 @lru_cache(maxsize=256)
 def _shared_part(needs: frozenset[str], whitespace: Whitespace) -> Part:
     """The primitives that `needs` names, and those that they need in their turn."""
-    table = primitives(whitespace)
+    table = Rules(primitives(whitespace))
     reached: set[str] = set()
-    pending = [name for name in needs if name in table]
+    pending = [name for name in needs if name in table.productions]
     while pending:
         name = pending.pop()
         if name not in reached:
             reached.add(name)
-            pending.extend(references(table[name]))
-    return Part({name: production for name, production in table.items() if name in reached})
+            pending.extend(table.references[name])
+    return Part(table.only(name for name in table.productions if name in reached))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gbnf.compiler.layout import Layout
@@ -27,6 +28,8 @@ from gbnf.grammar.ir import (
 )
 
 _KEY_REST = Ref("keyRest")
+_KEY_END = Ref("keyEnd")
+_ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 
 
 def quoted(text: str) -> str:
@@ -139,21 +142,27 @@ def _units(spelled: str) -> list[str]:
 
 def _outside(trie: Mapping[str, Any], scope: Scope, depth: int) -> Expr:
     """What may follow, closing quote included, so that no name of the trie is spelled."""
-    branches: list[Expr] = [] if "" in trie else [Literal('"')]
-    plain = [unit for unit in trie if len(unit) == 1]
+    plain = "".join([unit for unit in trie if len(unit) == 1])
     escapes = [unit for unit in trie if len(unit) > 1]
-    for unit in plain + escapes:
+    branches: list[Expr] = []
+    for unit in (*plain, *escapes):
         rest = _outside(trie[unit], scope, depth + 1)
         branches.append(
-            seq(literal(unit), scope.add("OtherKey", rest) if depth % _KEY_NESTING == 0 else rest)
+            seq(Literal(unit), scope.add("OtherKey", rest) if depth % _KEY_NESTING == 0 else rest)
         )
-    branches.append(seq(char_class(*PLAIN_CHAR.ranges, "".join(plain), negated=True), _KEY_REST))
-    branches.append(seq(_other_escape(escapes), _KEY_REST))
-    return factor(branches)
+    branches.append(_other_char(plain))
+    if escapes:
+        branches.append(seq(_other_escape(escapes), _KEY_REST))
+        return factor(branches if "" in trie else [*branches, Literal('"')])
+    return alt(*branches, _ESCAPED if "" in trie else _KEY_END)
+
+
+@lru_cache(maxsize=1024)
+def _other_char(excluded: str) -> Expr:
+    """A character that is written as it is and none of these, and the rest of a key."""
+    return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)
 
 
 def _other_escape(excluded: Sequence[str]) -> Expr:
-    if not excluded:
-        return Ref("keyEscape")
     all_escapes = [json.dumps(chr(code))[1:-1] for code in range(0x20)] + ['\\"', "\\\\"]
     return factor([literal(escape) for escape in all_escapes if escape not in excluded])

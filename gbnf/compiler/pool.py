@@ -95,7 +95,7 @@ def _link_pool(tools: tuple[Executor, ...], steps: tuple[int, ...], options: Opt
     if steps and any(_FROM_STEP.name in unit.part.needs for unit in compiled):
         head[_FROM_STEP.name] = factor([literal(str(step)) for step in steps])
     findings = [finding for unit in compiled for finding in unit.findings]
-    return link([Part(head), *(unit.part for unit in compiled)], findings, options.whitespace)
+    return link([Part(Rules(head)), *(unit.part for unit in compiled)], findings, options.whitespace)
 
 
 def _union(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
@@ -135,7 +135,7 @@ def compile_tool(
     if rules.productions[ref.name] == NOTHING:
         reason = lowering.reason or "they ask for themselves without end"
         raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
-    return CompiledTool(executor.name, ref, Part(rules.productions), tuple(lowering.findings.values()))
+    return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.findings.values()))
 
 
 def _arguments_schema(args: Mapping[str, Any], *, closed: bool) -> Mapping[str, Any]:

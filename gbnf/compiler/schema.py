@@ -42,7 +42,7 @@ def compile_schema(
     if rules.productions[root.name] == NOTHING:
         reason = lowering.reason or "it asks for itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([Part(rules.productions)], lowering.findings.values(), whitespace)
+    return link([Part(rules)], lowering.findings.values(), whitespace)
 
 
 def check_whitespace(whitespace: str) -> None:

@@ -7,6 +7,8 @@ forms that it takes silently for something else. Same rules, same text, byte for
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gbnf.grammar.chars import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
@@ -30,23 +32,23 @@ def emit(rules: Rules) -> str:
 def emit_expr(expr: Expr) -> str:
     """One expression as GBNF, without parentheses around it. Raises ValueError as `emit` does."""
     match expr:
-        case Literal(text):
-            return emit_literal(text)
-        case CharClass():
-            return _emit_class(expr)
         case Ref(name):
             return name
+        case Literal(text):
+            return emit_literal(text)
         case Seq(items):
             if not items:
                 return '""'
-            return " ".join(f"({emit_expr(i)})" if isinstance(i, Alt) else emit_expr(i) for i in items)
+            return " ".join([f"({emit_expr(i)})" if isinstance(i, Alt) else emit_expr(i) for i in items])
         case Alt(items):
             if not items:
                 raise ValueError(
                     "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                     "remove what refers to it"
                 )
-            return " | ".join(map(emit_expr, items))
+            return " | ".join([emit_expr(item) for item in items])
+        case CharClass():
+            return _emit_class(expr)
         case Repeat(item, minimum, maximum):
             atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
             return atom + _suffix(minimum, maximum)
@@ -54,11 +56,13 @@ def emit_expr(expr: Expr) -> str:
 
 def emit_literal(text: str) -> str:
     """The text between quotes. Raises ValueError for NUL and surrogates, which no text can hold."""
+    if text.isprintable():  # most are, and then nothing else needs an escape
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if "\0" in text:
         raise ValueError(f"llama.cpp cannot match NUL, which the literal {text!r} holds: remove it")
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError(f"a surrogate is no character, and the literal {text!r} holds one: remove it")
-    return '"' + "".join(_escape(char, _LITERAL_ESCAPES) for char in text) + '"'
+    return '"' + "".join([_escape(char, _LITERAL_ESCAPES) for char in text]) + '"'
 
 
 def _rule_body(name: str, expr: Expr) -> str:
@@ -68,6 +72,7 @@ def _rule_body(name: str, expr: Expr) -> str:
         raise ValueError(f"rule {name}: {error}") from None
 
 
+@lru_cache(maxsize=4096)
 def _emit_class(char_class: CharClass) -> str:
     if not char_class.ranges:
         if char_class.negated:

@@ -1,15 +1,17 @@
 """The grammar as values: six kinds of expression, rules that name them, and a grammar that holds rules.
 
 Everything here is frozen, and knows its hash: expressions are compared all the time. The constructors
-`literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules;
-what needs the whole grammar is a pass (`gbnf.grammar.passes`). Only `gbnf.grammar.emit` turns expressions
-into text.
+`literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules,
+given parts that they have made: so nothing that is impossible is left inside an expression (`NOTHING` stands
+alone or not at all). What needs the whole grammar is a pass (`gbnf.grammar.passes`). Only
+`gbnf.grammar.emit` turns expressions into text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 MAX_CODE_POINT = 0x10FFFF
@@ -115,13 +117,13 @@ def seq(*items: Expr) -> Expr:
     """Concatenate: nested sequences flatten, neighbouring literals join, an impossible item wins."""
     flat: list[Expr] = []
     for item in items:
-        for part in item.items if isinstance(item, Seq) else (item,):
-            if part == NOTHING:
-                return NOTHING
-            if isinstance(part, Literal) and flat and isinstance(flat[-1], Literal):
-                flat[-1] = Literal(flat[-1].text + part.text)
-            else:
-                flat.append(part)
+        if isinstance(item, Alt) and not item.items:
+            return NOTHING
+        parts = item.items if isinstance(item, Seq) else (item,)
+        if flat and parts and isinstance(flat[-1], Literal) and isinstance(parts[0], Literal):
+            flat[-1] = Literal(flat[-1].text + parts[0].text)
+            parts = parts[1:]
+        flat += parts
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
@@ -129,8 +131,7 @@ def alt(*items: Expr) -> Expr:
     """Choose: nested alternations flatten, repeated and impossible items go."""
     flat: dict[Expr, None] = {}
     for item in items:
-        for part in item.items if isinstance(item, Alt) else (item,):
-            flat[part] = None
+        flat.update(dict.fromkeys(item.items if isinstance(item, Alt) else (item,)))
     return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
 
 
@@ -151,26 +152,19 @@ def optional(item: Expr) -> Expr:
     return repeat(item, 0, 1)
 
 
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside `expr`."""
-    match expr:
-        case Seq(items) | Alt(items):
-            return items
-        case Repeat(item, _, _):
-            return (item,)
-        case Literal() | CharClass() | Ref():
-            return ()
-
-
-def references(expr: Expr) -> Iterator[str]:
-    """The names of the rules that `expr` refers to, in order, with repeats."""
-    stack = [expr]
-    while stack:
-        top = stack.pop()
+def references(expr: Expr) -> list[str]:
+    """The names of the rules that `expr` refers to, in order, each once."""
+    found: dict[str, None] = {}
+    pending = [expr]
+    while pending:
+        top = pending.pop()
         if isinstance(top, Ref):
-            yield top.name
-        else:
-            stack.extend(reversed(children(top)))
+            found[top.name] = None
+        elif isinstance(top, Seq | Alt):
+            pending.extend(reversed(top.items))
+        elif isinstance(top, Repeat):
+            pending.append(top.item)
+    return list(found)
 
 
 @dataclass(frozen=True)
@@ -179,3 +173,14 @@ class Rules:
 
     productions: Mapping[str, Expr]
     root: str = "root"
+
+    @cached_property
+    def references(self) -> dict[str, list[str]]:
+        """For each rule those that it refers to, in order, each once."""
+        return {name: references(expr) for name, expr in self.productions.items()}
+
+    def only(self, names: Iterable[str]) -> Rules:
+        """These rules, in this order."""
+        kept = Rules({name: self.productions[name] for name in names}, self.root)
+        vars(kept)["references"] = {name: self.references[name] for name in kept.productions}
+        return kept

@@ -19,7 +19,6 @@ from gbnf.grammar.ir import (
     Rules,
     Seq,
     alt,
-    references,
     repeat,
     seq,
 )
@@ -30,24 +29,41 @@ def drop_unproductive(rules: Rules) -> Rules:
 
     a ::= "[" a "]"    ->    nothing
     """
-    if not any(_mentions_nothing(expr) for expr in rules.productions.values()) and not _recursive(rules):
-        return rules
     productive: set[str] = set()
-    changed = True
-    while changed:
-        changed = False
-        for name, expr in rules.productions.items():
-            if name not in productive and _derives(expr, productive, rules.productions):
+    pending = _leaves_first(rules)
+    settled = False
+    while not settled:
+        waiting = []
+        for name in pending:
+            if _derives(rules.productions[name], productive, rules.productions):
                 productive.add(name)
-                changed = True
-    if len(productive) == len(rules.productions) and not any(
-        map(_mentions_nothing, rules.productions.values())
-    ):
+            else:
+                waiting.append(name)
+        settled = len(waiting) in (0, len(pending))
+        pending = waiting
+    if not pending:
         return rules
-    gone: dict[Expr, Expr] = {Ref(name): NOTHING for name in rules.productions if name not in productive}
+    gone: dict[Expr, Expr] = {Ref(name): NOTHING for name in pending}
     kept = {name: substitute(expr, gone) for name, expr in rules.productions.items() if name in productive}
     kept.setdefault(rules.root, NOTHING)
     return Rules(kept, rules.root)
+
+
+def _leaves_first(rules: Rules) -> list[str]:
+    """All rules, each behind those that it refers to as far as it goes: recursion leaves no such order."""
+    ordered: dict[str, None] = {}
+    entered: set[str] = set()
+    pending = list(rules.productions)[::-1]
+    while pending:
+        name = pending[-1]
+        if name in entered:
+            ordered.setdefault(pending.pop())
+        else:
+            entered.add(name)
+            pending += [
+                one for one in rules.references[name] if one in rules.productions and one not in entered
+            ]
+    return list(ordered)
 
 
 def merge_equal(rules: Rules) -> Rules:
@@ -56,9 +72,11 @@ def merge_equal(rules: Rules) -> Rules:
     a ::= [0-9]    b ::= [0-9]    c ::= a b    ->    a ::= [0-9]    c ::= a a
     """
     productions = dict(rules.productions)
+    if len(set(productions.values())) == len(productions):
+        return rules
     users: dict[str, set[str]] = {}
-    for name, expr in productions.items():
-        for reference in references(expr):
+    for name, used in rules.references.items():
+        for reference in used:
             users.setdefault(reference, set()).add(name)
     first: dict[Expr, str] = {}
     order = {name: number for number, name in enumerate(productions)}
@@ -86,14 +104,14 @@ def merge_equal(rules: Rules) -> Rules:
 
 def drop_unreachable(rules: Rules) -> Rules:
     """Keep the rules that the start symbol reaches, each behind the first that refers to it."""
-    reached: dict[str, Expr] = {}
+    reached: dict[str, None] = {}
     pending = [rules.root]
     while pending:
         name = pending.pop()
         if name not in reached and name in rules.productions:
-            reached[name] = rules.productions[name]
-            pending.extend(reversed(list(references(reached[name]))))
-    return Rules(reached, rules.root)
+            reached[name] = None
+            pending.extend(reversed(rules.references[name]))
+    return rules.only(reached)
 
 
 def skip_aliases(rules: Rules) -> Rules:
@@ -168,25 +186,3 @@ def _derives(expr: Expr, productive: set[str], productions: Mapping[str, Expr]) 
             return any(_derives(item, productive, productions) for item in items)
         case Repeat(item, minimum, _):
             return minimum == 0 or _derives(item, productive, productions)
-
-
-def _mentions_nothing(expr: Expr) -> bool:
-    match expr:
-        case Seq(items):
-            return any(_mentions_nothing(item) for item in items)
-        case Alt(items):
-            return not items or any(_mentions_nothing(item) for item in items)
-        case Repeat(item, _, _):
-            return _mentions_nothing(item)
-        case Literal() | CharClass() | Ref():
-            return False
-
-
-def _recursive(rules: Rules) -> bool:
-    """Whether a rule refers to one that is not behind it; otherwise all are written from its leaves."""
-    seen: set[str] = set()
-    for name, expr in rules.productions.items():
-        seen.add(name)
-        if any(reference in seen for reference in references(expr)):
-            return True
-    return False

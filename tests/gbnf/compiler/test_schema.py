@@ -298,6 +298,7 @@ def test_only_referenced_primitives_are_emitted() -> None:
     assert set(compile_schema({"const": 1}).rules.productions) == {"root"}
     assert set(compile_schema(True).rules.productions) >= set(primitives("default")) - {
         "keyRest",
+        "keyEnd",
         "keyChar",
         "keyEscape",
     }

@@ -12,7 +12,7 @@ from gbnf.compiler.grammar import Grammar, Part, link
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.emit import emit_expr
-from gbnf.grammar.ir import NOTHING, Ref
+from gbnf.grammar.ir import NOTHING, Ref, Rules
 from gbnf.grammar.match import Matcher
 from gbnf.regular.automaton import Dfa, concat
 from gbnf.regular.charset import CharSet
@@ -37,7 +37,7 @@ def written(language: Dfa) -> Grammar:
     table = RuleTable(RESERVED - {"root"})
     root = table.reserve("root")
     table.define(root, string_expr(language, Scope(table, ("value",))))
-    return link([Part(table.productions)], [], "default")
+    return link([Part(Rules(table.productions))], [], "default")
 
 
 def text_of(pattern: str) -> str:
