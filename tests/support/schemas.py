@@ -305,9 +305,9 @@ def _parts(schema: Any) -> list[Mapping[str, Any]]:
 
 
 def canonical(value: Any) -> Any:
-    """The value with whole numbers as integers: `1.0` is an integer, and the grammar spells it `1`."""
+    """The value in canonical spelling: whole numbers as integers, and none so small that it has an exponent."""
     match value:
-        case float() if value.is_integer():
+        case float() if value.is_integer() or "e" in repr(value):
             return int(value)
         case list():
             return [canonical(item) for item in value]

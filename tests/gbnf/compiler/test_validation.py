@@ -29,6 +29,7 @@ def test_a_derived_call_is_valid_where_the_grammar_is_exact(schema: Any, seed: i
         assume(condition=False)
     assume(grammar.exact)
     call = json.loads(derive(grammar.rules, random.Random(seed)))
+    assume("Infinity" not in json.dumps(call))  # so many digits that Python's float has no room for them
     verdict = validate_call(call, [tool(in_python(schema))])
     assert verdict.ok, (call, verdict.errors)
 
