@@ -11,6 +11,7 @@ from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.help import EXIT_CODES, flow
 from gbnf_server.cli.manifests import manifests
+from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
 from gbnf_server.cli.server import server
 
@@ -35,6 +36,7 @@ app.command(help=flow(run.__doc__, EXIT_CODES))(run)
 app.command("compile", help=flow(compile_.__doc__))(compile_)
 app.command(help=flow(check.__doc__))(check)
 app.command(help=flow(manifests.__doc__))(manifests)
+app.command("test", help=flow(property_test.__doc__))(property_test)
 app.add_typer(server, name="server")
 
 

@@ -1,0 +1,121 @@
+"""Texts of a grammar's language as a Hypothesis strategy.
+
+Every choice is drawn, and its first possibility is the one that makes the shortest text: so a text shrinks to
+few choices and short ones, and keeps what a test fails on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hypothesis import strategies as st
+
+from gbnf.grammar.analysis import cheapest, cost_of
+from gbnf.grammar.chars import Ranges, matchable
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+
+_ASCII = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(
+    char for char in map(chr, range(0x20, 0x7F)) if not char.isalnum()
+)
+_ASCII_WEIGHT = 3  # to one for all other characters
+_UPPER_BOUND_TRIED = 12  # one repetition in so many goes to its upper bound, where counting goes wrong
+
+
+def derivations(rules: Rules, *, size: int = 200) -> st.SearchStrategy[str]:
+    """Texts that `rules` derive, such as `compile_pool(executors).rules`.
+
+    After `size` terminals and rules, what is left of a derivation is the cheapest way out. Raises ValueError
+    where the grammar derives no finite text.
+    """
+    costs = cheapest(rules)
+    if rules.root not in costs:
+        raise ValueError(
+            f"the rule {rules.root} derives no finite text: give its recursion an alternative that ends"
+        )
+    return _derivations(_Language(rules, costs), size)
+
+
+@dataclass(frozen=True)
+class _Language:
+    """Rules and the cost of each, with a short name for Hypothesis's messages."""
+
+    rules: Rules
+    costs: dict[str, int]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.rules.productions)} rules>"
+
+
+@st.composite
+def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
+    rules, costs = language.rules, language.costs
+    left = size
+    parts: list[str] = []
+    todo: list[Expr] = [Ref(rules.root)]
+    while todo:
+        match todo.pop():
+            case Literal(text):
+                left -= 1
+                parts.append(text)
+            case CharClass() as of:
+                left -= 1
+                chars = _characters(matchable(of))
+                parts.append(draw(chars) if left > 0 else _simplest(matchable(of)))
+            case Seq(items):
+                todo.extend(reversed(items))
+            case Alt(items):
+                possible = _cheapest_first(items, costs)
+                todo.append(possible[draw(st.integers(0, len(possible) - 1)) if left > 0 else 0])
+            case Repeat(item, low, high):
+                count = low
+                if left > low and cost_of(item, costs) is not None:
+                    count = _count(draw, low, high, left)
+                todo.extend([item] * count)
+            case Ref(name):
+                left -= 1
+                todo.append(rules.productions[name])
+    return "".join(parts)
+
+
+def _count(draw: st.DrawFn, low: int, high: int | None, left: int) -> int:
+    tried = high is not None and high - low <= left and high > low + 1
+    if tried and draw(st.integers(0, _UPPER_BOUND_TRIED)) == _UPPER_BOUND_TRIED:
+        return high or 0
+    count = low
+    while (high is None or count < high) and count - low < left and draw(st.booleans()):
+        count += 1
+    return count
+
+
+def _cheapest_first(items: tuple[Expr, ...], costs: dict[str, int]) -> list[Expr]:
+    possible = [(cost, item) for item in items if (cost := cost_of(item, costs)) is not None]
+    return [item for _, item in sorted(possible, key=lambda pair: pair[0])]
+
+
+@lru_cache(maxsize=1024)
+def _characters(ranges: Ranges) -> st.SearchStrategy[str]:
+    ascii_chars = [char for char in _ASCII if _holds(ranges, ord(char))]
+    others = [st.integers(low, high).map(chr) for low, high in _beyond_ascii(ranges)]
+    if not ascii_chars:
+        return st.one_of(others)
+    return st.one_of([st.sampled_from(ascii_chars)] * _ASCII_WEIGHT + ([st.one_of(others)] if others else []))
+
+
+def _simplest(ranges: Ranges) -> str:
+    return next((char for char in _ASCII if _holds(ranges, ord(char))), chr(ranges[0][0]))
+
+
+def _holds(ranges: Ranges, code_point: int) -> bool:
+    return any(low <= code_point <= high for low, high in ranges)
+
+
+def _beyond_ascii(ranges: Ranges) -> list[tuple[int, int]]:
+    """The ranges without printable ASCII, cut where UTF-8 takes a byte more."""
+    lengths = ((0, 0x1F), (0x7F, 0x7FF), (0x800, 0xFFFF), (0x10000, 0x10FFFF))
+    return [
+        (max(low, first), min(high, last))
+        for low, high in ranges
+        for first, last in lengths
+        if low <= last and high >= first
+    ]

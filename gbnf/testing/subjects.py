@@ -1,0 +1,178 @@
+"""What a law speaks of: a pool of tools or one schema, with values for it and a judge that isn't ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+from hypothesis import assume
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend, validator_for
+
+from gbnf.compiler.report import Finding
+from gbnf.manifests import Executor
+from gbnf.steps import offered_args
+from gbnf.testing.values import Maker
+from gbnf.validation import validate_call
+
+Schema: TypeAlias = Mapping[str, Any] | bool
+Of: TypeAlias = Sequence[Executor] | Schema
+"""What people pass: executors, whose values are calls, or a JSON Schema."""
+
+
+class Subject(Protocol):
+    """Values that a grammar should take, and what is wrong with those that it shouldn't."""
+
+    def valid(self) -> st.SearchStrategy[Any]:
+        """Values without errors, keys in declared order."""
+        ...
+
+    def errors(self, value: Any) -> tuple[str, ...]:
+        """What the validator says, a line each; empty where the value is valid."""
+        ...
+
+    def concerns(self, finding: Finding, value: Any) -> bool:
+        """Whether a finding speaks of the part of the grammar that `value` belongs to."""
+        ...
+
+
+def subject(of: Of, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
+    """`steps` are the earlier steps that calls may refer to. `closed`: as in `compile_pool` and
+    `compile_schema`, with their defaults."""
+    if isinstance(of, bool | Mapping):
+        return SchemaSubject(of)
+    return PoolSubject(tuple(of), tuple(steps), closed=closed is not False)
+
+
+def calls(
+    executors: Sequence[Executor], *, steps: Sequence[int] = (), closed: bool = True
+) -> st.SearchStrategy[Any]:
+    """Calls of any of the tools that `validate_call` finds valid, keys in declared order.
+
+    Raises ValueError where no tool can be called.
+    """
+    return PoolSubject(tuple(executors), tuple(steps), closed=closed).valid()
+
+
+def values(schema: Schema) -> st.SearchStrategy[Any]:
+    """Values that jsonschema finds valid, keys in declared order."""
+    return SchemaSubject(schema).valid()
+
+
+@dataclass(frozen=True)
+class PoolSubject:
+    """Calls of these tools."""
+
+    executors: tuple[Executor, ...]
+    steps: tuple[int, ...] = ()
+    closed: bool = True
+    only: str | None = None
+    """The one tool whose calls are drawn; the others stay callable."""
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(tool.name for tool in self.executors)}>"
+
+    def __post_init__(self) -> None:
+        if not self.offered:
+            wanted = self.only or ", ".join(tool.name for tool in self.executors) or "no tool at all"
+            raise ValueError(f"none can be called with steps={self.steps}: {wanted}")
+
+    @cached_property
+    def offered(self) -> dict[str, Mapping[str, Any]]:
+        """The schema of the arguments by tool, of those that can be called."""
+        return {
+            tool.name: self._arguments(args)
+            for tool in self.executors
+            if self.only in (None, tool.name) and (args := offered_args(tool, self.steps)) is not None
+        }
+
+    def _arguments(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        silent = not {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "allOf",
+                      "anyOf", "oneOf"} & args.keys()  # fmt: skip
+        return {**args, "additionalProperties": False} if self.closed and silent else args
+
+    def references(self, tool: str) -> Mapping[str, str | None]:
+        """The tool's step references: the argument, and what it fills."""
+        return next(one.step_references for one in self.executors if one.name == tool)
+
+    def maker(self, tool: str) -> Maker:
+        return Maker(self.offered[tool], closed=self.closed)
+
+    def valid(self) -> st.SearchStrategy[Any]:
+        return _valid_calls(self)
+
+    def errors(self, value: Any) -> tuple[str, ...]:
+        return validate_call(value, self.executors, steps=self.steps, closed=self.closed).errors
+
+    def concerns(self, finding: Finding, value: Any) -> bool:
+        return isinstance(value, dict) and finding.tool == value.get("name")
+
+
+@st.composite
+def _valid_calls(draw: st.DrawFn, pool: PoolSubject) -> Any:
+    name = draw(st.sampled_from(list(pool.offered)))
+    arguments = pool.maker(name).value(draw, [pool.offered[name]])
+    for reference in pool.references(name).keys() & arguments.keys():
+        arguments[reference] = draw(st.sampled_from(pool.steps))
+    call = {"name": name, "arguments": arguments}
+    assume(not pool.errors(call))
+    return call
+
+
+class SchemaSubject:
+    """The values of one schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def __repr__(self) -> str:
+        return "<schema>"
+
+    @cached_property
+    def _validator(self) -> Any:
+        base: Any = validator_for(self.schema, default=Draft202012Validator)
+        checks = {"pattern": _pattern, "multipleOf": _multiple_of}
+        exact: Any = extend(base, checks)  # type: ignore[no-untyped-call]  # its stub is bare
+        return exact(self.schema, format_checker=base.FORMAT_CHECKER)
+
+    def maker(self) -> Maker:
+        return Maker(self.schema, closed=False)
+
+    def valid(self) -> st.SearchStrategy[Any]:
+        return _valid_values(self)
+
+    def errors(self, value: Any) -> tuple[str, ...]:
+        return tuple(error.message for error in self._validator.iter_errors(value))
+
+    def concerns(self, finding: Finding, value: Any) -> bool:
+        del finding, value
+        return True
+
+
+@st.composite
+def _valid_values(draw: st.DrawFn, of: SchemaSubject) -> Any:
+    value = of.maker().value(draw, [of.schema])
+    assume(not of.errors(value))
+    return value
+
+
+def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    """As ECMA-262 has it, where Python differs: `$` is the very end, `\\d` and `\\w` are ASCII."""
+    if isinstance(value, str) and not re.search(_END.sub(r"\1\\Z", pattern), value, re.ASCII):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+_END = re.compile(r"((?<!\\)(?:\\\\)*)\$(?=$|\)|\|)")
+
+
+def _multiple_of(_validator: Any, divisor: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    """In exact decimals: 0.3 is a multiple of 0.1, which floats deny."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if (Fraction(str(value)) / Fraction(str(divisor))).denominator != 1:
+        yield ValidationError(f"{value!r} is not a multiple of {divisor!r}")

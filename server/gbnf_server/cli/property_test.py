@@ -1,0 +1,179 @@
+"""`gbnf test`: are the grammars of these manifests sound and complete, by llama.cpp's own judgement?"""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gbnf_server.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gbnf import Grammar
+    from gbnf.manifests import Executor
+    from gbnf.testing import Counterexample
+    from gbnf_server.engine import Engine
+
+STEPS = (1, 3)
+"""The earlier steps that step references may name, in the half of the tests that has some."""
+
+
+def property_test(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="A manifest or a folder; the shipped ones when absent."),
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(min=1, help="How many examples are tried of each kind, for each tool.")
+    ] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed tries the same examples.")] = 0,
+    vocab: Annotated[
+        Path | None,
+        typer.Option(metavar="GGUF", help="The vocabulary of this model instead of the embedded one's."),
+    ] = None,
+) -> None:
+    """Property-test manifests: find calls that their grammar judges wrongly.
+
+    For each tool, with and without earlier steps, llama.cpp's own grammar engine is given texts that the
+    grammar derives, which must be valid calls or explained by the report; calls with one constraint broken,
+    which it must refuse; and valid calls, which it must accept. What is judged wrongly is shrunk, and the
+    smallest call is shown. A model is not run: of a GGUF only the vocabulary is read.
+
+    \b
+    Try:
+      gbnf test                                the shipped tools
+      gbnf test my-tools/ --examples 500
+      gbnf test my-tools/ --vocab model.gguf   as the tokens of your model have it
+
+    \b
+    Exit codes: 0 all hold, 1 a counterexample was found, 3 a manifest is broken, 4 the engine is in the way.
+    """
+    from gbnf import load_manifests
+    from gbnf_server.cli.failures import interruptible
+    from gbnf_server.cli.text import plural, write
+    from gbnf_server.embedded import model_path
+    from gbnf_server.engine import Engine
+    from gbnf_server.shipped import manifests_path
+
+    _need_hypothesis()
+    executors = load_manifests(path or manifests_path())
+    engine = Engine.load(vocab or model_path())
+    with interruptible():
+        found = _tested(executors, engine, examples, seed)
+    for tool, smallest in found:
+        _show(tool, smallest)
+    tools, by = plural(len(executors), "tool"), f"{engine.name}, seed {seed}"
+    if found:
+        write(f"{plural(len(found), 'counterexample')} in {tools} ({by})")
+        raise typer.Exit(ExitCode.NO)
+    write(f"{tools} sound and complete in {plural(examples, 'example')} of each kind ({by})")
+
+
+def _need_hypothesis() -> None:
+    from gbnf_server.errors import SetupError
+
+    try:
+        import gbnf.testing  # noqa: F401  # to see whether it can be
+    except ImportError as error:
+        if error.name != "hypothesis":
+            raise
+        raise SetupError(f"gbnf test needs Hypothesis: {error}") from None
+
+
+def _tested(
+    executors: Sequence[Executor], engine: Engine, examples: int, seed: int
+) -> list[tuple[str, Counterexample]]:
+    """The first counterexample of each tool and law, with a progress bar on stderr while it searches."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gbnf_server.cli.text import notes
+
+    searches = list(_searches(executors, engine, examples, seed))
+    found: dict[tuple[str, str], Counterexample] = {}
+    console = notes()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=sum(one.kinds for one in searches) * examples)
+        done = 0
+        for one in searches:
+            bar.update(task, description=f"{one.tool}: {one.law}")
+            if (one.tool, one.law) not in found:
+                smallest = one.run(progress=partial(bar.advance, task))
+                if smallest is not None:
+                    found[one.tool, one.law] = smallest
+            done += one.kinds * examples
+            bar.update(task, completed=done)  # shrinking tries more, and a small language has fewer
+    return [(tool, smallest) for (tool, _), smallest in found.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One law of one tool: `kinds` times the examples are tried."""
+
+    tool: str
+    law: str
+    kinds: int
+    run: Callable[..., Counterexample | None]
+
+
+def _searches(executors: Sequence[Executor], engine: Engine, examples: int, seed: int) -> Iterator[_Search]:
+    """Each tool alone for what its grammar derives, and in the pool of all for calls, broken and valid."""
+    from gbnf import compile_pool
+    from gbnf.steps import offered_args
+    from gbnf.testing import PoolSubject, find_incomplete, find_unsound
+
+    for tool in executors:
+        for steps in ((), STEPS) if tool.step_references else ((),):
+            if offered_args(tool, steps) is None:
+                continue
+            of = PoolSubject(tuple(executors), steps, only=tool.name)
+            alone, pool = compile_pool([tool], steps=steps), compile_pool(executors, steps=steps)
+            options: dict[str, Any] = {"examples": examples, "seed": seed}
+            sound = partial(find_unsound, alone, of, accepts=_judge(engine, alone, pool), **options)
+            complete = partial(find_incomplete, pool, of, accepts=_judge(engine, pool), **options)
+            yield _Search(tool.name, "sound", 2, sound)
+            yield _Search(tool.name, "complete", 1, complete)
+
+
+def _judge(engine: Engine, *grammars: Grammar) -> Callable[[str], bool]:
+    """Whether the engine takes a text by any of the grammars."""
+
+    def accepts(text: str) -> bool:
+        return any(engine.judge(str(one), text, trusted=True).complete for one in grammars)
+
+    return accepts
+
+
+def _show(tool: str, found: Counterexample) -> None:
+    """A counterexample, as what a person needs in order to mend it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from gbnf_server.cli.text import clean
+
+    console = Console(highlight=False)
+    problem = {
+        "sound": "not sound: an invalid call is accepted",
+        "complete": "not complete: a valid call is refused",
+    }
+    console.print(Text.assemble((clean(tool), "bold red"), f"  {problem[found.law]}"), soft_wrap=True)
+    lines = [("broken", found.broken)] if found.broken else []
+    lines += [("call", found.text), ("engine", found.engine)]
+    lines += [("validator", said) for said in found.errors or ("valid",)]
+    lines += [("finding", str(one)) for one in found.findings] or [("finding", "none")]
+    for head, text in lines:
+        console.print(Text.assemble((f"  {head:<10}", "dim"), clean(text)), soft_wrap=True)

@@ -1,0 +1,95 @@
+"""`gbnf test`, over real manifests and llama.cpp's own engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf import compile_pool, load_manifests
+from gbnf_server.cli.exits import ExitCode
+from support.command_line import Gbnf
+from support.toys import make_tool
+
+COLOUR = {"type": "string", "enum": ["red", "green"]}
+
+
+def test_the_shipped_tools_hold(gbnf: Gbnf) -> None:
+    left = gbnf("test", "--examples", 5)
+    assert (left.code, left.err) == (ExitCode.DONE, "")
+    assert left.out.startswith("15 tools sound and complete in 5 examples of each kind (")
+
+
+@pytest.fixture
+def painter(tmp_path: Path) -> Path:
+    make_tool(tmp_path, "paint", args={"properties": {"colour": COLOUR, "coats": {"type": "integer"}}})
+    return tmp_path
+
+
+@pytest.fixture
+def loosened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that knows one colour more, and no coats."""
+    real = compile_pool
+
+    def planted(executors: Any, **options: Any) -> Any:
+        args = {"type": "object", "properties": {"colour": {"enum": ["red", "green", "blue"]}}}
+        wrong = [type(one)(name=one.name, args=args) for one in executors]
+        return real(wrong, **options)
+
+    monkeypatch.setattr("gbnf.compile_pool", planted)
+
+
+@pytest.mark.usefixtures("loosened")
+def test_the_smallest_counterexamples_are_shown(gbnf: Gbnf, painter: Path) -> None:
+    left = gbnf("test", painter)
+    assert left.code == ExitCode.NO
+    assert "\x1b" not in left.out
+    lines = left.out.splitlines()
+    assert "paint  not sound: an invalid call is accepted" in lines
+    assert "paint  not complete: a valid call is refused" in lines
+    found = [json.loads(line.split(maxsplit=1)[1]) for line in lines if line.startswith("  call ")]
+    assert found == [
+        {"name": "paint", "arguments": {"colour": "blue"}},
+        {"name": "paint", "arguments": {"coats": 0}},
+    ]
+    assert [line.split() for line in lines if line.startswith("  engine ")] == [
+        ["engine", "accepted"],
+        ["engine", "refused"],
+    ]
+    assert any(line.startswith("  validator ") and "colour" in line for line in lines)
+    assert "  validator valid" in lines
+    assert lines[-1].startswith("2 counterexamples in 1 tool (")
+
+
+@pytest.mark.usefixtures("loosened")
+def test_the_same_seed_finds_the_same(gbnf: Gbnf, painter: Path) -> None:
+    assert gbnf("test", painter, "--seed", 7).out == gbnf("test", painter, "--seed", 7).out
+
+
+def test_one_manifest_can_be_tested(gbnf: Gbnf, painter: Path) -> None:
+    [executor] = load_manifests(painter)
+    assert executor.path is not None
+    left = gbnf("test", executor.path, "--examples", 10)
+    assert (left.code, left.out[:23]) == (ExitCode.DONE, "1 tool sound and comple")
+
+
+def test_what_is_in_the_way_has_its_exit_code(gbnf: Gbnf, painter: Path, tmp_path: Path) -> None:
+    assert gbnf("test", tmp_path / "nowhere").code == ExitCode.INPUT
+    left = gbnf("test", painter, "--vocab", tmp_path / "nothing.gguf")
+    assert left.code == ExitCode.MACHINE
+    assert "nothing.gguf" in left.err
+    assert gbnf("test", painter, "--examples", 0).code == ExitCode.USAGE
+
+
+def test_without_hypothesis_the_way_out_is_told(
+    gbnf: Gbnf, painter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("gbnf.testing")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    left = gbnf("test", painter)
+    assert left.code == ExitCode.MACHINE
+    assert "pip install 'gbnf-toolkit[test]'" in left.err
