@@ -100,9 +100,11 @@ def object_shape(
     if any("unevaluatedProperties" in facet.raw for facet in facets):
         shape = _close_unevaluated(shape, facets, report)
     speaks = any("additionalProperties" in facet.raw or "patternProperties" in facet.raw for facet in facets)
-    declares = any(facet.raw.get("properties") for facet in facets if not facet.made)
-    others = () if closed and declares and not speaks else shape.others
-    properties = dict(shape.properties)
+    others, properties = shape.others, dict(shape.properties)
+    declared = {name for facet in facets if not facet.made for name in facet.raw.get("properties", ())}
+    if closed and declared and not speaks:
+        others = ()
+        properties = {name: places if name in declared else NEVER for name, places in properties.items()}
     open_shape = Object({}, (), others)
     for name in shape.required:
         properties.setdefault(name, open_shape.child(name))

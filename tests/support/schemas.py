@@ -305,7 +305,7 @@ def _parts(schema: Any) -> list[Mapping[str, Any]]:
 
 
 def canonical(value: Any) -> Any:
-    """The value in canonical spelling: whole numbers as integers, and none so small that it has an exponent."""
+    """The value in canonical spelling: whole numbers as integers, and none with an exponent."""
     match value:
         case float() if value.is_integer() or "e" in repr(value):
             return int(value)
