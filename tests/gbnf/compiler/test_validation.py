@@ -17,7 +17,6 @@ from gbnf.manifests import Executor
 from support.oracle import engine
 from support.schemas import SCHEMAS, canonical, in_declared_order, in_python, values_near
 
-
 #: More digits than a float holds: Python then compares another number than the one that is written.
 _TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
 
