@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from hypothesis import strategies as st
 
+from gbnf.compiler.grammar import Grammar
 from gbnf.grammar.analysis import cheapest, cost_of
 from gbnf.grammar.chars import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
@@ -22,12 +23,13 @@ _ASCII_WEIGHT = 3  # to one for all other characters
 _UPPER_BOUND_TRIED = 12  # one repetition in so many goes to its upper bound, where counting goes wrong
 
 
-def derivations(rules: Rules, *, size: int = 200) -> st.SearchStrategy[str]:
-    """Texts that `rules` derive, such as `compile_pool(executors).rules`.
+def derivations(grammar: Grammar | Rules, *, size: int = 200) -> st.SearchStrategy[str]:
+    """Texts that a grammar derives: a compiled one, or rules such as `parse_gbnf` reads.
 
     After `size` terminals and rules, what is left of a derivation is the cheapest way out. Raises ValueError
     where the grammar derives no finite text.
     """
+    rules = grammar if isinstance(grammar, Rules) else grammar.rules
     costs = cheapest(rules)
     if rules.root not in costs:
         raise ValueError(
