@@ -8,6 +8,7 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from gbnf.errors import SchemaError
 from gbnf.regular.automaton import Dfa
@@ -27,7 +28,6 @@ from gbnf.schema.values import (
     String,
     ValueSet,
     distinct,
-    same_value,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
@@ -51,6 +51,7 @@ class Expander:
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
+        self.cases = 0  # the combinations of branches looked into so far: what expanding costs
 
     def expand(self, places: Conjunction) -> ValueSet:
         """The values that satisfy all of `places`. Raises SchemaError where one is malformed."""
@@ -70,6 +71,7 @@ class Expander:
         self, facets: tuple[Subschema, ...], branchings: tuple[Branching, ...], budget: int = MAX_COMBINATIONS
     ) -> ValueSet:
         """The values of all facets and of one branch of each branching, in at most `budget` combinations."""
+        self.cases += 1
         if not facets:
             return EVERYTHING
         for facet in facets:
@@ -191,10 +193,14 @@ class Expander:
         if not isinstance(values, list):
             raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
         judges = facets if whole else tuple(map(own_keywords, facets))
+        plainly = [_plain_strings(judge, values) for judge in judges]
         kept = [
             value
             for value in distinct(values)
-            if all(_plainly_allows(judge, value) or self._document.allows(judge, value) for judge in judges)
+            if all(
+                (isinstance(value, str) and value in plain) or self._document.allows(judge, value)
+                for judge, plain in zip(judges, plainly, strict=True)
+            )
         ]
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(kept), reason="" if kept else reason)
@@ -270,13 +276,14 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
 _HARMLESS = frozenset({"type", "enum", "const", "description", "title", "default", "examples", "$comment"})
 
 
-def _plainly_allows(facet: Subschema, value: object) -> bool:
-    """A quick yes for the usual enumeration of strings; False says nothing."""
+def _plain_strings(facet: Subschema, values: list[Any]) -> frozenset[str]:
+    """Those of the values that are plain to see as allowed strings: all, in the usual enumeration."""
     raw = facet.raw
-    if not isinstance(value, str) or not raw.keys() <= _HARMLESS:
-        return False
-    if raw.get("type", "string") != "string":
-        return False
-    return ("enum" not in raw or value in raw["enum"]) and (
-        "const" not in raw or same_value(raw["const"], value)
-    )
+    if not raw.keys() <= _HARMLESS or raw.get("type", "string") != "string":
+        return frozenset()
+    strings = frozenset([value for value in values if isinstance(value, str)])
+    if "enum" in raw:
+        strings &= frozenset([value for value in raw["enum"] if isinstance(value, str)])
+    if "const" in raw:
+        strings = frozenset([value for value in strings if value == raw["const"]])
+    return strings
