@@ -79,10 +79,16 @@ def factor(alternatives: Sequence[Expr]) -> Expr:
     """
     if len(alternatives) < 2:
         return alternatives[0] if alternatives else NOTHING
-    return _factor([_items(one) for one in alternatives])
+    return _factor([_items(one) for one in alternatives], 0)
 
 
-def _factor(sequences: list[tuple[Expr, ...]]) -> Expr:
+#: How deep a trie nests before what is left is listed as it is.
+_TRIE_NESTING = 40
+
+
+def _factor(sequences: list[tuple[Expr, ...]], nesting: int) -> Expr:
+    if nesting == _TRIE_NESTING:
+        return alt(*[seq(*items) for items in sequences])
     groups: dict[Any, list[tuple[Expr, ...]]] = {}
     for items in sequences:
         head = items[0] if items else EMPTY
@@ -93,7 +99,7 @@ def _factor(sequences: list[tuple[Expr, ...]]) -> Expr:
             branches.append(seq(*group[0]))
             continue
         head, rests = _shared_head(group)
-        branches.append(seq(head, _factor(rests)))
+        branches.append(seq(head, _factor(rests, nesting + 1)))
     return alt(*branches)
 
 

@@ -7,9 +7,10 @@ schemas become recursive grammars; with `max_depth`, deeper objects and arrays b
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from typing import Literal as OneOf
 
 from gbnf.compiler.arrays import (
@@ -71,6 +72,24 @@ class Options:
     property_order: PropertyOrder = "declared"
 
 
+#: How many rules one schema may take before the rest of it is left open.
+MAX_RULES = 8_000
+#: How many combinations of branches may be looked into, all in all, before the rest is left open.
+MAX_CASES = 20_000
+#: How many rules are written within one another before one is postponed: Python's stack is finite.
+_MAX_NESTING = 50
+
+
+class _Postponed(NamedTuple):
+    """A rule whose production is still to be written."""
+
+    ref: Ref
+    values: ValueSet
+    scope: Scope
+    pointer: str
+    depth: int
+
+
 @dataclass
 class Lowering:
     """One compilation of one document into a table of rules.
@@ -90,6 +109,8 @@ class Lowering:
         self._layout = LAYOUTS[self.options.whitespace]
         self._expander = Expander(self.document, self._unenforced, closed=self.options.closed)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
+        self._nesting = 0
+        self._postponed: deque[_Postponed] = deque()
         self._strings: dict[String, Expr] = {}
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
@@ -101,7 +122,11 @@ class Lowering:
         if values.everything:
             self._free_form("", "type", "the schema allows every JSON value")
             return self.table.define(ref, Ref("jsonValue"))
-        return self.table.define(ref, self._union(values, scope, "", 0))
+        self.table.define(ref, self._union(values, scope, "", 0))
+        while self._postponed:
+            late = self._postponed.popleft()
+            self.table.define(late.ref, self._union(late.values, late.scope, late.pointer, late.depth))
+        return ref
 
     def value(self, places: Conjunction, scope: Scope, pointer: str, depth: int) -> Expr:
         """An expression for the values that satisfy `places`, which stand in `depth` objects and arrays."""
@@ -110,6 +135,9 @@ class Lowering:
         if key in self._known:
             return self._known[key]
         pointer = places[0].pointer if places else pointer
+        if self._is_spent() and places:
+            self._unenforced(pointer, "type", "the schema is too large, so any JSON value may stand here")
+            return self._known.setdefault(key, Ref("jsonValue"))
         values = self._expander.expand(places)
         if values.everything:
             self._free_form(pointer, "type", "nothing says what stands here, so any JSON value may")
@@ -121,11 +149,20 @@ class Lowering:
             return self._known.setdefault(key, self._union(values, scope, pointer, depth))
         ref = self.table.reserve(*scope.hint)
         self._known[key] = ref
+        if self._nesting == _MAX_NESTING:
+            self._postponed.append(_Postponed(ref, values, scope, pointer, depth))
+            return ref
+        self._nesting += 1
         production = self._union(values, scope, pointer, depth)
+        self._nesting -= 1
         self.table.define(ref, production)
         if isinstance(production, Ref) or production == NOTHING:
             self._known[key] = production
         return self._known[key]
+
+    def _is_spent(self) -> bool:
+        """Whether so much has been written or looked into that what is new has to be left open."""
+        return len(self.table.productions) > MAX_RULES or self._expander.cases > MAX_CASES
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
         """A lone reference is the place that it leads to, and lends it its name."""

@@ -18,7 +18,7 @@ from gbnf.compiler.lowering import Lowering, Options, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.report import Finding
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.compiler.schema import check_whitespace
+from gbnf.compiler.schema import check_whitespace, nesting_guarded
 from gbnf.errors import PoolError, SchemaError
 from gbnf.grammar.ir import NOTHING, Expr, Literal, Ref, Rules, literal, seq
 from gbnf.grammar.passes import run_passes
@@ -130,12 +130,13 @@ def compile_tool(
         Document(_arguments_schema(args, closed=options.closed)), options, table, executor.name, references
     )
     ref = table.reserve("args", name)
-    lowering.root(ref, Scope(table, (name,)))
-    rules = run_passes(Rules(table.productions, ref.name))
-    if rules.productions[ref.name] == NOTHING:
-        reason = lowering.reason or "they ask for themselves without end"
-        raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
-    return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.findings.values()))
+    with nesting_guarded():
+        lowering.root(ref, Scope(table, (name,)))
+        rules = run_passes(Rules(table.productions, ref.name))
+        if rules.productions[ref.name] == NOTHING:
+            reason = lowering.reason or "they ask for themselves without end"
+            raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
+        return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.findings.values()))
 
 
 def _arguments_schema(args: Mapping[str, Any], *, closed: bool) -> Mapping[str, Any]:

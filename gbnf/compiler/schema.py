@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, get_args
 
 from gbnf.compiler.grammar import Grammar, Part, link
@@ -35,14 +36,25 @@ def compile_schema(
     """
     check_whitespace(whitespace)
     table = RuleTable(RESERVED - {"root"})
-    lowering = Lowering(Document(schema), Options(whitespace, max_depth, closed, property_order), table)
-    root = table.reserve("root")
-    lowering.root(root, Scope(table, ()))
-    rules = run_passes(Rules(table.productions, root.name))
-    if rules.productions[root.name] == NOTHING:
-        reason = lowering.reason or "it asks for itself without end"
-        raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([Part(rules)], lowering.findings.values(), whitespace)
+    with nesting_guarded():
+        lowering = Lowering(Document(schema), Options(whitespace, max_depth, closed, property_order), table)
+        root = table.reserve("root")
+        lowering.root(root, Scope(table, ()))
+        rules = run_passes(Rules(table.productions, root.name))
+        if rules.productions[root.name] == NOTHING:
+            reason = lowering.reason or "it asks for itself without end"
+            raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
+        return link([Part(rules)], lowering.findings.values(), whitespace)
+
+
+@contextmanager
+def nesting_guarded() -> Iterator[None]:
+    """Raises SchemaError for what nests too deeply to be compiled."""
+    try:
+        yield
+    except RecursionError:
+        problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
+        raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
 
 
 def check_whitespace(whitespace: str) -> None:
