@@ -51,7 +51,7 @@ class Expander:
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
-        self.cases = 0  # the combinations of branches looked into so far: what expanding costs
+        self.effort = 0  # the facets looked at so far, in every combination of branches
 
     def expand(self, places: Conjunction) -> ValueSet:
         """The values that satisfy all of `places`. Raises SchemaError where one is malformed."""
@@ -71,7 +71,7 @@ class Expander:
         self, facets: tuple[Subschema, ...], branchings: tuple[Branching, ...], budget: int = MAX_COMBINATIONS
     ) -> ValueSet:
         """The values of all facets and of one branch of each branching, in at most `budget` combinations."""
-        self.cases += 1
+        self.effort += 1 + len(facets)
         if not facets:
             return EVERYTHING
         for facet in facets:
@@ -213,7 +213,7 @@ class Expander:
         if "boolean" in allowed:
             shapes.append(Boolean())
         if "number" in allowed:
-            shapes.append(number_shape(facets, integer=integer))
+            shapes.append(number_shape(facets, self._report, integer=integer))
         if "string" in allowed:
             shapes.append(string_shape(facets, self._report))
         if "array" in allowed:

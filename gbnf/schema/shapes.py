@@ -30,19 +30,24 @@ from gbnf.schema.values import (
     conjunction,
 )
 
+#: Bounds of more digits than this has are not held.
+MAX_BOUND_SIZE = 10**40
+
 Report = Callable[[str, str, str], None]
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
 
 
-def number_shape(facets: Sequence[Subschema], *, integer: bool) -> Number | None:
+def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) -> Number | None:
     """`integer`: the facets' types allow integers only."""
     low: Bound | None = None
     high: Bound | None = None
     divisors: list[Fraction] = []
     for facet in facets:
-        low = _tighter(low, _bound(facet, "minimum", "exclusiveMinimum"), 1)
-        high = _tighter(high, _bound(facet, "maximum", "exclusiveMaximum"), -1)
+        low = _tighter(low, _held(_bound(facet, "minimum", "exclusiveMinimum"), facet, "minimum", report), 1)
+        high = _tighter(
+            high, _held(_bound(facet, "maximum", "exclusiveMaximum"), facet, "maximum", report), -1
+        )
         divisor = fraction(facet, "multipleOf")
         if divisor is not None:
             if divisor <= 0:
@@ -340,6 +345,16 @@ def _bound(facet: Subschema, keyword: str, exclusive: str) -> Bound | None:
     return _tighter(
         bound, None if strict is None else Bound(strict, exclusive=True), 1 if keyword == "minimum" else -1
     )
+
+
+def _held(bound: Bound | None, facet: Subschema, keyword: str, report: Report) -> Bound | None:
+    """A bound, unless it has so many digits that the grammar leaves it out."""
+    if bound is None or max(abs(bound.value.numerator), bound.value.denominator) < MAX_BOUND_SIZE:
+        return bound
+    for name in (keyword, f"exclusive{keyword.capitalize()}"):
+        if name in facet.raw:
+            report(f"{facet.pointer}/{name}", name, "the bound has too many digits")
+    return None
 
 
 def _tighter(one: Bound | None, other: Bound | None, sign: int) -> Bound | None:
