@@ -25,6 +25,8 @@ from gbnf.schema.values import Object
 
 #: The most states of one object; beyond, bounds on the number of properties are loosened.
 MAX_STATES = 1000
+#: The greatest number of properties that is counted: each is a level of nesting in the grammar.
+MAX_COUNT = 100
 #: The most declared properties that may come in any order: each set of them is a state.
 MAX_ANY_ORDER = 8
 
@@ -70,7 +72,7 @@ def object_expr(
         least = 0
     counted = max(least, most or 0)
     chains = _chains(shape, values, any_order=any_order)
-    if counted * math.prod(len(chain) + 1 for chain in chains) > MAX_STATES:
+    if counted > MAX_COUNT or counted * math.prod(len(chain) + 1 for chain in chains) > MAX_STATES:
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
         least, most = 0, None
