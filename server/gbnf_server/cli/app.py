@@ -22,7 +22,8 @@ Try:
   gbnf run "create a folder trips"    plan and act, with the embedded model
   gbnf manifests                      the tools that come along
   gbnf compile > tools.gbnf           the grammar of a call of one of them
-  gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'"""
+  gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
+  gbnf test my-manifests              property-test your own tools"""
 
 app = typer.Typer(
     help=flow(_HELP, EXIT_CODES),
