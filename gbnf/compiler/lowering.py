@@ -74,8 +74,8 @@ class Options:
 
 #: How many rules one schema may take before the rest of it is left open.
 MAX_RULES = 8_000
-#: How many combinations of branches may be looked into, all in all, before the rest is left open.
-MAX_CASES = 20_000
+#: How many schema objects may be looked at, in every combination of branches, before the rest is left open.
+MAX_EFFORT = 200_000
 #: How many rules are written within one another before one is postponed: Python's stack is finite.
 _MAX_NESTING = 50
 
@@ -162,7 +162,7 @@ class Lowering:
 
     def _is_spent(self) -> bool:
         """Whether so much has been written or looked into that what is new has to be left open."""
-        return len(self.table.productions) > MAX_RULES or self._expander.cases > MAX_CASES
+        return len(self.table.productions) > MAX_RULES or self._expander.effort > MAX_EFFORT
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
         """A lone reference is the place that it leads to, and lends it its name."""
