@@ -6,15 +6,21 @@ after a character.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from gbnf.grammar.ir import (
     EMPTY,
+    Alt,
     CharClass,
     Expr,
     Literal,
     Ref,
+    Repeat,
     Rules,
+    Seq,
     alt,
     char_class,
     optional,
@@ -76,7 +82,55 @@ def grammars(draw: st.DrawFn) -> Rules:
     names = ["root", *draw(st.lists(st.sampled_from(["a", "B-2", "3", "ws"]), unique=True, max_size=4))]
     rules = Rules({name: draw(expressions(names[at + 1 :], names)) for at, name in enumerate(names)})
     check(rules)
+    assume(quick(rules))
     return rules
+
+
+#: The most ways into an expression that the engine is asked to look through.
+_MOST_WAYS = 300
+
+
+def quick(rules: Rules) -> bool:
+    """Whether llama.cpp's engine is done with the grammar soon: its time grows with the ways through what may
+    be empty, which multiply in a chain such as `x? x? x?` (`llama_grammar_advance_stack`)."""
+    known: dict[str, tuple[int, int]] = {}
+
+    def ways(expr: Expr) -> tuple[int, int]:
+        """How many ways lead to a first character, and how many to nothing at all. Capped."""
+        first, empty = _ways(expr, known, rules, ways)
+        return min(first, 10**6), min(empty, 10**6)
+
+    return all(sum(ways(expr)) <= _MOST_WAYS for expr in rules.productions.values())
+
+
+def _ways(
+    expr: Expr,
+    known: dict[str, tuple[int, int]],
+    rules: Rules,
+    ways: Callable[[Expr], tuple[int, int]],
+) -> tuple[int, int]:
+    match expr:
+        case Ref(name):
+            if name not in known:
+                known[name] = (1, 0)  # one that comes back to itself has read a character
+                known[name] = ways(rules.productions[name])
+            return known[name]
+        case Seq(items):
+            first, empty = 0, 1
+            for item in items:
+                item_first, item_empty = ways(item)
+                first, empty = first + empty * item_first, empty * item_empty
+            return first, empty
+        case Alt(items):
+            each = [ways(item) for item in items]
+            return sum(one for one, _ in each), sum(one for _, one in each)
+        case Repeat(item, minimum, maximum):
+            item_first, item_empty = ways(item)
+            rounds = min(minimum + 2 if maximum is None else maximum, 40)
+            total = sum(item_empty**done * item_first for done in range(rounds))
+            return total, sum(item_empty**done for done in range(minimum, rounds + 1))
+        case _:
+            return 1, 0
 
 
 @st.composite
