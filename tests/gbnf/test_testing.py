@@ -142,7 +142,10 @@ KINDS = [
     ("type", lambda call: "train" not in str(call) or "arguments" in call),
     ("enum", lambda call: call["arguments"]["train"] not in ("fast", "slow")),
     ("bound", lambda call: not 1 <= call["arguments"]["days"] <= 30),
-    ("length", lambda call: len(call["arguments"]["city"]) > 12 or len(min(call["arguments"]["stops"])) < 2),
+    (
+        "length",
+        lambda call: len(call["arguments"]["city"]) > 12 or min(map(len, call["arguments"]["stops"])) < 2,
+    ),
     ("pattern", lambda call: "city" in call["arguments"]),
     ("format", lambda call: "start" in call["arguments"]),
     ("items", lambda call: len(call["arguments"]["stops"]) in (0, 4)),

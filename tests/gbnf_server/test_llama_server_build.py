@@ -115,6 +115,7 @@ def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
 
 def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(llama_server_build, "_path", lambda: str(tmp_path))  # pip may have brought a cmake
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
         install()
