@@ -34,6 +34,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
+from gbnf.schema.keywords import KEYWORDS
 from gbnf.schema.strings import cut
 from gbnf.schema.values import (
     ANYTHING,
@@ -48,10 +49,6 @@ from gbnf.schema.values import (
     ValueSet,
     conjunction,
 )
-
-#: Keywords that say nothing about values: a reference beside them alone is the reference.
-_ANNOTATIONS = frozenset({"$ref", "description", "title", "default", "examples", "$comment", "deprecated"})
-
 
 PropertyOrder = OneOf["declared", "any"]
 
@@ -172,7 +169,7 @@ class Lowering:
             raw = places[0].raw
             if not isinstance(raw, Mapping) or "$ref" not in raw:
                 break
-            if not self.document.refs_hide_siblings and not raw.keys() <= _ANNOTATIONS:
+            if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {"$ref"}:
                 break
             places = (self.document.follow(self.document.enter(places[0]), "$ref"),)
             name = places[0].pointer.rpartition("/")[2]
