@@ -1,7 +1,7 @@
-"""Where the manifests that come with the package lie.
+"""Where the manifests and the bench's suites that come with the package lie.
 
-Installed, they are `gbnf_server/manifests`; in a checkout (an editable install) they are `manifests/` at its
-root, two folders above this package's.
+Installed, they are `gbnf_server/manifests` and `gbnf_server/suites`; in a checkout (an editable install) they
+are `manifests/` and `bench/suites/` at its root, two folders above this package's.
 """
 
 from __future__ import annotations
@@ -11,15 +11,25 @@ from pathlib import Path
 from gbnf_server.errors import SetupError
 
 _PACKAGE = Path(__file__).resolve().parent
+_ROOT = _PACKAGE.parent.parent
 
 
 def manifests_path() -> Path:
     """The folder of the shipped manifests. Raises SetupError where the installation lost it."""
-    candidates = (_PACKAGE / "manifests", _PACKAGE.parent.parent / "manifests")
+    return _folder("manifests", _ROOT / "manifests", "*/manifest.toml")
+
+
+def suites_path() -> Path:
+    """The folder of the shipped suites of the planner bench. Raises SetupError as above."""
+    return _folder("suites", _ROOT / "bench" / "suites", "*.toml")
+
+
+def _folder(name: str, in_checkout: Path, file: str) -> Path:
+    candidates = (_PACKAGE / name, in_checkout)
     for folder in candidates:
-        if any(folder.glob("*/manifest.toml")):
+        if any(folder.glob(file)):
             return folder
     raise SetupError(
-        f"the shipped manifests are at neither {candidates[0]} nor {candidates[1]}; "
+        f"the shipped {name} are at neither {candidates[0]} nor {candidates[1]}; "
         "install gbnf-toolkit again, or name a folder of your own"
     )

@@ -1,0 +1,296 @@
+"""A case as a value: what a person says, in which world, and what should come of it.
+
+Cases are made by `read_case` from the table that a suite file or the Python notation gives; `source` is that
+table, defaults included, so that a case travels with its stored runs and is the same when it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.patterns import Pattern, read_pattern
+
+Complexity: TypeAlias = Literal["simple", "medium", "complex", "ambiguous"]
+COMPLEXITIES: tuple[Complexity, ...] = ("simple", "medium", "complex", "ambiguous")
+
+NOW, TIMEZONE, USER_EMAIL = "2026-11-21T10:32", "Europe/Rome", "me@example.com"
+"""A Saturday, its place, and the address of the person who asks, unless a case says otherwise."""
+
+MAX_STEPS = 12
+STEPS_TO_SPARE = 2
+"""How many steps more than the least are still acceptable where a case does not say."""
+
+ABSTAINING = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_executor"})
+"""What a model may call where no tool fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCall:
+    """A call to look for. `arguments`: name -> pattern; none beside them may be given.
+
+    Where a pattern for a step reference is exactly a number, it counts the expected calls of the plan, from
+    1: the step that made that call is meant, whatever its number is in a run.
+    """
+
+    name: str
+    arguments: Mapping[str, Pattern]
+    optional: bool = False
+
+
+Plan: TypeAlias = tuple[ExpectedCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The world at the start; see the suite format for the fields."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    events: tuple[Mapping[str, str], ...] = ()
+    calls: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A world that is right at the end. With `others`, changes that it does not name do no harm."""
+
+    files: Mapping[str, Pattern] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    events: tuple[Mapping[str, Pattern], ...] = ()
+    messages: tuple[Mapping[str, Pattern], ...] = ()
+    others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the person says when asked: `choose` counts options from 1, `answers` are by kind or by name."""
+
+    choose: int = 1
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    approve: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One request with its world and what should come of it. Made by `read_case`.
+
+    `pool` None: every tool there is. `plans`: expected calls, one plan is enough; empty where `abstain`, or
+    where only the world and the answer are looked at. `least_steps` and `most_steps` count the answer.
+    `checks_calls`: neither the world nor the answer tells, so the calls have to.
+    """
+
+    id: str
+    query: str
+    language: str
+    complexity: Complexity
+    tags: tuple[str, ...]
+    pool: tuple[str, ...] | None
+    decoys: tuple[str, ...]
+    first: frozenset[str]
+    plans: tuple[Plan, ...]
+    least_steps: int
+    most_steps: int
+    abstain: bool
+    before: Before
+    script: Script
+    after: tuple[After, ...]
+    answer: Pattern | None
+    checks_calls: bool
+    now: datetime
+    user_email: str
+    final_answer_from: int
+    max_steps: int
+    source: Mapping[str, Any]
+
+    def tools(self, executors: tuple[Executor, ...], decoys: tuple[Executor, ...]) -> tuple[Executor, ...]:
+        """The pool: the manifests' tools that the case names, and its decoys, in name order."""
+        kept = [tool for tool in executors if self.pool is None or tool.name in self.pool]
+        kept += [tool for tool in decoys if tool.name in self.decoys]
+        return tuple(sorted(kept, key=lambda tool: tool.name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suite:
+    """Cases under one name, and the decoys that they may put into their pools."""
+
+    name: str
+    description: str
+    cases: tuple[Case, ...]
+    decoys: tuple[Executor, ...] = ()
+
+
+def read_case(table: Mapping[str, Any]) -> Case:
+    """The case that a table of the suite format describes; its keys and types are checked already.
+
+    Raises Fault, whose place is inside the table.
+    """
+    abstain = bool(table.get("abstain", False))
+    plans = _plans(table)
+    afters = table.get("after", {})
+    after = tuple(
+        _after(each, ("after",) if isinstance(afters, Mapping) else ("after", index))
+        for index, each in enumerate([afters] if isinstance(afters, Mapping) else afters)
+    )
+    answer = _pattern(table["answer"], ("answer",)) if "answer" in table else None
+    least, most = _steps(table, plans)
+    _check_intent(table, plans, abstain=abstain)
+    return Case(
+        id=table["id"],
+        query=table["query"],
+        language=table.get("language", "en"),
+        complexity=table.get("complexity", _complexity(plans)),
+        tags=tuple(table.get("tags", ())),
+        pool=None if table.get("pool", "all") == "all" else tuple(table["pool"]),
+        decoys=tuple(table.get("decoys", ())),
+        first=frozenset(table.get("first", _first(plans))),
+        plans=plans,
+        least_steps=least,
+        most_steps=most,
+        abstain=abstain,
+        before=_before(table.get("before", {})),
+        script=Script(**table.get("person", {})),
+        after=after,
+        answer=answer,
+        checks_calls=not abstain and "after" not in table and answer is None,
+        now=_now(table),
+        user_email=table.get("user_email", USER_EMAIL),
+        final_answer_from=table.get("final_answer_from", 1 if abstain else 2),
+        max_steps=table.get("max_steps", MAX_STEPS),
+        source=dict(table),
+    )
+
+
+def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
+    if "calls" in table and "plans" in table:
+        raise Fault(("plans",), None, "calls and plans stand side by side", "Put the calls into plans.")
+    if "calls" in table:
+        return (_plan(table["calls"], ("calls",)),)
+    return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
+
+
+def _plan(calls: list[Mapping[str, Any]], at: Place) -> Plan:
+    return tuple(
+        ExpectedCall(
+            call["name"],
+            {
+                name: _pattern(value, (*at, index, "arguments", name))
+                for name, value in call.get("arguments", {}).items()
+            },
+            call.get("optional", False),
+        )
+        for index, call in enumerate(calls)
+    )
+
+
+def _pattern(value: Any, at: Place) -> Pattern:
+    try:
+        return read_pattern(value)
+    except Fault as fault:
+        raise fault.below(*at) from None
+
+
+def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...]) -> tuple[int, int]:
+    by_calls = min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
+    given = table.get("steps", by_calls)
+    if isinstance(given, int):
+        return given, given + STEPS_TO_SPARE
+    least, most = given
+    if least > most:
+        raise Fault(("steps",), given, "the least is above the most", "Write [least, most].")
+    return least, most
+
+
+def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
+    if abstain and plans:
+        raise Fault(
+            ("abstain",), True, "a case that abstains expects calls",
+            "Take out calls and plans, or abstain.",
+        )  # fmt: skip
+    if not (abstain or plans or "after" in table or "answer" in table):
+        raise Fault(
+            (), None, "nothing says when the case is right",
+            "Give calls, after, answer, or abstain = true.",
+        )  # fmt: skip
+    if not (abstain or plans or "first" in table):
+        raise Fault((), None, "nothing says which tool comes first", "Give calls, plans or first.")
+    if not (abstain or plans or "steps" in table):
+        raise Fault((), None, "nothing says how many steps are needed", "Give calls, plans or steps.")
+
+
+def _complexity(plans: tuple[Plan, ...]) -> Complexity:
+    calls = min((sum(not call.optional for call in plan) for plan in plans), default=1)
+    return "simple" if calls <= 1 else "medium" if calls == 2 else "complex"
+
+
+def _first(plans: tuple[Plan, ...]) -> list[str]:
+    """The first call of each plan, with those before it that are optional."""
+    names = []
+    for plan in plans:
+        for call in plan:
+            names.append(call.name)
+            if not call.optional:
+                break
+    return names
+
+
+def _before(table: Mapping[str, Any]) -> Before:
+    for index, event in enumerate(table.get("events", ())):
+        start, end = (_moment(event[key], ("before", "events", index, key)) for key in ("start", "end"))
+        if isinstance(start, datetime) != isinstance(end, datetime) or not start < end:
+            raise Fault(
+                ("before", "events", index), dict(event), "the event does not end after it starts",
+                "Give two times, or two dates, in order.",
+            )  # fmt: skip
+    return Before(
+        files=table.get("files", {}),
+        folders=tuple(table.get("folders", ())),
+        events=tuple(table.get("events", ())),
+        calls=tuple(table.get("calls", ())),
+    )
+
+
+def _after(table: Mapping[str, Any], at: Place) -> After:
+    def rows(key: str) -> tuple[Mapping[str, Pattern], ...]:
+        return tuple(
+            {name: _pattern(value, (*at, key, index, name)) for name, value in row.items()}
+            for index, row in enumerate(table.get(key, ()))
+        )
+
+    return After(
+        files={path: _pattern(value, (*at, "files", path)) for path, value in table.get("files", {}).items()},
+        folders=tuple(table.get("folders", ())),
+        gone=tuple(table.get("gone", ())),
+        events=rows("events"),
+        messages=rows("messages"),
+        others=table.get("others", False),
+    )
+
+
+def _now(table: Mapping[str, Any]) -> datetime:
+    name = table.get("timezone", TIMEZONE)
+    try:
+        zone = ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise Fault(("timezone",), name, "this is no IANA time zone", "Write one like Europe/Rome.") from None
+    moment = _moment(table.get("now", NOW), ("now",))
+    if not isinstance(moment, datetime):
+        raise Fault(("now",), table["now"], "the time of day is missing", f"Write it like {NOW}.")
+    return moment.replace(tzinfo=zone)
+
+
+def _moment(text: str, at: Place) -> datetime | date:
+    """A local time, or a whole day."""
+    try:
+        moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
+    except ValueError:
+        raise Fault(at, text, "this is no time", f"Write it like {NOW}, or {NOW[:10]}.") from None
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        raise Fault(at, text, "a local time has no offset", f"Write it like {NOW}.")
+    return moment

@@ -1,0 +1,72 @@
+"""What can be wrong with what the bench is given, as part of the tree in `gbnf.errors`.
+
+GbnfError
+├── SuiteErrors         every fault of one suite: file, place inside, value, way out of each
+└── RecordError         a file of stored runs, or of a leaderboard, that cannot be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf.errors import GbnfError
+
+Place = tuple[str | int, ...]
+"""Keys and indices from the root of a file to a value."""
+
+
+class Fault(ValueError):  # noqa: N818 - a part of SuiteErrors, which is the error
+    """One thing that is wrong. Fields: `at`, `value` (None where none stands there), `problem`, `way_out`."""
+
+    def __init__(self, at: Place, value: Any, problem: str, way_out: str) -> None:
+        self.at, self.value, self.problem, self.way_out = at, value, problem, way_out
+        super().__init__(problem)
+
+    def below(self, *at: str | int) -> Fault:
+        """The same fault, seen from further up."""
+        return Fault((*at, *self.at), self.value, self.problem, self.way_out)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteError:
+    """A fault with the file that it stands in; `key` is its dotted path, such as `cases[3].steps`."""
+
+    path: str
+    key: str
+    value: Any
+    problem: str
+    way_out: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" (got {_shorten(self.value)})"
+        return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.way_out}".rstrip()
+
+
+class SuiteErrors(GbnfError):  # noqa: N818 - several errors, so the plural says it
+    """Every fault of one suite, in the file's order. Field: `errors`."""
+
+    def __init__(self, path: str, faults: Sequence[Fault]) -> None:
+        self.errors = tuple(
+            SuiteError(path, dotted(fault.at), fault.value, fault.problem, fault.way_out) for fault in faults
+        )
+        count = f"{len(faults)} fault" + ("s" if len(faults) != 1 else "")
+        super().__init__("\n".join([f"{count} in a suite:", *(f"  {error}" for error in self.errors)]))
+
+
+class RecordError(GbnfError):
+    """Stored runs, or a leaderboard's files, that cannot be read; the message names file, place, way out."""
+
+
+def dotted(at: Place) -> str:
+    """`("cases", 3, "steps")` -> `cases[3].steps`; indices count from 1, as people do."""
+    text = ""
+    for part in at:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _shorten(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

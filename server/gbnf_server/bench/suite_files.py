@@ -1,0 +1,257 @@
+"""Suites from TOML files, every fault of a file reported at once.
+
+The format is `suite.schema.json`, beside this file: JSON Schema judges keys and types, whose descriptions
+are the ways out that an error shows; what JSON Schema cannot say (names that exist, references that lead
+somewhere, patterns that can be read) is checked after it. `docs/bench.md` explains each key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from gbnf.errors import ManifestError
+from gbnf.manifests import BUILT_IN, Executor, load_manifests
+from gbnf_server.bench.cases import Case, ExpectedCall, Suite, read_case
+from gbnf_server.bench.errors import Fault, Place, SuiteErrors
+from gbnf_server.bench.patterns import Equals
+from gbnf_server.shipped import manifests_path, suites_path
+
+
+def shipped_suites() -> tuple[str, ...]:
+    """The names of the suites that come along."""
+    return tuple(sorted(file.stem for file in suites_path().glob("*.toml")))
+
+
+def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) -> Suite:
+    """The suite in a TOML file, or the shipped one of that name.
+
+    `executors` are the tools that cases choose from; the shipped ones where absent. Raises SuiteErrors.
+    """
+    path = _find(source)
+    try:
+        content = tomllib.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise _whole(path, f"it cannot be read: {error.strerror or error}", _choice()) from None
+    except UnicodeDecodeError:
+        raise _whole(path, "the file is no UTF-8", "Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise _whole(
+            path, f"this is no TOML: {error}", "Correct the line; https://toml.io shows it."
+        ) from None
+    return read_suite({"name": path.stem, **content}, str(path), executors)
+
+
+def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Executor] | None = None) -> Suite:
+    """The suite that a file's parsed content describes; `origin` is what errors call it. Raises SuiteErrors."""
+    content = _plain(content)
+    faults = sorted(_malformed(content), key=lambda fault: [str(part).zfill(9) for part in fault.at])
+    if faults:
+        raise SuiteErrors(origin, faults)
+    if executors is None:
+        executors = load_manifests(manifests_path())
+    decoys, faults = _decoys(content, executors)
+    reading = _Reading(content, {tool.name: tool for tool in executors}, {tool.name: tool for tool in decoys})
+    cases = []
+    for index, table in enumerate(content["cases"]):
+        try:
+            cases.append(reading.case(table))
+        except Fault as fault:
+            faults.append(fault.below("cases", index))
+    faults += _same_ids(content["cases"])
+    if faults:
+        raise SuiteErrors(origin, faults)
+    return Suite(content.get("name", Path(origin).stem), content.get("description", ""), tuple(cases), decoys)
+
+
+def _find(source: str | Path) -> Path:
+    path = Path(source)
+    shipped = suites_path() / f"{source}.toml"
+    return shipped if path.suffix != ".toml" and shipped.is_file() else path
+
+
+def _choice() -> str:
+    return f"Name a TOML file, or one of the suites that come along: {', '.join(shipped_suites())}."
+
+
+def _whole(path: Path, problem: str, way_out: str) -> SuiteErrors:
+    return SuiteErrors(str(path), [Fault((), None, problem, way_out)])
+
+
+def _plain(value: Any) -> Any:
+    """JSON's types: TOML's dates and times become their text."""
+    match value:
+        case Mapping():
+            return {key: _plain(member) for key, member in value.items()}
+        case list() | tuple():
+            return [_plain(member) for member in value]
+        case None | str() | bool() | int() | float():
+            return value
+        case _:
+            return value.isoformat()[:16] if hasattr(value, "hour") else str(value)
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    schema = json.loads((files(__package__) / "suite.schema.json").read_text("utf-8"))
+    return Draft202012Validator(schema)
+
+
+def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
+    for error in _validator().iter_errors(content):
+        at: Place = tuple(error.absolute_path)
+        parent: Any = error.schema if isinstance(error.schema, Mapping) else {}
+        way_out = parent.get("description", "See docs/bench.md.")
+        match error.validator:
+            case "additionalProperties":
+                known = parent.get("properties", {})
+                for key in error.instance.keys() - known.keys():
+                    yield Fault((*at, key), error.instance[key], "there is no such key", _nearest(key, known))
+            case "required":
+                missing = [key for key in error.validator_value if key not in error.instance]
+                yield Fault(at, None, f"{', '.join(missing)} is missing", way_out)
+            case "not":
+                yield Fault(at, None, "id and query are each case's own", "Take them out.")
+            case "anyOf":
+                yield Fault(at, error.instance, f"this does not fit{_deepest(error)}", way_out)
+            case _:
+                yield Fault(
+                    at, error.instance, error.message.removeprefix(repr(error.instance)).strip(), way_out
+                )
+
+
+def _deepest(error: ValidationError) -> str:
+    """What is wrong inside the alternative that was most likely meant."""
+    inner = max(error.context or (), key=lambda each: len(each.path), default=None)
+    return f": {inner.message}" if inner is not None and inner.path else ""
+
+
+def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+
+    close = get_close_matches(key, known, n=1)
+    return (f"Did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(known)}."
+
+
+def _decoys(
+    content: Mapping[str, Any], executors: Sequence[Executor]
+) -> tuple[tuple[Executor, ...], list[Fault]]:
+    taken = {tool.name for tool in executors}
+    decoys, faults = [], []
+    for index, manifest in enumerate(content.get("decoys", ())):
+        try:
+            tool = Executor.from_mapping(manifest)
+        except ManifestError as error:
+            faults.append(Fault(("decoys", index, error.key), error.value, error.problem, error.way_out))
+            continue
+        if tool.name in taken:
+            faults.append(
+                Fault(("decoys", index, "name"), tool.name, "another tool has this name", "Choose another.")
+            )
+        taken.add(tool.name)
+        decoys.append(tool)
+    return tuple(decoys), faults
+
+
+def _same_ids(cases: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for index, table in enumerate(cases):
+        name = _identifier(table)
+        if name in seen:
+            yield Fault(
+                ("cases", index, "id"),
+                name,
+                f"case {seen[name] + 1} has the same id",
+                "Give it an id of its own.",
+            )
+        seen.setdefault(name, index)
+
+
+def _identifier(table: Mapping[str, Any]) -> str:
+    """The given id, or one made of the query's first words."""
+    if "id" in table:
+        return str(table["id"])
+    plain = unicodedata.normalize("NFKD", table["query"]).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "case"
+
+
+class _Reading:
+    """What every case of a suite is read with."""
+
+    def __init__(
+        self, content: Mapping[str, Any], tools: Mapping[str, Executor], decoys: Mapping[str, Executor]
+    ) -> None:
+        self._defaults = content.get("defaults", {})
+        self._tools, self._decoys = tools, decoys
+
+    def case(self, table: Mapping[str, Any]) -> Case:
+        """One case with the suite's defaults, its names checked. Raises Fault."""
+        merged = {**self._defaults, **table, "id": _identifier(table)}
+        if {"calls", "plans"} & table.keys():
+            merged = {
+                key: value for key, value in merged.items() if key not in {"calls", "plans"} - table.keys()
+            }
+        if merged.get("decoys") == "all":
+            merged["decoys"] = list(self._decoys)
+        case = read_case(merged)
+        self._known(merged, ("pool",), case.pool or (), self._tools, "tool")
+        self._known(merged, ("decoys",), case.decoys, self._decoys, "decoy")
+        pool = {tool.name for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))}
+        built_in = {tool.name for tool in BUILT_IN}
+        self._known(merged, ("first",), sorted(case.first), pool | built_in, "tool of the pool")
+        for call_index, call in enumerate(case.before.calls):
+            self._known(merged, ("before", "calls", call_index, "name"), (call["name"],), self._tools, "tool")
+        for plan_index, plan in enumerate(case.plans):
+            at: Place = ("calls",) if "calls" in merged else ("plans", plan_index)
+            for index, call in enumerate(plan):
+                self._call(call, index, (*at, index), pool)
+        return case
+
+    def _known(
+        self,
+        merged: Mapping[str, Any],
+        at: Place,
+        names: Sequence[str],
+        known: Mapping[str, Any] | set[str],
+        what: str,
+    ) -> None:
+        for name in names:
+            if name not in known:
+                raise Fault(
+                    at, name, f"there is no {what} of this name", f"There are {', '.join(sorted(known))}."
+                )
+
+    def _call(self, call: ExpectedCall, index: int, at: Place, pool: set[str]) -> None:
+        if call.name not in pool:
+            raise Fault(
+                (*at, "name"),
+                call.name,
+                "this tool is not in the pool",
+                f"There are {', '.join(sorted(pool))}.",
+            )
+        tool = self._tools.get(call.name) or self._decoys[call.name]
+        known = tool.model_args().get("properties", {})
+        for name, pattern in call.arguments.items():
+            if name not in known:
+                raise Fault(
+                    (*at, "arguments", name),
+                    None,
+                    f"{call.name} has no argument of this name",
+                    _nearest(name, known),
+                )
+            is_number = isinstance(pattern, Equals) and isinstance(pattern.value, int)
+            if name in tool.step_references and is_number and not 1 <= pattern.value <= index:
+                raise Fault(
+                    (*at, "arguments", name), pattern.value, "no earlier call of the plan has this number",
+                    "Count the expected calls from 1, or write {any = true}.",
+                )  # fmt: skip
