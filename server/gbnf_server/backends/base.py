@@ -29,6 +29,8 @@ class Completion:
     `prompt_tokens` were still in the model's memory. Times are seconds. `grammar_violation` is None where the
     text fits the grammar, or none was asked for (a cut text fits when it is a prefix of the language).
     `reasoning` is what the model thought aloud before its text, where the backend can tell the two apart.
+    `grammar_s` is what the grammar took of the whole, from reading it to masking with it; None where the
+    backend does not tell, or none was asked for.
     """
 
     text: str
@@ -40,6 +42,7 @@ class Completion:
     completion_s: float
     grammar_violation: str | None = None
     reasoning: str = ""
+    grammar_s: float | None = None
 
 
 class Backend(Protocol):

@@ -135,8 +135,11 @@ class InProcess:
             prompt = self._tokens(messages, constrained=grammar is not None)
             if grammar is None:
                 return self._answer(prompt, None, max_tokens, Picker(temperature, seed), stop)
+            begun = time.perf_counter()
             with NativeGrammar.parse(self._model, grammar) as parsed:
-                return self._answer(prompt, parsed, max_tokens, Picker(temperature, seed), stop)
+                held = Held(self._model, parsed)
+                held.seconds = time.perf_counter() - begun
+                return self._answer(prompt, held, max_tokens, Picker(temperature, seed), stop)
 
     def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
         prompt = self._template.render(messages)
@@ -151,7 +154,7 @@ class InProcess:
     def _answer(
         self,
         prompt: list[int],
-        grammar: NativeGrammar | None,
+        held: Held | None,
         max_tokens: int,
         picker: Picker,
         stop: threading.Event,
@@ -163,7 +166,7 @@ class InProcess:
         room = min(max_tokens, self.context_length - len(prompt))
         answer: list[int] = []
         finish: Literal["stop", "length"] = "length"
-        for token in self._decode(grammar, picker, stop):
+        for token in self._decode(held, picker, stop):
             if token in self._model.end_tokens:
                 finish = "stop"
                 break
@@ -171,7 +174,7 @@ class InProcess:
             if len(answer) == room:
                 break
         text = self._text(answer, whole=finish == "stop")
-        reasoning, text = ("", text) if grammar is not None else split_reasoning(text)
+        reasoning, text = ("", text) if held is not None else split_reasoning(text)
         return Completion(
             text=text,
             finish=finish,
@@ -181,11 +184,11 @@ class InProcess:
             prompt_s=answering - started,
             completion_s=time.perf_counter() - answering,
             reasoning=reasoning,
+            grammar_s=None if held is None else held.seconds,
         )
 
-    def _decode(self, grammar: NativeGrammar | None, picker: Picker, stop: threading.Event) -> Iterator[int]:
+    def _decode(self, held: Held | None, picker: Picker, stop: threading.Event) -> Iterator[int]:
         """The answer's tokens, without end; each is evaluated only when the next one is asked for."""
-        held = None if grammar is None else Held(self._model, grammar)
         while True:
             token = picker.pick(self._logits(), held)
             if token is None:

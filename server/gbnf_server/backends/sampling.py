@@ -11,6 +11,7 @@ that where "😀" and "日" may both come, it lets a model write "日" in the fo
 from __future__ import annotations
 
 import codecs
+import time
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +20,18 @@ from gbnf_server.native import NativeGrammar, NativeModel
 
 
 class Held:
-    """What holds an answer: the grammar, and that its bytes are UTF-8."""
+    """What holds an answer: the grammar, and that its bytes are UTF-8. `seconds`: what that took so far."""
 
     def __init__(self, model: NativeModel, grammar: NativeGrammar) -> None:
         self._model, self._grammar = model, grammar
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        self.seconds = 0.0
 
     def allows(self, token: int) -> bool:
-        return self._grammar.allows(token) and self.spells(token)
+        begun = time.perf_counter()
+        allowed = self._grammar.allows(token)
+        self.seconds += time.perf_counter() - begun
+        return allowed and self.spells(token)
 
     def spells(self, token: int) -> bool:
         """Tell whether the text is still UTF-8 after the token, a character perhaps unfinished."""
@@ -41,10 +46,15 @@ class Held:
 
     def mask(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The logits with -inf where the grammar refuses; the caller sees whether a token `spells`."""
-        return self._grammar.mask(logits)
+        begun = time.perf_counter()
+        masked = self._grammar.mask(logits)
+        self.seconds += time.perf_counter() - begun
+        return masked
 
     def accept(self, token: int) -> None:
+        begun = time.perf_counter()
         self._grammar.accept(token)
+        self.seconds += time.perf_counter() - begun
         self._decoder.decode(self._model.piece(token))
 
 

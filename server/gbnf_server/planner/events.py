@@ -128,17 +128,24 @@ class RunStarted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(_Event):
-    """A step begins: the tools that it offers, and the earlier steps whose entries a call may refer to."""
+    """A step begins: the tools that it offers, and the earlier steps whose entries a call may refer to.
+
+    `compile_s` is what choosing the tools and compiling their grammar took.
+    """
 
     at: datetime
     step: int
     tools: tuple[str, ...]
     refers_to: tuple[int, ...]
+    compile_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCalled(_Event):
-    """The model wrote `text`. `duration_s` is the whole call, the other times the backend's own."""
+    """The model wrote `text`. `duration_s` is the whole call, the other times the backend's own.
+
+    `grammar_s`: what the grammar took of it, None where the backend does not tell, or none held the model.
+    """
 
     at: datetime
     step: int
@@ -151,6 +158,7 @@ class ModelCalled(_Event):
     completion_s: float
     duration_s: float
     reasoning: str = ""
+    grammar_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

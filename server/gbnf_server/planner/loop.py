@@ -88,7 +88,7 @@ class _Loop:
     def run(self) -> Planning:
         state = self.state
         state.history.append({"role": "user", "content": state.query})
-        selection = filter_pool(self.executors, state.query)
+        selection = self._select(state.query)
         yield from self._tell(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
@@ -111,9 +111,12 @@ class _Loop:
                 error=f"no final answer within {settings.max_steps} steps; allow more, or ask for less",
             )
         state.number += 1
+        begun = self.clock()
         offer = self._offer()
+        at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
-        yield from self._tell(StepStarted(self.clock(), state.number, names, offer.refers_to))
+        seconds = (at - begun).total_seconds()
+        yield from self._tell(StepStarted(at, state.number, names, offer.refers_to, seconds))
         completion, model_s = yield from self._decode(offer)
         try:
             call = self._judge(completion, offer)
@@ -133,16 +136,25 @@ class _Loop:
     def _offer(self) -> _Offer:
         """Filter the pool by all that the person said, and link the grammar of what remains."""
         state, settings = self.state, self.settings
-        tools = filter_pool(self.executors, "\n".join([state.query, *state.said])).kept
+        tools = self._select("\n".join([state.query, *state.said])).kept
         refers_to = tuple(sorted(state.entries))
         answers = state.number >= settings.final_answer_from
         grammar = None
         if settings.grammar:
             grammar = str(
-                compile_pool(tools, final_answer=answers, ask_user=settings.ask_user, steps=refers_to)
+                compile_pool(
+                    tools,
+                    final_answer=answers,
+                    ask_user=settings.ask_user,
+                    steps=refers_to,
+                    union=settings.union,
+                )
             )
         built_in = (*((ASK_USER,) if settings.ask_user else ()), *((FINAL_ANSWER,) if answers else ()))
         return _Offer(tools, (*tools, *built_in), refers_to, grammar)
+
+    def _select(self, said: str) -> Selection:
+        return filter_pool(self.executors, said) if self.settings.filter else Selection(self.executors)
 
     def _decode(self, offer: _Offer) -> _Part[tuple[Completion, float]]:
         """Let the model write; the completion, and the seconds that it took."""
@@ -179,6 +191,7 @@ class _Loop:
                 completion.completion_s,
                 seconds,
                 completion.reasoning,
+                completion.grammar_s,
             )
         )
         if completion.grammar_violation is not None:

@@ -15,7 +15,9 @@ class Settings:
     """How a planner works; the same for each of its runs.
 
     `max_blocked` refusals in a row end a run. `final_answer_from` is the first step that may end it.
-    With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes.
+    With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes; with `union`
+    off the grammar lets any name go with any arguments; with `filter` off every tool of the pool is offered.
+    All three are for comparing, and nothing to run with.
     """
 
     max_steps: int = 12
@@ -23,6 +25,8 @@ class Settings:
     final_answer_from: int = 2
     ask_user: bool = False
     grammar: bool = True
+    union: bool = True
+    filter: bool = True
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
