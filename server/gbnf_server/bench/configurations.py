@@ -1,0 +1,37 @@
+"""What the bench compares: one line each, of settings that differ from the planner's own.
+
+The order is that of the claim: each line adds one thing to the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A name, what it says in a table's note, and the `Settings` of the planner that it changes."""
+
+    name: str
+    description: str
+    settings: Mapping[str, Any]
+
+
+CONFIGURATIONS: tuple[Configuration, ...] = (
+    Configuration("baseline", "no grammar; only a clean JSON call counts", {"grammar": False, "filter": False}),
+    Configuration("grammar", "a grammar of any name with any arguments", {"union": False, "filter": False}),
+    Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
+    Configuration("filter", "the same, over the tools that the request needs", {}),
+)  # fmt: skip
+
+
+def named(names: Sequence[str]) -> tuple[Configuration, ...]:
+    """The configurations of these names in the table's order; all where none is named. Raises ValueError."""
+    known = {each.name for each in CONFIGURATIONS}
+    for name in names:
+        if name not in known:
+            choice = ", ".join(each.name for each in CONFIGURATIONS)
+            raise ValueError(f"there is no configuration {name!r}; there are {choice}")
+    return tuple(each for each in CONFIGURATIONS if not names or each.name in names)

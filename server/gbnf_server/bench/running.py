@@ -1,0 +1,170 @@
+"""Cases to records: each run in a fresh workspace, with real executors and the planner as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gbnf.manifests import Executor
+from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.bench.cases import Case, Suite
+from gbnf_server.bench.configurations import Configuration
+from gbnf_server.bench.records import Key, Record, RunLog
+from gbnf_server.bench.worlds import make_world, snapshot
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.planner.drivers import World, drive
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.planner import steady_clock
+from gbnf_server.planner.state import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is the same for every run. Run `n` (from 0) of a case has the seed `seed + n`."""
+
+    runs: int = 1
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run to do."""
+
+    suite: Suite
+    case: Case
+    configuration: Configuration
+    run: int
+    fingerprint: str
+
+    @property
+    def key(self) -> Key:
+        return (self.suite.name, self.case.id, self.configuration.name, self.run)
+
+
+class Bench:
+    """Suites, configurations, tools and a model: the jobs, and how to do one.
+
+    `model` tells models apart (a file's hash). Raises BackendUnreachable from `run` where the server went
+    away; such a run leaves no record.
+    """
+
+    def __init__(
+        self,
+        suites: Sequence[Suite],
+        configurations: Sequence[Configuration],
+        executors: Sequence[Executor],
+        backend: Backend,
+        *,
+        model: str,
+        options: Options,
+    ) -> None:
+        self.executors, self.options = tuple(executors), options
+        self._tools = {tool.name: tool for tool in self.executors}
+        self._backend, self._model = _Watched(backend), model
+        self.jobs = tuple(
+            Job(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
+            for suite in suites
+            for case in suite.cases
+            for configuration in configurations
+            for run in range(options.runs)
+        )
+
+    def left(self, log: RunLog) -> tuple[Job, ...]:
+        """The jobs that the log has no record of, or one of another case, model or setting."""
+        return tuple(
+            job
+            for job in self.jobs
+            if (found := log.records.get(job.key)) is None or found.fingerprint != job.fingerprint
+        )
+
+    def run(self, job: Job) -> Record:
+        """Do one job, in a workspace that is gone afterwards."""
+        case = job.case
+        settings = self._settings(case, job.configuration, job.run)
+        with tempfile.TemporaryDirectory(prefix="gbnf-bench-") as folder:
+            context = make_world(case, Path(folder), self._tools)
+            before = snapshot(context)
+            planning = plan(
+                case.query,
+                case.tools(self.executors, job.suite.decoys),
+                settings,
+                turn="bench",
+                clock=steady_clock(case.now),
+            )
+            events = tuple(
+                event.to_json() for event in drive(planning, World(self._backend, context.for_turn("bench")))
+            )
+            if self._backend.lost is not None:
+                raise self._backend.lost
+            return Record(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
+
+    def run_all(self, log: RunLog) -> Iterator[tuple[Job, Record]]:
+        """Do what is left, keeping each record before it is given."""
+        for job in self.left(log):
+            record = self.run(job)
+            log.append(record)
+            yield job, record
+
+    def _settings(self, case: Case, configuration: Configuration, run: int) -> Settings:
+        return Settings(
+            max_steps=case.max_steps,
+            final_answer_from=case.final_answer_from,
+            max_tokens=self.options.max_tokens,
+            temperature=self.options.temperature,
+            seed=self.options.seed + run,
+            language=case.language,
+            prompt_style=self._backend.prompt_style,
+            backend=self._backend.name,
+            **configuration.settings,
+        )
+
+    def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
+        content = {
+            "case": case.source,
+            "tools": [_identity(tool) for tool in case.tools(self.executors, suite.decoys)],
+            "settings": asdict(self._settings(case, configuration, run)),
+            "model": self._model,
+        }
+        return digest(content)
+
+
+def digest(value: Any) -> str:
+    """A short hash of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def _identity(tool: Executor) -> Mapping[str, Any]:
+    """What of a tool decides a run: its manifest, and not where it lies."""
+    return {
+        "name": tool.name,
+        "descriptions": dict(tool.descriptions),
+        "args": tool.args,
+        "offer": asdict(tool.offer),
+        "run": asdict(tool.run),
+    }
+
+
+class _Watched:
+    """The backend, remembering that it was lost: the planner makes an outcome of it, the bench stops."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name, self.prompt_style = backend.name, backend.prompt_style
+        self.lost: BackendUnreachable | None = None
+
+    def complete(self, *given: Any, **limits: Any) -> Completion:
+        try:
+            return self._backend.complete(*given, **limits)
+        except BackendUnreachable as error:
+            self.lost = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)

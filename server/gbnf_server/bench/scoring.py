@@ -1,0 +1,119 @@
+"""From a run's record to its score: pure, so that a stored run can be scored again.
+
+Everything is read from the events' JSON form and the two snapshots; the live run and the stored one go the
+same way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf_server.bench.cases import ABSTAINING, Case
+from gbnf_server.bench.judging import faults
+from gbnf_server.bench.matching import MadeCall, References, best
+from gbnf_server.bench.patterns import matches
+from gbnf_server.bench.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one run was worth.
+
+    `converged`: it answered, and world and answer (or, where a case gives neither, the calls) are right;
+    `faults` say why not. Of the `needed` expected calls, `named` were made at least by name and `right` with
+    right arguments; `stray` of the `executed` calls fit nothing that was expected. `refusals` counts steps
+    whose text was not executed, by reason. Times are seconds: of the run, and of each step's model call,
+    compilation and grammar (() where the backend does not tell).
+    """
+
+    outcome: str
+    converged: bool
+    faults: tuple[str, ...]
+    first: str | None
+    first_matches: bool
+    needed: int
+    named: int
+    right: int
+    executed: int
+    stray: int
+    should_abstain: bool
+    abstained: bool
+    steps: int
+    least_steps: int
+    acceptable_steps: bool
+    refusals: Mapping[str, int]
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    run_s: float
+    model_s: tuple[float, ...]
+    compile_s: tuple[float, ...]
+    grammar_s: tuple[float, ...]
+
+    @property
+    def blocked(self) -> int:
+        """Steps whose text was not executed."""
+        return sum(self.refusals.values())
+
+
+def score(case: Case, record: Record, references: References) -> Score:
+    """Score one run. `references` are those of the case's tools, as they were when it ran."""
+    events = record.events
+    run = events[-1]["run"]
+    made = _made(run["steps"], events)
+    acting = [call for call in made if call.name not in ABSTAINING]
+    assigned = best(case.plans, made, references)
+    answered = run["outcome"] == "answered"
+    wrong = [] if answered else [f"the run ended {run['outcome']}: {run['error']}"]
+    wrong += faults(case.after, record.before, record.after)
+    if answered and case.answer is not None and not matches(case.answer, run["answer"]):
+        wrong.append(f"the answer is not as expected: {run['answer']}")
+    if case.abstain and acting:
+        wrong.append(f"{acting[0].name} was called, and no tool fits")
+    if case.checks_calls and assigned is not None and assigned.right < assigned.needed:
+        wrong.append(f"{assigned.right} of {assigned.needed} expected calls were made")
+    first = next((step["call"]["name"] for step in run["steps"] if step["call"] is not None), None)
+    called = [event for event in events if event["event"] == "model_called"]
+    return Score(
+        outcome=run["outcome"],
+        converged=not wrong,
+        faults=tuple(wrong),
+        first=first,
+        first_matches=first in (ABSTAINING if case.abstain else case.first),
+        needed=assigned.needed if assigned is not None else 0,
+        named=assigned.named if assigned is not None else 0,
+        right=assigned.right if assigned is not None else 0,
+        executed=len(made) if assigned is not None or case.abstain else 0,
+        stray=len(acting) if case.abstain else assigned.stray if assigned is not None else 0,
+        should_abstain=case.abstain,
+        abstained=answered and not acting,
+        steps=len(run["steps"]),
+        least_steps=case.least_steps,
+        acceptable_steps=answered and len(run["steps"]) <= case.most_steps,
+        refusals=dict(Counter(step["refusal"] for step in run["steps"] if step["refusal"] is not None)),
+        prompt_tokens=run["prompt_tokens"],
+        cached_tokens=run["cached_tokens"],
+        completion_tokens=run["completion_tokens"],
+        run_s=run["duration_s"],
+        model_s=tuple(event["duration_s"] for event in called),
+        compile_s=tuple(event["compile_s"] for event in events if event["event"] == "step_started"),
+        grammar_s=tuple(event["grammar_s"] for event in called if event["grammar_s"] is not None),
+    )
+
+
+def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[MadeCall]:
+    """The calls that were executed, a failed one too, in order; the final answer is none."""
+    executed = {event["step"] for event in events if event["event"] == "tool_called"}
+    return [
+        MadeCall(
+            step["number"],
+            step["call"]["name"],
+            step["call"]["arguments"],
+            tuple(str(entry) for entry in (step["result"] or {}).get("entries", ())),
+        )
+        for step in steps
+        if step["number"] in executed
+    ]
