@@ -1,0 +1,136 @@
+"""Calls that begin a line: `CALL name {…}`, `tool:` with `args:`, and `name(a=1)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gbnf.calls.fenced import keyed_lines
+from gbnf.calls.keyed import Block
+from gbnf.calls.python_text import write_arguments
+from gbnf.calls.reading import (
+    LINE,
+    LOOSE_NAME,
+    NAME,
+    Look,
+    Reading,
+    json_of,
+    named_json,
+    named_python,
+    pattern,
+    properties_of,
+)
+from gbnf.calls.values import Repair, ToolCall, Written
+
+CALL = pattern(
+    rf"{LINE}(?P<word>CALL|Call|call|TOOL_CALL)[ \t]*[ \t:][ \t]*[`*\"]*(?P<name>{LOOSE_NAME})[`*\"]*"
+    r"[ \t]*:?[ \t]*(?=[\r\n{(]|$)"
+)
+_SPACE = re.compile(r"\s*")
+
+
+def read_call(text: str, match: re.Match[str], look: Look) -> Reading | None:
+    """`CALL name {json}`; the object may stand on the next line, or be left out after a name of the pool."""
+    at = match.end()
+    begin = _end(_SPACE, text, at)
+    if text[begin : begin + 1] == "{":
+        return named_json(text, begin, match["name"], "call")
+    if text[at : at + 1] == "(":
+        return named_python(text, at, match["name"], "call", look)
+    if match["word"].isupper() and look.names.find(match["name"]) is not None:
+        return Reading(at, (Written(match["name"], None, "call"),), closed=begin < len(text))
+    return None
+
+
+def write_call(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"CALL {call.name} {json_of(call.arguments)}" for call in calls)
+
+
+YAML = pattern(
+    rf"^(?P<indent>[ \t]*)[\"'*]*(?:tool|tool_name|function|name|action)[\"'*]*[ \t]*:[*]*[ \t]*"
+    rf"[\"'`]?(?P<name>{LOOSE_NAME})[\"'`]?[ \t]*\r?\n(?:[ \t]*\r?\n)?"
+    r"[ \t]*[\"'*]*(?:arguments|args|parameters|params|input|action[ _]input)[\"'*]*[ \t]*:[*]*[ \t]*"
+    r"(?P<inline>[^\r\n]*)",
+    re.IGNORECASE,
+)
+
+
+def read_yaml(text: str, match: re.Match[str], look: Look) -> Reading | None:
+    """`tool: name`, then `args:` with lines below it, or an object or a text beside it."""
+    inline = match["inline"].strip()
+    if inline[:1] == "{":
+        return named_json(text, match.start("inline"), match["name"], "yaml")
+    if inline:
+        return Reading(match.end(), (Written(match["name"], inline, "yaml"),), match.end() < len(text))
+    return _yaml_block(text, match, look)
+
+
+def _yaml_block(text: str, match: re.Match[str], look: Look) -> Reading:
+    """The indented lines below `args:`; where they aren't indented, those that begin with declared keys."""
+    properties = properties_of(match["name"], look)
+    base = len(match["indent"])
+    lines: list[str] = []
+    end = match.end()
+    flat = ended = False
+    at = min(end + 1, len(text))
+    while at < len(text) and not ended:
+        stop = text.find("\n", at)
+        line = text[at : len(text) if stop < 0 else stop]
+        if line.strip() and len(line) - len(line.lstrip(" \t")) <= base:
+            flat = flat or not any(each.strip() for each in lines)
+            ended = not flat or line.strip().partition(":")[0].strip("\"'` ") not in properties
+        if not ended:
+            lines.append(line)
+            end = at + len(line) if line.strip() else end
+            at += len(line) + 1
+    block = Block("\n".join(lines), properties)
+    note = (Repair("arguments", "took lines that are not indented"),) if flat and block.arguments else ()
+    return Reading(end, (Written(match["name"], block.arguments, "yaml", (*block.repairs, *note)),), ended)
+
+
+def write_yaml(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(_yaml(call) for call in calls)
+
+
+def _yaml(call: ToolCall) -> str:
+    if not call.arguments:
+        return f"tool: {call.name}\nargs: {{}}"
+    return "\n".join([f"tool: {call.name}", "args:", *(f"  {line}" for line in keyed_lines(call))])
+
+
+PYTHON = pattern(
+    rf"{LINE}(?P<list>\[[ \t]*)?(?:(?:print\(|return |await |\w+[ \t]*=)[ \t]*)?(?P<name>{NAME})(?=\()"
+)
+_AFTER = pattern(r"[ \t]*[;,)]*[ \t]*\]?[ \t]*(?=\r?$)")
+_NEXT = re.compile(rf"\s*,\s*({NAME})(?=\()")
+
+
+def read_python(text: str, match: re.Match[str], look: Look) -> Reading | None:
+    """`name(a=1)` on a line of its own, alone or in a list; only with a name of the pool."""
+    if look.names.find(match["name"]) is None:
+        return None
+    reading = named_python(text, match.end(), match["name"], "python", look)
+    if reading is None or not reading.closed:
+        return reading
+    written, end = list(reading.written), reading.end
+    while match["list"] and (more := _NEXT.match(text, end)):
+        following = named_python(text, more.end(), more[1], "python", look)
+        if following is None:
+            return None
+        written += following.written
+        end = following.end
+        if not following.closed:
+            return Reading(end, tuple(written), closed=False)
+    after = _AFTER.match(text, end)
+    if after is None:
+        return None
+    return Reading(after.end(), tuple(written), closed=after.end() < len(text))
+
+
+def write_python(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"{call.name}({write_arguments(call.arguments)})" for call in calls)
+
+
+def _end(of: re.Pattern[str], text: str, at: int) -> int:
+    match = of.match(text, at)
+    return at if match is None else match.end()

@@ -1,0 +1,84 @@
+"""What the readers of all shapes share: a reading, and a call whose name stands before its arguments."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gbnf.calls.json_text import Unreadable, closing, extent, load
+from gbnf.calls.names import Names
+from gbnf.calls.python_text import read_arguments
+from gbnf.calls.values import Repair, ShapeName, Written
+
+#: Where a line begins, spaces left out; a closed think tag begins one too.
+LINE = r"(?:^|(?<=</think>))[ \t]*"
+NAME = r"[A-Za-z][\w.:/-]*"
+#: A name as people write it: `Find Files`.
+LOOSE_NAME = rf"{NAME}(?:[ \t]+\w+){{0,3}}"
+CUT = Repair("cut", "the text ends inside the call")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What stands from an opener to `end`: calls, or (with none) text in which no call is looked for.
+
+    `closed` False: more text could change it.
+    """
+
+    end: int
+    written: tuple[Written, ...] = ()
+    closed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a reader may ask: the pool's names, and the calls of a text that consists of calls alone."""
+
+    names: Names
+    only_calls: Callable[[str], tuple[Written, ...] | None]
+
+
+Reader: TypeAlias = Callable[[str, re.Match[str], Look], Reading | None]
+"""Given the text and its opener's match; None where the text there is not of this shape after all."""
+
+
+def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """An opener: `^` and `$` are a line's."""
+    return re.compile(text, re.MULTILINE | flags)
+
+
+def json_of(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def properties_of(name: str, look: Look) -> dict[str, Any]:
+    """The properties of the tool that `name` means, {} where it means none."""
+    tool = look.names.find(name)
+    properties: dict[str, Any] = {} if tool is None else tool.args.get("properties", {})
+    return properties
+
+
+def named_json(text: str, begin: int, name: str, shape: ShapeName) -> Reading:
+    """A call whose arguments are the JSON object at `begin`, after its name."""
+    found = extent(text, begin)
+    cut = not found.closed
+    try:
+        value, repairs = load(text[begin : found.end])
+    except Unreadable as error:
+        return Reading(found.end, (Written(name, None, shape, cut=cut, error=str(error)),), not cut)
+    repairs = (*repairs, *((CUT,) if cut else ()))
+    return Reading(found.end, (Written(name, value, shape, repairs, cut=cut),), not cut)
+
+
+def named_python(text: str, begin: int, name: str, shape: ShapeName, look: Look) -> Reading | None:
+    """A call whose arguments are Python's, from the bracket at `begin`; None where they are no literals."""
+    found = extent(text, begin, python=True)
+    read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, look)))
+    if read is None:
+        return None
+    cut = not found.closed
+    repairs = (*read.repairs, *((CUT,) if cut else ()))
+    return Reading(found.end, (Written(name, read.values, shape, repairs, cut=cut),), not cut)

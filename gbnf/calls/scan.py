@@ -1,0 +1,151 @@
+"""From left to right through a text: what is prose, what is thought, what is a call.
+
+At each place the shape that begins first is read, and the scan goes on behind its end. So what stands inside
+a call, a JSON value, a code block or inline code is never taken for a call of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gbnf.calls.fenced import enclosed
+from gbnf.calls.names import Names
+from gbnf.calls.reading import LINE, Look, Reader, Reading, pattern
+from gbnf.calls.shapes import SHAPES
+from gbnf.calls.values import Repair, Written
+
+#: Code blocks whose whole content may be a call; in any other language it is code.
+CALL_LANGUAGES = frozenset(
+    {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
+)
+_DEPTH = 3  # of blocks in blocks
+_MOST_OPEN = 32  # brackets without an end that are looked into
+
+_THINK = pattern(r"<(?P<think>think|thinking|thought|reasoning)>")
+_THINK_END = pattern(r"</(?:think|thinking|thought|reasoning)>")
+_FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
+_INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
+_QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a text. `closed` False: more text could change what it is."""
+
+    kind: Literal["text", "thoughts", "calls"]
+    start: int
+    end: int
+    written: tuple[Written, ...] = ()
+    closed: bool = True
+
+
+class Scanner:
+    """Reads texts for calls of a pool."""
+
+    def __init__(self, names: Names, depth: int = _DEPTH) -> None:
+        self._look = Look(names, self._only_calls)
+        self._depth = depth
+        readers: list[tuple[re.Pattern[str], Reader]] = [(_FENCE, self._fence)]
+        readers += dict.fromkeys((shape.opener, shape.read) for shape in SHAPES)
+        readers += [(_INLINE, self._inline), (_QUOTATION, _quotation)]
+        self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
+        self._names = names
+
+    def segments(self, text: str, at: int = 0) -> Iterator[Segment]:
+        """The stretches of `text` from `at`, in order, without gaps."""
+        plain = at
+        open_left = _MOST_OPEN
+        while (opener := _OPENERS.search(text, at)) is not None:
+            start = opener.start()
+            if thought := _THINK.match(text, start):
+                end = _THINK_END.search(text, thought.end())
+                yield from _text(plain, start)
+                plain = at = len(text) if end is None else end.end()
+                yield Segment("thoughts", start, at, closed=end is not None)
+                continue
+            if ending := _THINK_END.match(text, start):
+                yield from _text(plain, start)
+                plain = at = ending.end()
+                yield Segment("thoughts", start, at)
+                continue
+            reading = self._read(text, start)
+            if reading is None or (not reading.closed and not reading.written and not open_left):
+                at = start + 1
+                continue
+            if not reading.closed:
+                open_left -= 1
+            at = reading.end
+            if reading.written:
+                yield from _text(plain, start)
+                plain = at
+                yield Segment("calls", start, at, reading.written, reading.closed)
+            elif not reading.closed:
+                yield from _text(plain, start)
+                plain = at
+                yield Segment("text", start, at, closed=False)
+        yield from _text(plain, len(text))
+
+    def _read(self, text: str, at: int) -> Reading | None:
+        for opener, read in self._readers:
+            match = opener.match(text, at)
+            if match is not None and (reading := read(text, match, self._look)) is not None:
+                return reading
+        return None
+
+    def _fence(self, text: str, match: re.Match[str], look: Look) -> Reading:
+        """A code block: a call where it holds nothing else, in a language that calls are written in."""
+        body, end, closed = enclosed(text, match)
+        calls = look.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
+        note = Repair("wrapper", f"took the call out of a code block ({match['info'] or 'no language'})")
+        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in calls or ())
+        return Reading(end, written, closed)
+
+    def _inline(self, text: str, match: re.Match[str], look: Look) -> Reading | None:
+        """Inline code is somebody's example, unless it is all that the text says."""
+        end = text.find(match["ticks"], match.end())
+        line_end = text.find("\n", match.end())
+        if end < 0 or 0 <= line_end < end:
+            return None
+        after = end + len(match["ticks"])
+        if text[: match.start()].strip() or text[after:].strip():
+            return Reading(after)
+        calls = look.only_calls(text[match.end() : end]) or ()
+        note = Repair("wrapper", "took the call out of inline code")
+        return Reading(after, tuple(replace(call, repairs=(*call.repairs, note)) for call in calls))
+
+    def _only_calls(self, text: str) -> tuple[Written, ...] | None:
+        """The calls of a text that consists of calls alone; None for any other."""
+        if not self._depth or not text.strip():
+            return None
+        found: list[Written] = []
+        for segment in Scanner(self._names, self._depth - 1).segments(text):
+            if segment.kind != "calls" and text[segment.start : segment.end].strip(" \t\r\n,;"):
+                return None
+            found += segment.written
+        return tuple(found) or None
+
+
+def _quotation(_text: str, match: re.Match[str], _look: Look) -> Reading:
+    return Reading(match.end())
+
+
+def _text(start: int, end: int) -> Iterator[Segment]:
+    if start < end:
+        yield Segment("text", start, end)
+
+
+def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
+    """One pattern that finds where any of them begins; their groups lose their names."""
+    parts = []
+    for each in patterns:
+        text = re.sub(r"\(\?P<\w+>", "(?:", each.pattern)
+        parts.append(f"(?i:{text})" if each.flags & re.IGNORECASE else f"(?:{text})")
+    return pattern("|".join(parts))
+
+
+_OPENERS = _joined(
+    [_THINK, _THINK_END, *dict.fromkeys(shape.opener for shape in SHAPES), _FENCE, _INLINE, _QUOTATION]
+)

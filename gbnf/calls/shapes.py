@@ -1,0 +1,77 @@
+"""The table of shapes, in priority order: how each begins, how it is read, how it is written.
+
+What a shape's writer writes, its reader reads back as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gbnf.calls.fenced import FENCE, read_fenced, write_fenced
+from gbnf.calls.lined import (
+    CALL,
+    PYTHON,
+    YAML,
+    read_call,
+    read_python,
+    read_yaml,
+    write_call,
+    write_python,
+    write_yaml,
+)
+from gbnf.calls.object_shapes import OBJECT, read_object, write_bare, write_openai, write_tool_calls
+from gbnf.calls.reading import Reader
+from gbnf.calls.tagged import (
+    FUNCTION,
+    MISTRAL,
+    TAG,
+    read_function,
+    read_mistral,
+    read_tagged,
+    write_function,
+    write_mistral,
+    write_tagged,
+)
+from gbnf.calls.values import ShapeName, ToolCall
+
+Writer: TypeAlias = Callable[[Sequence[ToolCall]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One way to write calls."""
+
+    name: ShapeName
+    opener: re.Pattern[str]
+    read: Reader
+    write: Writer
+
+
+SHAPES: tuple[Shape, ...] = (
+    Shape("fenced", FENCE, read_fenced, write_fenced),
+    Shape("call", CALL, read_call, write_call),
+    Shape("tool_calls", OBJECT, read_object, write_tool_calls),
+    Shape("bare", OBJECT, read_object, write_bare),
+    Shape("openai", OBJECT, read_object, write_openai),
+    Shape("tagged", TAG, read_tagged, write_tagged),
+    Shape("function", FUNCTION, read_function, write_function),
+    Shape("mistral", MISTRAL, read_mistral, write_mistral),
+    Shape("yaml", YAML, read_yaml, write_yaml),
+    Shape("python", PYTHON, read_python, write_python),
+)
+"""Every shape. Where a text holds calls in several, those of the first shape here are its calls."""
+
+
+def render(calls: ToolCall | Sequence[ToolCall], shape: ShapeName = "bare") -> str:
+    """Calls as text in a shape; `gbnf.calls.parse` reads them back as they were.
+
+    Only "tool_calls", "openai" and "mistral" write the ids; the others are read back as call_1, call_2, ….
+    Raises ValueError for a shape that doesn't exist.
+    """
+    for known in SHAPES:
+        if known.name == shape:
+            return known.write([calls] if isinstance(calls, ToolCall) else calls)
+    raise ValueError(f"shape={shape!r} is none of {', '.join(known.name for known in SHAPES)}")

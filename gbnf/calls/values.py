@@ -1,0 +1,113 @@
+"""What a model's text amounts to: tool calls or a final answer, and what was done to read it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+RepairKind: TypeAlias = Literal[
+    "thoughts", "prose", "wrapper", "json", "name", "arguments", "cut", "ignored", "text"
+]
+"""What was done: thoughts, prose or a wrapper (a code block, a tag) left out; broken JSON mended; a name or
+arguments read as what they nearly were; an end made up (`cut`); calls in a second shape ignored; the text
+itself not looked into or cleaned."""
+
+ShapeName: TypeAlias = Literal[
+    "fenced", "call", "tool_calls", "bare", "openai", "tagged", "function", "mistral", "yaml", "python"
+]
+"""The ways to write a call; `gbnf.calls.shapes` is their table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One thing that was done to read a text. `detail` is one line."""
+
+    kind: RepairKind
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool in the pool. `arguments` are not validated.
+
+    `cut`: the text ended inside the call, so that its arguments are not what the model meant to write. A cut
+    call is never to be executed.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    cut: bool = False
+
+    def as_call(self) -> dict[str, Any]:
+        """The call as `gbnf.validate_call` and the planner take it: `{"name": …, "arguments": {…}}`."""
+        return {"name": self.name, "arguments": dict(self.arguments)}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A call that names no tool of the pool, or whose arguments are none. `error` is for the model to read.
+
+    `nearest` is the pool's name that is most like `name`, None where none is.
+    """
+
+    name: str
+    error: str
+    nearest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalls:
+    """The calls of a text, in order, all written in `shape`; at least one of `calls` and `refused` is there.
+
+    `content` is the prose around them, `thoughts` what stood between think tags.
+    """
+
+    calls: tuple[ToolCall, ...]
+    shape: ShapeName
+    refused: tuple[Refused, ...] = ()
+    content: str = ""
+    thoughts: str = ""
+    repairs: tuple[Repair, ...] = ()
+    kind: Literal["tool_calls"] = "tool_calls"
+
+    @property
+    def cut(self) -> bool:
+        """Whether one of the calls is cut."""
+        return any(call.cut for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """A text without a call: the answer. Unchanged, but for thoughts that stood before it."""
+
+    content: str
+    thoughts: str = ""
+    repairs: tuple[Repair, ...] = ()
+    kind: Literal["final"] = "final"
+
+
+Step: TypeAlias = ToolCalls | Final
+"""What a text amounts to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A call as it was written, before its name is looked up.
+
+    `arguments` is any JSON value; `text_arguments`: a text there is JSON, as OpenAI writes them.
+    `error`: why they can't be read.
+    """
+
+    name: str
+    arguments: Any
+    shape: ShapeName
+    repairs: tuple[Repair, ...] = ()
+    cut: bool = False
+    id: str | None = None
+    text_arguments: bool = False
+    error: str = ""
