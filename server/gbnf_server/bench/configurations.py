@@ -20,7 +20,12 @@ class Configuration:
 
 
 CONFIGURATIONS: tuple[Configuration, ...] = (
-    Configuration("baseline", "no grammar; only a clean JSON call counts", {"grammar": False, "filter": False}),
+    Configuration("baseline", "no grammar; only clean JSON counts", {"grammar": False, "filter": False}),
+    Configuration(
+        "soft",
+        "no grammar; calls read in any usual shape, and mended",
+        {"grammar": False, "soft": True, "filter": False},
+    ),
     Configuration("grammar", "a grammar of any name with any arguments", {"union": False, "filter": False}),
     Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
     Configuration("filter", "the same, over the tools that the request needs", {}),

@@ -79,11 +79,11 @@ def _rest(
             gone += 1
     missing = 0
     for patterns in wanted:
-        row = next((each for each in new if _fits(patterns, each)), None)
-        if row is None:
+        found = next((each for each in new if _fits(patterns, each)), None)
+        if found is None:
             missing += 1
         else:
-            new.remove(row)
+            new.remove(found)
     return missing, len(new) + gone
 
 

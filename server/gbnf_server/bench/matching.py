@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
 from gbnf_server.bench.cases import ExpectedCall, Plan
-from gbnf_server.bench.patterns import Equals, OneOf, Optional, Pattern, fits_members
+from gbnf_server.bench.patterns import Equals, OneOf, Optional, Pattern, exact_number, fits_members
 
 References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
-"""Tool -> its arguments that take a step's number -> the argument that each fills, and whether that is text."""
+"""Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MadeCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How well calls fit a plan. `needed` expected calls; `right` of them were made, `named` at least by name.
+    """How well calls fit a plan. Of the `needed` calls, `right` were made, and `named` at least by name.
 
     `stray` calls were made and fit nothing of the plan.
     """
@@ -108,7 +108,7 @@ def _fits(
         return False
     referring, written_out = dict(expected.arguments), dict(expected.arguments)
     for name, (target, is_text) in references.get(call.name, {}).items():
-        number = _number(expected.arguments.get(name))
+        number = exact_number(expected.arguments.get(name))
         if number is None:
             continue
         source = earlier[number - 1]
@@ -125,12 +125,3 @@ def _fits(
 
 
 _ABSENT: Pattern = Optional(OneOf(()))
-
-
-def _number(pattern: Pattern | None) -> int | None:
-    """The number that a pattern for a reference is exactly; None where it is another pattern."""
-    if isinstance(pattern, Optional):
-        pattern = pattern.pattern
-    if isinstance(pattern, Equals) and isinstance(pattern.value, int) and not isinstance(pattern.value, bool):
-        return pattern.value
-    return None

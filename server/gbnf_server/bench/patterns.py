@@ -135,6 +135,15 @@ def fits_members(patterns: Mapping[str, Pattern], value: Mapping[str, Any]) -> b
     )
 
 
+def exact_number(pattern: Pattern | None) -> int | None:
+    """The integer that a pattern asks for, perhaps as an option; None where it is another pattern."""
+    if isinstance(pattern, Optional):
+        pattern = pattern.pattern
+    if isinstance(pattern, Equals) and isinstance(pattern.value, int) and not isinstance(pattern.value, bool):
+        return pattern.value
+    return None
+
+
 def assignable(patterns: Sequence[Pattern], values: Sequence[Any]) -> bool:
     """Whether each pattern can have a value of its own, and no value is left: a perfect matching."""
     if len(patterns) != len(values):
@@ -160,7 +169,7 @@ def _read_table(table: Mapping[str, Any], at: Place) -> Pattern:
     if len(table) > 1:
         raise Fault(
             at, dict(table), "a predicate stands alone in its table",
-            'Give one of them; a member of that name is written {equals = {…}}.',
+            "Give one of them; a member of that name is written {equals = {…}}.",
         )  # fmt: skip
     key = named[0]
     value, inside = table[key], (*at, key)

@@ -25,8 +25,9 @@ class Score:
     `converged`: it answered, and world and answer (or, where a case gives neither, the calls) are right;
     `faults` say why not. Of the `needed` expected calls, `named` were made at least by name and `right` with
     right arguments; `stray` of the `executed` calls fit nothing that was expected. `refusals` counts steps
-    whose text was not executed, by reason. Times are seconds: of the run, and of each step's model call,
-    compilation and grammar (() where the backend does not tell).
+    whose text was not executed, by reason; `repaired` those whose call took repairs to read. Times are
+    seconds: of the run, and of each step's model call, compilation and grammar (() where the backend does
+    not tell).
     """
 
     outcome: str
@@ -45,6 +46,7 @@ class Score:
     least_steps: int
     acceptable_steps: bool
     refusals: Mapping[str, int]
+    repaired: int
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
@@ -94,6 +96,7 @@ def score(case: Case, record: Record, references: References) -> Score:
         least_steps=case.least_steps,
         acceptable_steps=answered and len(run["steps"]) <= case.most_steps,
         refusals=dict(Counter(step["refusal"] for step in run["steps"] if step["refusal"] is not None)),
+        repaired=sum(bool(step["repairs"]) for step in run["steps"]),
         prompt_tokens=run["prompt_tokens"],
         cached_tokens=run["cached_tokens"],
         completion_tokens=run["completion_tokens"],

@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +24,7 @@ from gbnf.errors import ManifestError
 from gbnf.manifests import BUILT_IN, Executor, load_manifests
 from gbnf_server.bench.cases import Case, ExpectedCall, Suite, read_case
 from gbnf_server.bench.errors import Fault, Place, SuiteErrors
-from gbnf_server.bench.patterns import Equals
+from gbnf_server.bench.patterns import exact_number
 from gbnf_server.shipped import manifests_path, suites_path
 
 
@@ -53,7 +53,7 @@ def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) 
 
 
 def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Executor] | None = None) -> Suite:
-    """The suite that a file's parsed content describes; `origin` is what errors call it. Raises SuiteErrors."""
+    """The suite that a file's parsed content describes; `origin`: its name in errors. Raises SuiteErrors."""
     content = _plain(content)
     faults = sorted(_malformed(content), key=lambda fault: [str(part).zfill(9) for part in fault.at])
     if faults:
@@ -204,54 +204,42 @@ class _Reading:
         if merged.get("decoys") == "all":
             merged["decoys"] = list(self._decoys)
         case = read_case(merged)
-        self._known(merged, ("pool",), case.pool or (), self._tools, "tool")
-        self._known(merged, ("decoys",), case.decoys, self._decoys, "decoy")
-        pool = {tool.name for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))}
-        built_in = {tool.name for tool in BUILT_IN}
-        self._known(merged, ("first",), sorted(case.first), pool | built_in, "tool of the pool")
-        for call_index, call in enumerate(case.before.calls):
-            self._known(merged, ("before", "calls", call_index, "name"), (call["name"],), self._tools, "tool")
+        _check_names(("pool",), case.pool or (), self._tools, "tool")
+        _check_names(("decoys",), case.decoys, self._decoys, "decoy")
+        for index, earlier in enumerate(case.before.calls):
+            _check_names(("before", "calls", index, "name"), (earlier["name"],), self._tools, "tool")
+        pool = {
+            tool.name: tool for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))
+        }
         for plan_index, plan in enumerate(case.plans):
             at: Place = ("calls",) if "calls" in merged else ("plans", plan_index)
             for index, call in enumerate(plan):
-                self._call(call, index, (*at, index), pool)
+                _check_call(call, index, (*at, index), pool)
+        built_in = [tool.name for tool in BUILT_IN]
+        _check_names(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
         return case
 
-    def _known(
-        self,
-        merged: Mapping[str, Any],
-        at: Place,
-        names: Sequence[str],
-        known: Mapping[str, Any] | set[str],
-        what: str,
-    ) -> None:
-        for name in names:
-            if name not in known:
-                raise Fault(
-                    at, name, f"there is no {what} of this name", f"There are {', '.join(sorted(known))}."
-                )
 
-    def _call(self, call: ExpectedCall, index: int, at: Place, pool: set[str]) -> None:
-        if call.name not in pool:
+def _check_names(at: Place, names: Sequence[str], known: Collection[str], what: str) -> None:
+    for name in names:
+        if name not in known:
+            way_out = f"There are {', '.join(sorted(known))}." if known else "There are none."
+            raise Fault(at, name, f"there is no {what} of this name", way_out)
+
+
+def _check_call(call: ExpectedCall, index: int, at: Place, pool: Mapping[str, Executor]) -> None:
+    _check_names((*at, "name"), (call.name,), pool, "tool of the pool")
+    tool = pool[call.name]
+    known = tool.model_args().get("properties", {})
+    for name, pattern in call.arguments.items():
+        if name not in known:
             raise Fault(
-                (*at, "name"),
-                call.name,
-                "this tool is not in the pool",
-                f"There are {', '.join(sorted(pool))}.",
-            )
-        tool = self._tools.get(call.name) or self._decoys[call.name]
-        known = tool.model_args().get("properties", {})
-        for name, pattern in call.arguments.items():
-            if name not in known:
-                raise Fault(
-                    (*at, "arguments", name),
-                    None,
-                    f"{call.name} has no argument of this name",
-                    _nearest(name, known),
-                )
-            is_number = isinstance(pattern, Equals) and isinstance(pattern.value, int)
-            if name in tool.step_references and is_number and not 1 <= pattern.value <= index:
-                raise Fault(
-                    (*at, "arguments", name), pattern.value, "no earlier call of the plan has this number",
-                    "Count the expected calls from 1, or write {any = true}.",
-                )  # fmt: skip
+                (*at, "arguments", name), None, f"{call.name} has no argument of this name",
+                _nearest(name, known),
+            )  # fmt: skip
+        number = exact_number(pattern) if name in tool.step_references else None
+        if number is not None and not 1 <= number <= index:
+            raise Fault(
+                (*at, "arguments", name), number, "no earlier call of the plan has this number",
+                "Count the expected calls from 1, or write {any = true}.",
+            )  # fmt: skip

@@ -8,7 +8,8 @@ A text goes through these gates in order, and the first that refuses it is its `
     invalid         it is JSON and no valid call of an offered tool
     repeated        it is a valid call that was already made `REPEATS` times in this run
 
-Only what passes them all is ever executed.
+Only what passes them all is ever executed. Where calls are read softly, `read_softly` stands in place of the
+first three gates, and a call that was cut still passes none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from gbnf.manifests import Executor
+from gbnf.calls import Final
+from gbnf.calls import parse as parse_softly
+from gbnf.manifests import FINAL_ANSWER, Executor
 
 REPEATS = 2
 """How many times one call may be made in a run; once more is refused."""
@@ -38,6 +41,28 @@ def parse(text: str) -> Any:
     if any("\ud800" <= char <= "\udfff" for char in text) or not _is_encodable(value):
         raise ValueError("it holds half of a surrogate pair, which is no character")
     return value
+
+
+def read_softly(text: str, tools: Sequence[Executor], *, cut: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The first call in the text, a text without one being the final answer; and what was done to read it.
+
+    `cut`: the token limit ended the text, which matters where the call had not ended before. Raises
+    ValueError with the sentence that the model reads.
+    """
+    step = parse_softly(text, tools)
+    repairs = [str(repair) for repair in step.repairs]
+    if isinstance(step, Final):
+        if cut or not step.content.strip():
+            raise ValueError("the answer was cut" if cut else "the text is empty; write a call, or an answer")
+        answer = {"name": FINAL_ANSWER.name, "arguments": {"message": step.content.strip()}}
+        return answer, (*repairs, "answer: took a text without a call for the final answer")
+    if not step.calls:
+        raise ValueError("; ".join(refused.error for refused in step.refused))
+    if step.calls[0].cut:
+        raise ValueError("the call was cut and not executed; write a shorter one")
+    if len(step.calls) > 1:
+        repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
+    return step.calls[0].as_call(), tuple(repairs)
 
 
 def canonical(call: Mapping[str, Any]) -> str:

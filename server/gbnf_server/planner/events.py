@@ -72,7 +72,7 @@ class Step(_Json):
     `call` is None where the text held no valid call. `refusal` and `fault` say why nothing was executed or
     no result came, with `error` as the text that the model read; both are None for a step that succeeded,
     whose `result` is the tool's whole answer (the model may have seen it clipped). `model_s` and `tool_s`
-    are seconds.
+    are seconds. `repairs` say what was done to read the call, where it was read softly.
     """
 
     number: int
@@ -84,6 +84,7 @@ class Step(_Json):
     fault: ToolFault | None = None
     model_s: float = 0.0
     tool_s: float = 0.0
+    repairs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str | None:

@@ -65,8 +65,8 @@ class _Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault o
 class _Offer:
     """What the model may do in this step."""
 
-    tools: tuple[Executor, ...]  # of the pool, as the filter left them
-    callable: tuple[Executor, ...]  # those, and the built-in ones
+    told: tuple[Executor, ...]  # what the prompt tells of: the pool as the filter left it, the built-in ones
+    callable: tuple[Executor, ...]  # of those, what may be called
     refers_to: tuple[int, ...]
     grammar: str | None
 
@@ -119,18 +119,19 @@ class _Loop:
         yield from self._tell(StepStarted(at, state.number, names, offer.refers_to, seconds))
         completion, model_s = yield from self._decode(offer)
         try:
-            call = self._judge(completion, offer)
+            call, repairs = self._judge(completion, offer)
         except _Refused as refused:
             return (yield from self._block(completion.text, refused, model_s))
         state.blocked_in_a_row = 0
         state.history.append({"role": "assistant", "content": call_text(call)})
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            state.steps.append(Step(state.number, completion.text, call, model_s=model_s))
+            state.steps.append(Step(state.number, completion.text, call, model_s=model_s, repairs=repairs))
             return state.finish("answered", self.clock(), answer=answer)
         executor = next(tool for tool in offer.callable if tool.name == call["name"])
         state.made[calls.canonical(call)] += 1
-        yield from self._execute(executor, call, completion.text, model_s)
+        step = Step(state.number, completion.text, call, model_s=model_s, repairs=repairs)
+        yield from self._execute(executor, step)
         return None
 
     def _offer(self) -> _Offer:
@@ -150,8 +151,10 @@ class _Loop:
                     union=settings.union,
                 )
             )
-        built_in = (*((ASK_USER,) if settings.ask_user else ()), *((FINAL_ANSWER,) if answers else ()))
-        return _Offer(tools, (*tools, *built_in), refers_to, grammar)
+        asking = (*tools, *((ASK_USER,) if settings.ask_user else ()))
+        # final_answer is told of from the start: the prompt stays the same when it becomes possible
+        told = (*asking, FINAL_ANSWER)
+        return _Offer(told, told if answers else asking, refers_to, grammar)
 
     def _select(self, said: str) -> Selection:
         return filter_pool(self.executors, said) if self.settings.filter else Selection(self.executors)
@@ -159,9 +162,7 @@ class _Loop:
     def _decode(self, offer: _Offer) -> _Part[tuple[Completion, float]]:
         """Let the model write; the completion, and the seconds that it took."""
         state, settings = self.state, self.settings
-        # final_answer is told of from the start: the prompt stays the same when it becomes possible
-        told = (*offer.tools, *((ASK_USER,) if settings.ask_user else ()), FINAL_ANSWER)
-        system = system_prompt(told, style=settings.prompt_style, language=settings.language)
+        system = system_prompt(offer.told, style=settings.prompt_style, language=settings.language)
         begun = self.clock()
         completion = yield CallModel(
             messages=({"role": "system", "content": system}, *state.history),
@@ -201,24 +202,12 @@ class _Loop:
             )
         return completion, seconds
 
-    def _judge(self, completion: Completion, offer: _Offer) -> dict[str, Any]:
-        """The call in the model's text. Raises `_Refused` at the first gate that it does not pass."""
-        if completion.finish == "length":
-            raise _Refused(
-                "cut",
-                f"the call was cut after {completion.completion_tokens} tokens and not executed; "
-                "write a shorter one",
-            )
-        if completion.grammar_violation is not None:
-            raise _Refused(
-                "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
-            )
-        try:
-            call = calls.parse(completion.text)
-        except ValueError as error:
-            raise _Refused(
-                "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
-            ) from None
+    def _judge(self, completion: Completion, offer: _Offer) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The call in the model's text, and the repairs that reading it took.
+
+        Raises `_Refused` at the first gate that the text does not pass.
+        """
+        call, repairs = self._read(completion, offer)
         verdict = validate_call(call, offer.callable, steps=offer.refers_to)
         if not verdict.ok:
             early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
@@ -233,7 +222,32 @@ class _Loop:
                 "use what it returned, or call something else",
             )
         valid: dict[str, Any] = call
-        return valid
+        return valid, repairs
+
+    def _read(self, completion: Completion, offer: _Offer) -> tuple[Any, tuple[str, ...]]:
+        """The JSON value in the text, not yet validated. Raises `_Refused` where there is none."""
+        cut = completion.finish == "length"
+        if self.settings.soft and not self.settings.grammar:
+            try:
+                return calls.read_softly(completion.text, offer.told, cut=cut)
+            except ValueError as error:
+                raise _Refused("cut" if cut else "unparsed", str(error)) from None
+        if cut:
+            raise _Refused(
+                "cut",
+                f"the call was cut after {completion.completion_tokens} tokens and not executed; "
+                "write a shorter one",
+            )
+        if completion.grammar_violation is not None:
+            raise _Refused(
+                "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
+            )
+        try:
+            return calls.parse(completion.text), ()
+        except ValueError as error:
+            raise _Refused(
+                "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
+            ) from None
 
     def _block(self, text: str, refused: _Refused, model_s: float) -> _Part[Run | None]:
         """Put the refusal into the history; the finished run where it was one too many in a row."""
@@ -257,17 +271,17 @@ class _Loop:
             error=f"{state.blocked_in_a_row} calls in a row were refused; the last: {refused.error}",
         )
 
-    def _execute(self, executor: Executor, call: Mapping[str, Any], text: str, model_s: float) -> _Part[None]:
+    def _execute(self, executor: Executor, done: Step) -> _Part[None]:
         """Have a valid call approved where it must be, run it, put what came of it into the history."""
         state, number = self.state, self.state.number
-        arguments = calls.fill_references(executor, call["arguments"], state.entries)
+        assert done.call is not None
+        arguments = calls.fill_references(executor, done.call["arguments"], state.entries)
         begun = self.clock()
         yield from self._tell(
             ToolCalled(
                 begun, number, executor.name, arguments, executor.run.effect, asks=executor.run.confirm
             )
         )
-        done = Step(number, text, call, model_s=model_s)
         try:
             result = yield from self._perform(executor, arguments)
         except GbnfError as error:

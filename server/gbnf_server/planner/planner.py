@@ -24,7 +24,7 @@ class Planner:
 
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event;
     one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
-    lets the model write freely. `clock` gives aware, never decreasing times; by default it starts from the
+    lets the model write freely; with `soft` its calls are then read in any usual shape. `clock` gives aware, never decreasing times; by default it starts from the
     context's present. One planner may serve several runs at a time where its backend may.
 
     Raises PoolError for an empty pool, ValueError for a limit below 1, and what the backend raises when it
@@ -42,6 +42,7 @@ class Planner:
         final_answer_from: int = 2,
         ask_user: bool = False,
         grammar: bool = True,
+        soft: bool = False,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -60,6 +61,7 @@ class Planner:
             final_answer_from=final_answer_from,
             ask_user=ask_user,
             grammar=grammar and os.environ.get(GRAMMAR_VARIABLE) != "0",
+            soft=soft,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,

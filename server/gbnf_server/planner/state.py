@@ -15,9 +15,9 @@ class Settings:
     """How a planner works; the same for each of its runs.
 
     `max_blocked` refusals in a row end a run. `final_answer_from` is the first step that may end it.
-    With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes; with `union`
-    off the grammar lets any name go with any arguments; with `filter` off every tool of the pool is offered.
-    All three are for comparing, and nothing to run with.
+    With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes, or, with
+    `soft`, read for calls in any usual shape (`gbnf.calls`). For comparing, and nothing to run with: with
+    `union` off the grammar lets any name go with any arguments, with `filter` off all tools are offered.
     """
 
     max_steps: int = 12
@@ -25,6 +25,7 @@ class Settings:
     final_answer_from: int = 2
     ask_user: bool = False
     grammar: bool = True
+    soft: bool = False
     union: bool = True
     filter: bool = True
     max_tokens: int = 512

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from gbnf.calls import SHAPES, ShapeName, ToolCall, render
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
@@ -22,6 +24,7 @@ from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Execute
 from gbnf_server.planner.events import (
     CallBlocked,
     StepStarted,
+    ToolCalled,
     ToolDone,
     ToolFailed,
 )
@@ -209,3 +212,41 @@ def test_the_clock_gives_the_durations() -> None:
     [done] = driven.of(ToolDone)
     assert done.duration_s > 0
     assert driven.run.duration_s == (driven.events[-1].at - driven.run.started_at).total_seconds() - 1
+
+
+SOFT = Settings(grammar=False, soft=True)
+
+
+@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
+def test_a_soft_call_is_the_call_in_every_shape(shape: ShapeName) -> None:
+    arguments = {"paths": ["trips/rome"]}
+    text = "Sure!\n" + render(ToolCall("1", "create_dirs", arguments), shape)
+    driven = drive_by_hand(POOL, [completion(text), completion("All done.")], settings=SOFT)
+    [called] = driven.of(ToolCalled)
+    assert (called.name, called.arguments) == ("create_dirs", arguments)
+    assert driven.run.steps[0].repairs
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "All done.")
+    strict = drive_by_hand(POOL, [completion(text)], settings=replace(SOFT, soft=False))
+    assert (strict.run.outcome, strict.of(ToolCalled)) == ("blocked", [])
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_a_soft_call_that_was_cut_is_not_executed(finish: str) -> None:
+    whole = call("create_dirs", paths=["trips", "rome"])
+    for end in range(1, len(whole) - 1):  # with the arguments whole, only the last brace is missing
+        driven = drive_by_hand(POOL, [completion(whole[:end], finish=finish)], settings=SOFT)
+        assert driven.of(ToolCalled) == []
+
+
+def test_a_whole_soft_call_counts_though_the_prose_after_it_was_cut() -> None:
+    driven = drive_by_hand(
+        POOL, [completion(NOW + "\nThis is becau", finish="length"), completion(ANSWER)], settings=SOFT
+    )
+    assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
+
+
+@pytest.mark.parametrize("text", ["", "Hello there."])
+def test_prose_is_no_soft_call_where_there_can_be_no_answer_yet(text: str) -> None:
+    driven = drive_by_hand(POOL, [completion(text)], settings=SOFT)
+    assert driven.run.outcome == "blocked"
+    assert driven.run.steps[0].refusal == ("invalid" if text else "unparsed")

@@ -1,0 +1,111 @@
+"""Numbers with intervals: the cluster bootstrap over cases, paired where two sets of runs are compared.
+
+Runs of one case are no independent witnesses, so it is cases that are drawn (Efron and Tibshirani, An
+Introduction to the Bootstrap, 1993: percentile intervals, 95 %). Draws have a fixed seed. An interval never
+leaves its own estimate out; below `LEAST_CASES` cases there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf_server.bench.metrics import Metric, Percentile, Quotient
+from gbnf_server.bench.scoring import Score
+
+LEAST_CASES = 5
+DRAWS = 2000
+_PERCENTILE_DRAWS = 400
+_LEVELS = (2.5, 97.5)
+
+Groups: TypeAlias = Sequence[Sequence[Score]]
+"""The scores of each case."""
+_Draw: TypeAlias = npt.NDArray[np.intp]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its 95 % interval over `cases` cases; None where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    cases: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def estimate(metric: Metric, groups: Groups) -> Estimate:
+    """The metric over all runs of all cases."""
+    statistic = _statistic(metric, groups)
+    return _interval(metric, statistic, len(groups))
+
+
+def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
+    """`second` less `first`. Both hold the same cases in the same order, and are drawn together."""
+    if len(first) != len(second):
+        raise ValueError(f"{len(first)} and {len(second)} cases cannot be paired")
+    one, other = _statistic(metric, first), _statistic(metric, second)
+    return _interval(metric, lambda draws: other(draws) - one(draws), len(first))
+
+
+def by_case(scores: Iterable[tuple[str, Score]]) -> dict[str, list[Score]]:
+    """The scores of each case, in the order in which cases appear."""
+    groups: dict[str, list[Score]] = {}
+    for case, score in scores:
+        groups.setdefault(case, []).append(score)
+    return groups
+
+
+def paired(first: Mapping[str, list[Score]], second: Mapping[str, list[Score]]) -> tuple[Groups, Groups]:
+    """The cases that both have, in one order."""
+    common = [case for case in first if case in second]
+    return [first[case] for case in common], [second[case] for case in common]
+
+
+def _interval(metric: Metric, statistic: Callable[[_Draw], _Floats], cases: int) -> Estimate:
+    if not cases:
+        return Estimate(None)
+    value = float(statistic(np.arange(cases)[None, :])[0])
+    if math.isnan(value):
+        return Estimate(None, cases=cases)
+    if cases < LEAST_CASES:
+        return Estimate(value, cases=cases)
+    draws = DRAWS if isinstance(metric, Quotient) else _PERCENTILE_DRAWS
+    drawn = statistic(np.random.default_rng(0).integers(0, cases, (draws, cases)))
+    low, high = np.nanpercentile(drawn, _LEVELS)
+    return Estimate(value, min(float(low), value), max(float(high), value), cases)
+
+
+def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
+    """From draws (rows of case numbers) to the metric of each; NaN where it has no value."""
+    match metric:
+        case Quotient():
+            part = np.array([sum(metric.part(score) for score in group) for group in groups], float)
+            of = np.array([sum(metric.of(score) for score in group) for group in groups], float)
+
+            def quotient(draws: _Draw) -> _Floats:
+                divisor = of[draws].sum(axis=1)
+                sums = part[draws].sum(axis=1)
+                quotients: _Floats = np.full(len(draws), np.nan)
+                np.divide(sums, divisor, out=quotients, where=divisor > 0)
+                return quotients
+
+            return quotient
+        case Percentile():
+            values = [
+                np.array([v for score in group for v in metric.values(score)], float) for group in groups
+            ]
+
+            def percentile(draws: _Draw) -> _Floats:
+                rows = (np.concatenate([values[case] for case in draw]) for draw in draws)
+                return np.array([np.percentile(row, metric.percent) if row.size else np.nan for row in rows])
+
+            return percentile
