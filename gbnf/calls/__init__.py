@@ -19,6 +19,7 @@ A call is read in ten shapes (`SHAPES`, in priority order). What must stay true:
 
 from gbnf.calls.parsing import TEXT_LIMIT, parse
 from gbnf.calls.shapes import SHAPES, Shape, render
+from gbnf.calls.stream import CallStream
 from gbnf.calls.values import (
     Final,
     Refused,
@@ -33,6 +34,7 @@ from gbnf.calls.values import (
 __all__ = [
     "SHAPES",
     "TEXT_LIMIT",
+    "CallStream",
     "Final",
     "Refused",
     "Repair",

@@ -56,6 +56,7 @@ def extent(text: str, start: int, *, python: bool = False) -> Extent:
     may begin, in Python everywhere.
     """
     stack: list[str] = []
+    counts = dict.fromkeys(CLOSERS, 0)
     at = start
     while found := _SPECIAL.search(text, at):
         sign, at = found.group(), found.end()
@@ -69,10 +70,13 @@ def extent(text: str, start: int, *, python: bool = False) -> Extent:
                 at = closing
             case "{" | "[" | "(":
                 stack.append(sign)
+                counts[sign] += 1
             case "}" | "]" | ")":
-                if _PAIRS[sign] in stack:
-                    while stack.pop() != _PAIRS[sign]:
-                        pass
+                opening = _PAIRS[sign]
+                while counts[opening] and (top := stack.pop()):  # what else is open inside ends with it
+                    counts[top] -= 1
+                    if top == opening:
+                        break
                 if not stack:
                     return Extent(at, "")
             case "/*":

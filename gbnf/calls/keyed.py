@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.calls.json_text import Unreadable, extent, load, strict
-from gbnf.calls.names import fold
 from gbnf.calls.values import Repair
 
 _KEY = re.compile(
@@ -35,7 +34,6 @@ class Block:
     def __init__(self, text: str, properties: Mapping[str, Any]) -> None:
         self.repairs: list[Repair] = []
         self._properties = properties
-        self._folded = {fold(name): name for name in properties}
         lines = [line.rstrip("\r") for line in text.split("\n")]
         self.arguments: dict[str, Any] = self._mapping(lines, _DEPTH, declared=True)
 
@@ -44,7 +42,7 @@ class Block:
         indent = min((_indent(line) for line in lines if line.strip()), default=0)
         pending: tuple[str, str, list[str]] | None = None
         for line in lines:
-            key = self._key(line, indent, declared=declared)
+            key = self._key(line, indent)
             text = declared and pending is not None and self._is_long_text(pending)
             if key is None or (text and key[0] not in self._properties):
                 if pending is not None:
@@ -57,7 +55,7 @@ class Block:
         self._store(found, pending, depth, declared=declared)
         return found
 
-    def _key(self, line: str, indent: int, *, declared: bool) -> tuple[str, str] | None:
+    def _key(self, line: str, indent: int) -> tuple[str, str] | None:
         """The key and the rest of a line at this indentation."""
         if _indent(line) != indent:
             return None
@@ -70,12 +68,7 @@ class Block:
                 return str(strict(match["json"])), rest
             except Unreadable:
                 return None
-        key = match["bare"]
-        if declared and key not in self._properties and fold(key) in self._folded:
-            name = self._folded[fold(key)]
-            self._note("arguments", f"took {key!r} for {name!r}")
-            return name, rest
-        return key, rest
+        return match["bare"], rest
 
     def _is_long_text(self, pending: tuple[str, str, list[str]]) -> bool:
         """Whether more lines of a text may follow, which only a declared key ends."""

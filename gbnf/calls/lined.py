@@ -39,7 +39,7 @@ def read_call(text: str, match: re.Match[str], look: Look) -> Reading | None:
         return named_python(text, at, match["name"], "call", look)
     if match["word"].isupper() and look.names.find(match["name"]) is not None:
         return Reading(at, (Written(match["name"], None, "call"),), closed=begin < len(text))
-    return None
+    return None if begin < len(text) else Reading(begin, closed=False)
 
 
 def write_call(calls: Sequence[ToolCall]) -> str:

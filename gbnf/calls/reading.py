@@ -25,12 +25,14 @@ CUT = Repair("cut", "the text ends inside the call")
 class Reading:
     """What stands from an opener to `end`: calls, or (with none) text in which no call is looked for.
 
-    `closed` False: more text could change it.
+    `closed` False: more text could change it. Where it is not closed and holds no calls, its opener may
+    have been nothing but a sign in prose, unless it is `code`: then no call is looked for inside.
     """
 
     end: int
     written: tuple[Written, ...] = ()
     closed: bool = True
+    code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def named_python(text: str, begin: int, name: str, shape: ShapeName, look: Look)
     found = extent(text, begin, python=True)
     read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, look)))
     if read is None:
-        return None
+        return None if found.closed else Reading(len(text), closed=False)
     cut = not found.closed
     repairs = (*read.repairs, *((CUT,) if cut else ()))
     return Reading(found.end, (Written(name, read.values, shape, repairs, cut=cut),), not cut)

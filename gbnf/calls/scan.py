@@ -21,11 +21,11 @@ from gbnf.calls.values import Repair, Written
 CALL_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
 )
-_DEPTH = 3  # of blocks in blocks
-_MOST_OPEN = 32  # brackets without an end that are looked into
+_DEPTH = 2  # of blocks in blocks
+_MOST_OPEN = (2, 4, 16)  # by depth: openers without an end behind which calls are looked for
 
 _THINK = pattern(r"<(?P<think>think|thinking|thought|reasoning)>")
-_THINK_END = pattern(r"</(?:think|thinking|thought|reasoning)>")
+THINK_END = pattern(r"</(?:think|thinking|thought|reasoning)>")
 _FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
 _INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
 _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
@@ -35,7 +35,7 @@ _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
 class Segment:
     """A stretch of a text. `closed` False: more text could change what it is."""
 
-    kind: Literal["text", "thoughts", "calls"]
+    kind: Literal["text", "thoughts", "calls", "open"]
     start: int
     end: int
     written: tuple[Written, ...] = ()
@@ -54,34 +54,42 @@ class Scanner:
         self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
         self._names = names
 
-    def segments(self, text: str, at: int = 0) -> Iterator[Segment]:
-        """The stretches of `text` from `at`, in order, without gaps."""
+    def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[Segment]:
+        """The stretches of `text` from `at`, in order, without gaps.
+
+        `ends` False: more text may come, and what it could make a call is one last stretch, "open".
+        """
         plain = at
-        open_left = _MOST_OPEN
+        open_left = _MOST_OPEN[self._depth]
         while (opener := _OPENERS.search(text, at)) is not None:
             start = opener.start()
             if thought := _THINK.match(text, start):
-                end = _THINK_END.search(text, thought.end())
+                end = THINK_END.search(text, thought.end())
                 yield from _text(plain, start)
                 plain = at = len(text) if end is None else end.end()
                 yield Segment("thoughts", start, at, closed=end is not None)
                 continue
-            if ending := _THINK_END.match(text, start):
+            if ending := THINK_END.match(text, start):
                 yield from _text(plain, start)
                 plain = at = ending.end()
                 yield Segment("thoughts", start, at)
                 continue
             reading = self._read(text, start)
-            if reading is None or (not reading.closed and not reading.written and not open_left):
+            if reading is None:
                 at = start + 1
                 continue
-            if not reading.closed:
-                open_left -= 1
             at = reading.end
             if reading.written:
                 yield from _text(plain, start)
                 plain = at
                 yield Segment("calls", start, at, reading.written, reading.closed)
+            elif not (reading.closed or reading.code):
+                if not ends:  # more may come
+                    yield from _text(plain, start)
+                    yield Segment("open", start, len(text), closed=False)
+                    return
+                open_left -= 1
+                at = start + 1 if open_left >= 0 else len(text)
             elif not reading.closed:
                 yield from _text(plain, start)
                 plain = at
@@ -101,7 +109,8 @@ class Scanner:
         calls = look.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
         note = Repair("wrapper", f"took the call out of a code block ({match['info'] or 'no language'})")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in calls or ())
-        return Reading(end, written, closed)
+        code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
+        return Reading(end, written, closed, code)
 
     def _inline(self, text: str, match: re.Match[str], look: Look) -> Reading | None:
         """Inline code is somebody's example, unless it is all that the text says."""
@@ -147,5 +156,5 @@ def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
 
 
 _OPENERS = _joined(
-    [_THINK, _THINK_END, *dict.fromkeys(shape.opener for shape in SHAPES), _FENCE, _INLINE, _QUOTATION]
+    [_THINK, THINK_END, *dict.fromkeys(shape.opener for shape in SHAPES), _FENCE, _INLINE, _QUOTATION]
 )

@@ -21,7 +21,7 @@ _FUNCTION_END = re.compile(r"\s*</function>")
 _NAMED = re.compile(rf"\s*(?:\[TOOL_CALLS\])?\s*({NAME})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{{)")
 
 
-def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
     """`<tool_call>{…}</tool_call>`; a missing end tag is a repair, since templates often swallow it."""
     at, tag = match.end(), match["tag"]
     end_tag = re.compile(rf"\s*<[/|]*{tag}\|?>")
@@ -30,12 +30,12 @@ def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading | None:
         inner = None if body is None else Reading(body.end, body.written, body.closed)
     elif function := FUNCTION.match(text, at):
         inner = read_function(text, function, look)
+    elif closed := end_tag.search(text, at):
+        inner = Reading(closed.start(), look.only_calls(text[at : closed.start()]) or ())
     else:
-        closed = end_tag.search(text, at)
-        calls = None if closed is None else look.only_calls(text[at : closed.start()])
-        inner = None if closed is None else Reading(closed.start(), calls or ())
-    if inner is None:
-        return None
+        inner = None
+    if inner is None or not (inner.closed or inner.written):
+        return Reading(len(text), closed=False)
     written = tuple(replace(call, shape="tagged") for call in inner.written)
     closed = end_tag.match(text, inner.end)
     if closed is None and inner.closed:
@@ -49,7 +49,7 @@ def write_tagged(calls: Sequence[ToolCall]) -> str:
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in listed)
 
 
-def read_function(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_function(text: str, match: re.Match[str], look: Look) -> Reading:
     """`<function=name>{…}`, or with a `<parameter=key>` for each argument."""
     at, name = match.end(), match["name"]
     reading = (
@@ -57,13 +57,11 @@ def read_function(text: str, match: re.Match[str], look: Look) -> Reading | None
         if text[at : at + 1] == "{"
         else _parameters(text, at, name, look)
     )
-    if reading is None:
-        return None
     closed = _FUNCTION_END.match(text, reading.end)
     return reading if closed is None else replace(reading, end=closed.end())
 
 
-def _parameters(text: str, at: int, name: str, look: Look) -> Reading | None:
+def _parameters(text: str, at: int, name: str, look: Look) -> Reading:
     properties = properties_of(name, look)
     reader = Block("", properties)
     arguments: dict[str, Any] = {}
@@ -73,7 +71,7 @@ def _parameters(text: str, at: int, name: str, look: Look) -> Reading | None:
         at = parameter.end()
     closed = _FUNCTION_END.match(text, at) is not None
     if not arguments and not closed:
-        return None
+        return Reading(len(text), closed=False)
     repairs = (*reader.repairs, *(() if closed else (CUT,)))
     written = Written(name, arguments, "function", repairs, cut=not closed)
     return Reading(at if closed else len(text), (written,), closed)
@@ -83,19 +81,19 @@ def write_function(calls: Sequence[ToolCall]) -> str:
     return "\n".join(f"<function={call.name}>{json_of(call.arguments)}</function>" for call in calls)
 
 
-def read_mistral(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_mistral(text: str, match: re.Match[str], look: Look) -> Reading:
     """`[TOOL_CALLS][{…}]`, or `[TOOL_CALLS]name[ARGS]{…}` as newer models write it."""
     at = match.end()
     if text[at : at + 1] in ("{", "["):
         body = read_body(text, at, look.names, "mistral")
-        return None if body is None else Reading(body.end, body.written, body.closed)
+        return Reading(body.end, body.written, body.closed) if body else Reading(len(text), closed=False)
     written: list[Written] = []
     closed = True
     while closed and (named := _NAMED.match(text, at)):
         reading = named_json(text, named.end(), named[1], "mistral")
         at, closed = reading.end, reading.closed
         written += reading.written
-    return Reading(at, tuple(written), closed) if written else None
+    return Reading(at, tuple(written), closed) if written else Reading(len(text), closed=False)
 
 
 def write_mistral(calls: Sequence[ToolCall]) -> str:

@@ -1,0 +1,134 @@
+"""Soft calls while they are written: prose is passed on at once, what might become a call is held back.
+
+    stream = CallStream(executors)
+    for chunk in chunks:
+        print(stream.feed(chunk), end="")
+    step = stream.close()
+
+What must stay true, however the text is cut into chunks: the step is that of the whole text, and what was
+shown is a beginning of its `content`, so that a final answer's rest is `content[len(stream.shown):]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gbnf.calls.names import Names
+from gbnf.calls.parsing import TEXT_LIMIT, parse
+from gbnf.calls.scan import THINK_END, Scanner
+from gbnf.calls.values import Step
+from gbnf.manifests import Executor
+
+_NAME_KEYS = r"tool|tool_name|function|name|action"
+_BEGUN = re.compile(
+    "|".join(
+        [
+            r"<[^<>\n]{0,240}\Z",  # a tag
+            r"\[[ \t]*[\w.:/-]*\Z",  # [TOOL_CALLS], or a list
+            r"(?:^|(?<=</think>))[ \t]*`{1,3}[^`\n]*`{0,3}\Z",  # a fence, or inline code
+            r"^[ \t]*(?:print\(|return[ ]|await[ ]|\w+[ \t]*=)[ \t]*[\w.:/-]*\Z",
+            r"(?:^|(?<=</think>))[ \t]*(?:CALL|Call|call|TOOL_CALL)\b[^\n{(]*\Z",
+            rf"(?i:^[ \t]*[\"'*]*(?:{_NAME_KEYS})[\"'*]*[ \t]*:[^\n]*(?:\r?\n[ \t\r]*\n?[^\n:]{{0,24}})?\Z)",
+            r"(?:^|(?<=</think>))[ \t]*[\[\"'*]*\Z",
+        ]
+    ),
+    re.MULTILINE,
+)
+_WORD = re.compile(r"(?:^|(?<=</think>))[ \t]*[\[\"'*]*(?P<word>[A-Za-z_][\w.:/-]*)\Z", re.MULTILINE)
+_KEYWORDS = ("call", "tool_call", "tool_name", "function", "name", "action", "print", "return", "await")
+
+
+class CallStream:
+    """Reads a text chunk by chunk. `thinking`: the chat template has opened the thoughts already.
+
+    `shown` is all that `feed` has given.
+    """
+
+    def __init__(self, executors: Iterable[Executor], *, thinking: bool = False) -> None:
+        self._executors = tuple(executors)
+        self._names = Names(self._executors)
+        self._scanner = Scanner(self._names)
+        self._text = ""
+        self._at = 0  # where the scan goes on: what stands before is settled
+        self._passed = 0  # how far the text has been given, or left out
+        self._thinking = thinking
+        self._thought = False
+        self._holding = False
+        self.shown = ""
+
+    def feed(self, chunk: str) -> str:
+        """Take the next characters; give those that are prose whatever comes."""
+        self._text += chunk
+        if self._holding or not chunk:
+            return ""
+        if len(self._text) > TEXT_LIMIT:
+            self._holding = True
+            return ""
+        if self._thinking:
+            end = THINK_END.search(self._text)
+            if end is None:
+                return ""
+            self._thinking, self._thought = False, True
+            self._at = self._passed = end.end()
+        parts = [self._free(stretch) for stretch in self._stretches()]
+        given = "".join(parts)
+        if not self.shown:
+            bare = given.lstrip()
+            if not bare:
+                self._passed -= len(given) if given and not self._thought else 0
+                return ""
+            given = bare if self._thought else given
+        self.shown += given
+        return given
+
+    def close(self) -> Step:
+        """The step that the whole text amounts to, as `parse` reads it."""
+        return parse(self._text, self._executors)
+
+    def _stretches(self) -> list[tuple[int, int]]:
+        """The stretches of prose that are settled, and not yet given; moves the scan on."""
+        text, found = self._text, []
+        for segment in self._scanner.segments(text, self._at, ends=False):
+            if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
+                break
+            if segment.kind == "calls":
+                self._holding = segment.closed
+                break
+            if segment.kind == "thoughts":
+                if not segment.closed:
+                    break
+                self._thought = True
+                self._at = self._passed = segment.end
+                continue
+            end = segment.end
+            if segment.closed and end == len(text):
+                end = self._begun(segment.start, end)
+            found.append((segment.start, end))
+            if segment.closed:
+                line = text.rfind("\n", segment.start, end) + 1
+                self._at = max(self._at, segment.start, line) if segment.end == len(text) else segment.end
+        return found
+
+    def _begun(self, start: int, end: int) -> int:
+        """Where at the end of prose something begins that might become a call; `end` where nothing does."""
+        text = self._text
+        begun = _BEGUN.search(text, start, end)
+        if begun is not None:
+            end = begun.start()
+        word = _WORD.search(text, start, len(text))
+        if word is not None and word.start() < end:
+            written = word["word"].casefold()
+            if self._names.may_become(written) or any(keyword.startswith(written) for keyword in _KEYWORDS):
+                end = word.start()
+        return end
+
+    def _free(self, stretch: tuple[int, int]) -> str:
+        start, end = max(stretch[0], self._passed), stretch[1]
+        if start >= end:
+            return ""
+        self._passed = end
+        return self._text[start:end]
+
+
+__all__ = ["CallStream"]

@@ -1,0 +1,91 @@
+"""A pool that has everything soft calls must cope with, and calls of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from gbnf.calls import SHAPES, ToolCall
+from gbnf.manifests import FINAL_ANSWER, Executor
+
+
+def tool(name: str, required: tuple[str, ...] = (), *, opened: bool = False, **properties: Any) -> Executor:
+    args = {"type": "object", "properties": properties, "required": list(required)}
+    return Executor(name, args=args | ({"additionalProperties": True} if opened else {}))
+
+
+POOL = (
+    tool("get_now", timezone={"type": "string"}),
+    tool(
+        "write_note",
+        ("title",),
+        title={"type": "string"},
+        count={"type": "integer"},
+        tags={"type": "array", "items": {"type": "string"}},
+        data={},
+        mixed={"type": ["string", "integer"]},
+    ),
+    tool("files.read-all", path={"type": "string"}),
+    tool("Open2", opened=True, text={"type": "string"}),
+    tool("final", message={"type": "string"}),
+    FINAL_ANSWER,
+)
+
+#: Signs and phrases that begin, end or quote a call in some shape.
+FRAGMENTS = (
+    "```", "```tool\n", "```json\n", "```python\n", "\n```\n", "`", "CALL ", "CALL get_now", "call me", "\n",
+    '{"name": "get_now", "arguments": {}}', '{"name": "Submit", "arguments": {}}', '{"tool_calls": [', "]}",
+    '{"name": "write_note", "arguments": {"title": "', '"}}', "{'tool': 'get_now', args: {}}", "{", "}",
+    "[", "]", '"', "'", "\\", "//", "/*", "#", "<tool_call>", "</tool_call>", "<function=get_now>", "</function>",
+    "<think>", "</think>", "<parameter=timezone>", "</parameter>", "[TOOL_CALLS]", "[ARGS]", "tool: get_now\nargs:\n",
+    "args:", "  timezone: UTC\n", "get_now(", "get_now()", "timezone=", ")", "(", ",", ":", ": ", "- ", "|\n",
+    "> ", "final", "write note", "Sure, ", "The answer is 42.", " ", "é", "\u2028", "\r\n", "\t", "\0",
+)  # fmt: skip
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.lists(
+    st.sampled_from(FRAGMENTS), max_size=6
+).map("".join)
+"""Texts that look like calls more often than not; no half characters."""
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=10,
+)
+
+_ARGUMENTS = {
+    "get_now": st.fixed_dictionaries({}, optional={"timezone": texts}),
+    "write_note": st.fixed_dictionaries(
+        {"title": texts},
+        optional={
+            "count": st.integers(),
+            "tags": st.lists(texts, max_size=4),
+            "data": json_values,
+            "mixed": st.integers() | texts,
+        },
+    ),
+    "files.read-all": st.fixed_dictionaries({}, optional={"path": texts}),
+    "Open2": st.builds(
+        lambda extra, text: {key: value for key, value in extra.items() if key != "text"} | text,
+        st.dictionaries(texts, json_values, max_size=4),
+        st.fixed_dictionaries({}, optional={"text": texts}),
+    ),
+    "final": st.fixed_dictionaries({}, optional={"message": texts}),
+    "final_answer": st.fixed_dictionaries({"message": texts}),
+}
+
+valid_calls = st.sampled_from(sorted(_ARGUMENTS)).flatmap(
+    lambda name: _ARGUMENTS[name].map(lambda arguments: ToolCall("call_1", name, arguments))
+)
+"""Calls that the pool's validator takes."""
+
+call_lists = st.lists(valid_calls, min_size=1, max_size=3).map(
+    lambda calls: [ToolCall(f"call_{at}", call.name, call.arguments) for at, call in enumerate(calls, 1)]
+)
+shape_names = st.sampled_from([shape.name for shape in SHAPES])
+
+model_texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(st.characters(), max_size=8), max_size=14).map(
+    "".join
+)
+"""What a model might write on a bad day: any characters, half ones too."""
