@@ -24,8 +24,9 @@ class Planner:
 
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event;
     one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
-    lets the model write freely; with `soft` its calls are then read in any usual shape. `clock` gives aware, never decreasing times; by default it starts from the
-    context's present. One planner may serve several runs at a time where its backend may.
+    lets the model write freely; with `soft` its calls are then read in any usual shape. `clock` gives aware,
+    never decreasing times; by default it starts from the context's present. One planner may serve several
+    runs at a time where its backend may.
 
     Raises PoolError for an empty pool, ValueError for a limit below 1, and what the backend raises when it
     is asked for its prompt style: a server that is not there is found out here.
