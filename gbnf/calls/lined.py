@@ -9,6 +9,7 @@ from gbnf.calls.fenced import keyed_lines
 from gbnf.calls.keyed import Block
 from gbnf.calls.python_text import write_arguments
 from gbnf.calls.reading import (
+    BEGIN,
     LINE,
     LOOSE_NAME,
     NAME,
@@ -47,7 +48,7 @@ def write_call(calls: Sequence[ToolCall]) -> str:
 
 
 YAML = pattern(
-    rf"^(?P<indent>[ \t]*)[\"'*]*(?:tool|tool_name|function|name|action)[\"'*]*[ \t]*:[*]*[ \t]*"
+    rf"{BEGIN}(?P<indent>[ \t]*)[\"'*]*(?:tool|tool_name|function|name|action)[\"'*]*[ \t]*:[*]*[ \t]*"
     rf"[\"'`]?(?P<name>{LOOSE_NAME})[\"'`]?[ \t]*\r?\n(?:[ \t]*\r?\n)?"
     r"[ \t]*[\"'*]*(?:arguments|args|parameters|params|input|action[ _]input)[\"'*]*[ \t]*:[*]*[ \t]*"
     r"(?P<inline>[^\r\n]*)",

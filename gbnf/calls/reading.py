@@ -13,8 +13,13 @@ from gbnf.calls.names import Names
 from gbnf.calls.python_text import read_arguments
 from gbnf.calls.values import Repair, ShapeName, Written
 
-#: Where a line begins, spaces left out; a closed think tag begins one too.
-LINE = r"(?:^|(?<=</think>))[ \t]*"
+THOUGHTS = ("think", "thinking", "thought", "reasoning")
+"""Tags between which models think aloud."""
+
+_AFTER_THOUGHTS = "|".join(rf"(?<=</{tag}>)" for tag in THOUGHTS)
+#: Where a line begins, which is also where thoughts end; and the spaces there.
+BEGIN = rf"(?:^|{_AFTER_THOUGHTS})"
+LINE = rf"{BEGIN}[ \t]*"
 NAME = r"[A-Za-z][\w.:/-]*"
 #: A name as people write it: `Find Files`.
 LOOSE_NAME = rf"{NAME}(?:[ \t]+\w+){{0,3}}"

@@ -13,7 +13,7 @@ from typing import Literal
 
 from gbnf.calls.fenced import enclosed
 from gbnf.calls.names import Names
-from gbnf.calls.reading import LINE, Look, Reader, Reading, pattern
+from gbnf.calls.reading import LINE, THOUGHTS, Look, Reader, Reading, pattern
 from gbnf.calls.shapes import SHAPES
 from gbnf.calls.values import Repair, Written
 
@@ -24,8 +24,8 @@ CALL_LANGUAGES = frozenset(
 _DEPTH = 2  # of blocks in blocks
 _MOST_OPEN = (2, 4, 16)  # by depth: openers without an end behind which calls are looked for
 
-_THINK = pattern(r"<(?P<think>think|thinking|thought|reasoning)>")
-THINK_END = pattern(r"</(?:think|thinking|thought|reasoning)>")
+_THINK = pattern(rf"<(?:{'|'.join(THOUGHTS)})>")
+THINK_END = pattern(rf"</(?:{'|'.join(THOUGHTS)})>")
 _FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
 _INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
 _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")

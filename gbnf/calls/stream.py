@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from gbnf.calls.names import Names
 from gbnf.calls.parsing import TEXT_LIMIT, parse
+from gbnf.calls.reading import LINE
 from gbnf.calls.scan import THINK_END, Scanner
 from gbnf.calls.values import Step
 from gbnf.manifests import Executor
@@ -26,16 +27,16 @@ _BEGUN = re.compile(
         [
             r"<[^<>\n]{0,240}\Z",  # a tag
             r"\[[ \t]*[\w.:/-]*\Z",  # [TOOL_CALLS], or a list
-            r"(?:^|(?<=</think>))[ \t]*`{1,3}[^`\n]*`{0,3}\Z",  # a fence, or inline code
-            r"^[ \t]*(?:print\(|return[ ]|await[ ]|\w+[ \t]*=)[ \t]*[\w.:/-]*\Z",
-            r"(?:^|(?<=</think>))[ \t]*(?:CALL|Call|call|TOOL_CALL)\b[^\n{(]*\Z",
-            rf"(?i:^[ \t]*[\"'*]*(?:{_NAME_KEYS})[\"'*]*[ \t]*:[^\n]*(?:\r?\n[ \t\r]*\n?[^\n:]{{0,24}})?\Z)",
-            r"(?:^|(?<=</think>))[ \t]*[\[\"'*]*\Z",
+            rf"{LINE}`{{1,3}}[^`\n]*`{{0,3}}\Z",  # a fence, or inline code
+            rf"{LINE}(?:print\(|return[ ]|await[ ]|\w+[ \t]*=)[ \t]*[\w.:/-]*\Z",
+            rf"{LINE}(?:CALL|Call|call|TOOL_CALL)\b[^\n{{(]*\Z",
+            rf"(?i:{LINE}[\"'*]*(?:{_NAME_KEYS})[\"'*]*[ \t]*:[^\n]*(?:\r?\n[ \t\r]*\n?[^\n:]{{0,24}})?\Z)",
+            rf"{LINE}[\[\"'*]*\Z",
         ]
     ),
     re.MULTILINE,
 )
-_WORD = re.compile(r"(?:^|(?<=</think>))[ \t]*[\[\"'*]*(?P<word>[A-Za-z_][\w.:/-]*)\Z", re.MULTILINE)
+_WORD = re.compile(rf"{LINE}[\[\"'*]*(?P<word>[A-Za-z_][\w.:/-]*)\Z", re.MULTILINE)
 _KEYWORDS = ("call", "tool_call", "tool_name", "function", "name", "action", "print", "return", "await")
 
 

@@ -34,13 +34,14 @@ POOL = (
 
 #: Signs and phrases that begin, end or quote a call in some shape.
 FRAGMENTS = (
-    "```", "```tool\n", "```json\n", "```python\n", "\n```\n", "`", "CALL ", "CALL get_now", "call me", "\n",
-    '{"name": "get_now", "arguments": {}}', '{"name": "Submit", "arguments": {}}', '{"tool_calls": [', "]}",
-    '{"name": "write_note", "arguments": {"title": "', '"}}', "{'tool': 'get_now', args: {}}", "{", "}",
-    "[", "]", '"', "'", "\\", "//", "/*", "#", "<tool_call>", "</tool_call>", "<function=get_now>", "</function>",
-    "<think>", "</think>", "<parameter=timezone>", "</parameter>", "[TOOL_CALLS]", "[ARGS]", "tool: get_now\nargs:\n",
-    "args:", "  timezone: UTC\n", "get_now(", "get_now()", "timezone=", ")", "(", ",", ":", ": ", "- ", "|\n",
-    "> ", "final", "write note", "Sure, ", "The answer is 42.", " ", "é", "\u2028", "\r\n", "\t", "\0",
+    "```", "```tool\n", "```json\n", "```python\n", "\n```\n", "`", "CALL ", "CALL get_now", "call me",
+    "\n", '{"name": "get_now", "arguments": {}}', '{"name": "Submit", "arguments": {}}', '{"tool_calls": [',
+    "]}", '{"name": "write_note", "arguments": {"title": "', '"}}', "{'tool': 'get_now', args: {}}", "{",
+    "}", "[", "]", '"', "'", "\\", "//", "/*", "#", "<tool_call>", "</tool_call>", "<function=get_now>",
+    "</function>", "<think>", "</think>", "<parameter=timezone>", "</parameter>", "[TOOL_CALLS]", "[ARGS]",
+    "tool: get_now\nargs:\n", "args:", "  timezone: UTC\n", "get_now(", "get_now()", "timezone=", ")", "(",
+    ",", ":", ": ", "- ", "|\n", "> ", "final", "write note", "Sure, ", "The answer is 42.", " ", "é",
+    "\u2028", "\r\n", "\t", "\0",
 )  # fmt: skip
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.lists(

@@ -1,0 +1,87 @@
+"""One call, mended and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf.calls.json_text import Unreadable, extent, load
+from gbnf.calls.names import Names
+from gbnf.calls.values import ToolCall
+from gbnf.manifests import Executor
+from gbnf.repair.arguments import Mender, UnknownKeys
+from gbnf.repair.values import Coercion
+from gbnf.steps import offered_args
+from gbnf.validation import Verdict, validate_call
+
+_CUT = Verdict(("the call was cut before its end and not executed; write a shorter one",))
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A call after its repair: what was changed, in order, and the validator's verdict on what came of it."""
+
+    call: dict[str, Any]
+    coercions: tuple[Coercion, ...]
+    verdict: Verdict
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict.ok
+
+
+def repair_call(
+    call: Mapping[str, Any] | ToolCall,
+    executors: Sequence[Executor],
+    *,
+    steps: Sequence[int] = (),
+    clamp: bool = False,
+    unknown: UnknownKeys = "drop",
+) -> Repaired:
+    """Bring a call's arguments to what its tool declares, and judge it. Never raises.
+
+    A valid call comes back as it is. Else: texts become the numbers, booleans, lists and objects that they
+    spell, scalars lists of one, and enumerated values are found by case; keys are found by spelling, and
+    unknown ones dropped, or with `unknown="refuse"` left to the validator; required ones that are missing
+    take their default. Numbers are moved to their bounds only with `clamp`. A `ToolCall` that is cut is
+    refused. `steps` as in `validate_call`.
+    """
+    given = call.as_call() if isinstance(call, ToolCall) else dict(call)
+    if isinstance(call, ToolCall) and call.cut:
+        return Repaired(given, (), _CUT)
+    verdict = validate_call(given, executors, steps=steps)
+    tool = Names(executors).find(given["name"]) if isinstance(given.get("name"), str) else None
+    if verdict.ok or tool is None:
+        return Repaired(given, (), verdict)
+    coercions: list[Coercion] = []
+    named = {**given, "name": tool.name}
+    if given["name"] != tool.name:
+        coercions.append(Coercion("name", "renamed", given["name"], tool.name))
+    arguments = _object(named.get("arguments"), coercions)
+    args = offered_args(tool, steps)
+    if args is not None and isinstance(arguments, dict):
+        mender = Mender(args, clamp=clamp, unknown=unknown)
+        try:
+            arguments = mender.mended(arguments, {"properties": {}, **args})
+        except RecursionError:
+            return Repaired(given, (), verdict)
+        coercions += mender.coercions
+    if not coercions:
+        return Repaired(given, (), verdict)
+    named["arguments"] = arguments
+    return Repaired(named, tuple(coercions), validate_call(named, executors, steps=steps))
+
+
+def _object(arguments: Any, coercions: list[Coercion]) -> Any:
+    """The arguments, out of their text where they are one that ends."""
+    if isinstance(arguments, str) and arguments.lstrip()[:1] == "{":
+        text = arguments.strip()
+        if extent(text, 0) == (len(text), ""):
+            try:
+                found = load(text).value
+            except Unreadable:
+                return arguments
+            coercions.append(Coercion("arguments", "parsed", arguments, found))
+            return found
+    return arguments
