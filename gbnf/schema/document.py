@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 import jsonschema
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS
-from referencing import Registry, Resource, exceptions
+from referencing import Registry, Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.errors import SchemaError
@@ -66,7 +67,7 @@ class Document:
             raise SchemaError("", f"a schema is an object or a boolean, not {schema!r}")
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
-        self._specification = specification_with(self.dialect, default=DRAFT202012)
+        self._specification = _forgiving(specification_with(self.dialect, default=DRAFT202012))
         resource: Resource[Any] = self._specification.create_resource(schema)
         uri = resource.id() or _ROOT_URI
         registry: Registry[Any] = SPECIFICATIONS.with_resource(uri, resource)
@@ -119,6 +120,21 @@ class Document:
             self._validator = validator(self.root.raw, format_checker=validator.FORMAT_CHECKER)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
         return next(iter(errors), None) is None
+
+
+def _forgiving(specification: Specification[Any]) -> Specification[Any]:
+    """A draft for which an `id` that is no string, a property in the wrong place, identifies nothing."""
+
+    def id_of(contents: Any) -> str | None:
+        try:
+            found = specification.id_of(contents)
+        except AttributeError:  # it takes every `id` for a string
+            return None
+        return found if isinstance(found, str) else None
+
+    forgiving = copy(specification)
+    object.__setattr__(forgiving, "id_of", id_of)  # it is frozen, and nobody else has this copy
+    return forgiving
 
 
 def _dynamic_anchors(raw: Any) -> Iterator[str]:

@@ -225,6 +225,16 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
             id="recursion without end",
         ),
         pytest.param(
+            {
+                "$schema": "http://json-schema.org/draft-04/schema#",
+                "systems": {"type": "array", "items": {"id": {"type": "string"}, "type": "integer"}},
+                "$ref": "#/systems",
+            },
+            ["[]", "[1, 2]"],
+            ['["a"]'],
+            id="an id that is no string identifies nothing",
+        ),
+        pytest.param(
             {"type": "string", "maxLength": 5000},
             ['"' + "a" * 5000 + '"'],
             ['"' + "a" * 5001 + '"'],
