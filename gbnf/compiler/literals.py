@@ -7,7 +7,7 @@ declared can't slip in among the additional ones by another spelling.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -127,40 +127,63 @@ _KEY_NESTING = 16
 
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """A key in canonical spelling, quotes included, that is none of `names`."""
-    trie: dict[str, Any] = {}
-    for name in names:
-        node = trie
-        for unit in _units(quoted(name)[1:-1]):
-            node = node.setdefault(unit, {})
-        node[""] = {}
-    return seq(Literal('"'), _outside(trie, scope, 1))
+    words = [_units(quoted(name)[1:-1]) for name in dict.fromkeys(names)]
+    return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
 
 
-def _units(spelled: str) -> list[str]:
+def _units(spelled: str) -> tuple[str, ...]:
     """The characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
+    if "\\" not in spelled:
+        return tuple(spelled)
     units, index = [], 0
     while index < len(spelled):
         length = 1 if spelled[index] != "\\" else 6 if spelled[index + 1] == "u" else 2
         units.append(spelled[index : index + length])
         index += length
-    return units
+    return tuple(units)
 
 
-def _outside(trie: Mapping[str, Any], scope: Scope, depth: int) -> Expr:
-    """What may follow, closing quote included, so that no name of the trie is spelled."""
-    plain = "".join([unit for unit in trie if len(unit) == 1])
-    escapes = [unit for unit in trie if len(unit) > 1]
-    branches: list[Expr] = []
-    for unit in (*plain, *escapes):
-        rest = _outside(trie[unit], scope, depth + 1)
-        branches.append(
-            seq(Literal(unit), scope.add("OtherKey", rest) if depth % _KEY_NESTING == 0 else rest)
-        )
+def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
+    """What may follow `at` units that the words share, closing quote included, so that none is spelled."""
+    if len(words) == 1:
+        return _other_than(words[0][at:], scope)
+    following: dict[str, list[tuple[str, ...]]] = {}
+    for word in words:
+        if len(word) > at:
+            following.setdefault(word[at], []).append(word)
+    rests = []
+    for unit, group in following.items():
+        rest = _outside(group, at + 1, scope)
+        named = len(group) > 1 and (at + 1) % _KEY_NESTING == 0
+        rests.append((unit, scope.add("OtherKey", rest) if named else rest))
+    return _unless(tuple(rests), ends=sum(map(len, following.values())) < len(words))
+
+
+def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
+    """What may follow so that just this word isn't spelled."""
+    rest = _WHOLE
+    while len(word) > _KEY_NESTING:
+        word, last = word[:-_KEY_NESTING], word[-_KEY_NESTING:]
+        rest = scope.add("OtherKey", _along(last, rest))
+    return _along(word, rest)
+
+
+@lru_cache(maxsize=8192)
+def _along(word: tuple[str, ...], rest: Expr) -> Expr:
+    """What may follow: this word and then `rest`, or anything that leaves it."""
+    return _unless(((word[0], _along(word[1:], rest)),), ends=False) if word else rest
+
+
+def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
+    """One of the units and its rest, or any other; the closing quote too, unless a word `ends` here."""
+    plain = "".join([unit for unit, _ in rests if len(unit) == 1])
+    branches: list[Expr] = [seq(Literal(unit), rest) for unit, rest in rests]
     branches.append(_other_char(plain))
+    escapes = [unit for unit, _ in rests if len(unit) > 1]
     if escapes:
         branches.append(seq(_other_escape(escapes), _KEY_REST))
-        return factor(branches if "" in trie else [*branches, Literal('"')])
-    return alt(*branches, _ESCAPED if "" in trie else _KEY_END)
+        return factor(branches if ends else [*branches, Literal('"')])
+    return alt(*branches, _ESCAPED if ends else _KEY_END)
 
 
 @lru_cache(maxsize=1024)
@@ -172,3 +195,7 @@ def _other_char(excluded: str) -> Expr:
 def _other_escape(excluded: Sequence[str]) -> Expr:
     all_escapes = [json.dumps(chr(code))[1:-1] for code in range(0x20)] + ['\\"', "\\\\"]
     return factor([literal(escape) for escape in all_escapes if escape not in excluded])
+
+
+#: What may follow a whole word.
+_WHOLE = _unless((), ends=True)

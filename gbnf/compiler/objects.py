@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gbnf.compiler.chain import CHUNK, chain_expr
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor, key_except, quoted
 from gbnf.compiler.rules import Scope
@@ -32,9 +33,6 @@ MAX_ANY_ORDER = 8
 
 #: The most pairs that the chains of one object may make, counted from above; beyond, the last are joined.
 MAX_PAIRS = 1500
-
-#: How many declared properties are offered in one trie.
-CHUNK = 16
 
 #: The keys of a class of other properties (None: every key), and an expression for what stands under them.
 Other = tuple["Dfa | None", Expr]
@@ -78,7 +76,10 @@ def object_expr(
         least, most = 0, None
     elif least > 1 and pairs:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
-    expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+    if len(chains) == 1 and not shape.one_of_groups and not least and most is None:
+        expr = chain_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
+    else:
+        expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
     return BuiltObject(expr, tuple(loosened))
 
 

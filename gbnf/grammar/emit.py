@@ -31,15 +31,24 @@ def emit(rules: Rules) -> str:
 
 def emit_expr(expr: Expr) -> str:
     """One expression as GBNF, without parentheses around it. Raises ValueError as `emit` does."""
+    if type(expr) is Ref:
+        return expr.name
+    if type(expr) is Literal:
+        return emit_literal(expr.text)
+    if type(expr) is CharClass:
+        return _emit_class(expr)
+    assert isinstance(expr, Seq | Alt | Repeat)
+    if expr.gbnf is None:
+        expr.gbnf = _emit_composite(expr)
+    return expr.gbnf
+
+
+def _emit_composite(expr: Seq | Alt | Repeat) -> str:
     match expr:
-        case Ref(name):
-            return name
-        case Literal(text):
-            return emit_literal(text)
         case Seq(items):
             if not items:
                 return '""'
-            return " ".join([f"({emit_expr(i)})" if isinstance(i, Alt) else emit_expr(i) for i in items])
+            return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in items])
         case Alt(items):
             if not items:
                 raise ValueError(
@@ -47,8 +56,6 @@ def emit_expr(expr: Expr) -> str:
                     "remove what refers to it"
                 )
             return " | ".join([emit_expr(item) for item in items])
-        case CharClass():
-            return _emit_class(expr)
         case Repeat(item, minimum, maximum):
             atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
             return atom + _suffix(minimum, maximum)

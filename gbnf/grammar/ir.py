@@ -1,6 +1,7 @@
 """The grammar as values: six kinds of expression, rules that name them, and a grammar that holds rules.
 
-Everything here is frozen, and knows its hash: expressions are compared all the time. The constructors
+Nothing here changes once it is made, and everything knows its hash: expressions are compared all the time.
+They are plain classes because thousands are made for a schema. The constructors
 `literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules,
 given parts that they have made: so nothing that is impossible is left inside an expression (`NOTHING` stands
 alone or not at all). What needs the whole grammar is a pass (`gbnf.grammar.passes`). Only
@@ -10,81 +11,159 @@ alone or not at all). What needs the whole grammar is a pass (`gbnf.grammar.pass
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 MAX_CODE_POINT = 0x10FFFF
 
 
-@dataclass(frozen=True, slots=True)
 class Literal:
     """A terminal: this text, exactly. Never empty (`EMPTY` is the empty sequence)."""
 
-    text: str
+    __match_args__ = ("text",)
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Literal and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Literal({self.text!r})"
 
 
-@dataclass(frozen=True, slots=True)
 class CharClass:
     """One code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
 
-    ranges: tuple[tuple[int, int], ...]
-    negated: bool = False
+    __match_args__ = ("ranges", "negated")
+    __slots__ = ("_hash", "negated", "ranges")
+
+    def __init__(self, ranges: tuple[tuple[int, int], ...], negated: bool = False) -> None:
+        self.ranges: Final = ranges
+        self.negated: Final = negated
+        self._hash = hash((ranges, negated))
 
     def __contains__(self, char: str) -> bool:
         code_point = ord(char)
         return any(low <= code_point <= high for low, high in self.ranges) != self.negated
 
-
-@dataclass(frozen=True, slots=True)
-class Seq:
-    """One expression after another. `Seq(())` derives the empty string."""
-
-    items: tuple[Expr, ...]
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(("Seq", self.items)))
+    def __eq__(self, other: object) -> bool:
+        return type(other) is CharClass and self.ranges == other.ranges and self.negated == other.negated
 
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CharClass, (self.ranges, self.negated)
 
-@dataclass(frozen=True, slots=True)
-class Alt:
-    """One of several expressions. `Alt(())` derives nothing at all."""
-
-    items: tuple[Expr, ...]
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(("Alt", self.items)))
-
-    def __hash__(self) -> int:
-        return self._hash
+    def __repr__(self) -> str:
+        return f"CharClass({self.ranges!r}, negated={self.negated})"
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """`item` at least `minimum` times, at most `maximum` times (None: without bound)."""
-
-    item: Expr
-    minimum: int
-    maximum: int | None
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(("Repeat", self.item, self.minimum, self.maximum)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-@dataclass(frozen=True, slots=True)
 class Ref:
     """The nonterminal of this name."""
 
-    name: str
+    __match_args__ = ("name",)
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Ref and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name) ^ 1
+
+    def __repr__(self) -> str:
+        return f"Ref({self.name!r})"
+
+
+class _Composite:
+    """An expression made of others. What is found out about one is kept, since many grammars share it."""
+
+    __slots__ = ("_hash", "gbnf", "references")
+
+    def __init__(self) -> None:
+        self._hash: int | None = None
+        #: The names of the rules that it refers to, in order, each once; None until `references` was asked.
+        self.references: tuple[str, ...] | None = None
+        #: Its text; None until `gbnf.grammar.emit` has written it.
+        self.gbnf: str | None = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, _Composite)
+            and type(self) is type(other)
+            and hash(self) == hash(other)
+            and self._parts() == other._parts()
+        )
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = self._hash = hash((type(self).__name__, self._parts()))
+        return known
+
+    def __reduce__(self) -> tuple[Any, ...]:  # hashes of strings differ from process to process
+        return type(self), self._parts()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._parts()))})"
+
+
+class Seq(_Composite):
+    """One expression after another. `Seq(())` derives the empty string."""
+
+    __match_args__ = ("items",)
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[Expr, ...]) -> None:
+        self.items: Final = items
+        self._hash = self.references = self.gbnf = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self.items,)
+
+
+class Alt(_Composite):
+    """One of several expressions. `Alt(())` derives nothing at all."""
+
+    __match_args__ = ("items",)
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[Expr, ...]) -> None:
+        self.items: Final = items
+        self._hash = self.references = self.gbnf = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self.items,)
+
+
+class Repeat(_Composite):
+    """`item` at least `minimum` times, at most `maximum` times (None: without bound)."""
+
+    __match_args__ = ("item", "minimum", "maximum")
+    __slots__ = ("item", "maximum", "minimum")
+
+    def __init__(self, item: Expr, minimum: int, maximum: int | None) -> None:
+        self.item: Final = item
+        self.minimum: Final = minimum
+        self.maximum: Final = maximum
+        self._hash = self.references = self.gbnf = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self.item, self.minimum, self.maximum)
 
 
 Expr: TypeAlias = Literal | CharClass | Seq | Alt | Repeat | Ref
@@ -116,14 +195,25 @@ def char_class(*ranges: tuple[int, int] | str, negated: bool = False) -> CharCla
 def seq(*items: Expr) -> Expr:
     """Concatenate: nested sequences flatten, neighbouring literals join, an impossible item wins."""
     flat: list[Expr] = []
+    last: Expr | None = None
     for item in items:
-        if isinstance(item, Alt) and not item.items:
+        if type(item) is Seq:
+            parts = item.items
+            if not parts:
+                continue
+            first = parts[0]
+            if type(last) is Literal and type(first) is Literal:
+                flat[-1] = Literal(last.text + first.text)
+                parts = parts[1:]
+            flat += parts
+            last = flat[-1]
+        elif type(last) is Literal and type(item) is Literal:
+            last = flat[-1] = Literal(last.text + item.text)
+        elif type(item) is Alt and not item.items:
             return NOTHING
-        parts = item.items if isinstance(item, Seq) else (item,)
-        if flat and parts and isinstance(flat[-1], Literal) and isinstance(parts[0], Literal):
-            flat[-1] = Literal(flat[-1].text + parts[0].text)
-            parts = parts[1:]
-        flat += parts
+        else:
+            flat.append(item)
+            last = item
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
@@ -131,7 +221,10 @@ def alt(*items: Expr) -> Expr:
     """Choose: nested alternations flatten, repeated and impossible items go."""
     flat: dict[Expr, None] = {}
     for item in items:
-        flat.update(dict.fromkeys(item.items if isinstance(item, Alt) else (item,)))
+        if type(item) is Alt:
+            flat.update(dict.fromkeys(item.items))
+        else:
+            flat[item] = None
     return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
 
 
@@ -152,19 +245,22 @@ def optional(item: Expr) -> Expr:
     return repeat(item, 0, 1)
 
 
-def references(expr: Expr) -> list[str]:
+def references(expr: Expr) -> tuple[str, ...]:
     """The names of the rules that `expr` refers to, in order, each once."""
-    found: dict[str, None] = {}
-    pending = [expr]
-    while pending:
-        top = pending.pop()
-        if isinstance(top, Ref):
-            found[top.name] = None
-        elif isinstance(top, Seq | Alt):
-            pending.extend(reversed(top.items))
-        elif isinstance(top, Repeat):
-            pending.append(top.item)
-    return list(found)
+    if isinstance(expr, Literal | CharClass):
+        return ()
+    if isinstance(expr, Ref):
+        return (expr.name,)
+    known = expr.references
+    if known is None:
+        found: dict[str, None] = {}
+        for item in (expr.item,) if type(expr) is Repeat else expr.items:
+            if type(item) is Ref:
+                found[item.name] = None
+            elif isinstance(item, _Composite):
+                found.update(dict.fromkeys(references(item)))
+        known = expr.references = tuple(found)
+    return known
 
 
 @dataclass(frozen=True)
@@ -175,7 +271,7 @@ class Rules:
     root: str = "root"
 
     @cached_property
-    def references(self) -> dict[str, list[str]]:
+    def references(self) -> dict[str, tuple[str, ...]]:
         """For each rule those that it refers to, in order, each once."""
         return {name: references(expr) for name, expr in self.productions.items()}
 

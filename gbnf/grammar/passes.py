@@ -6,7 +6,7 @@ something. `PASSES` lists them in the order in which the compiler runs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from gbnf.grammar.ir import (
     NOTHING,
@@ -30,12 +30,14 @@ def drop_unproductive(rules: Rules) -> Rules:
     a ::= "[" a "]"    ->    nothing
     """
     productive: set[str] = set()
+    productions = rules.productions
     pending = _leaves_first(rules)
     settled = False
     while not settled:
         waiting = []
         for name in pending:
-            if _derives(rules.productions[name], productive, rules.productions):
+            needed = [one for one in rules.references[name] if one not in productive and one in productions]
+            if productions[name] != NOTHING if not needed else _derives(productions[name], frozenset(needed)):
                 productive.add(name)
             else:
                 waiting.append(name)
@@ -127,8 +129,13 @@ def skip_aliases(rules: Rules) -> Rules:
     if not aliases:
         return rules
     ends = {alias: _end(alias, aliases) for alias in aliases}
+    names = {alias.name for alias in aliases if isinstance(alias, Ref)}
     return Rules(
-        {name: substitute(e, ends) for name, e in rules.productions.items() if Ref(name) not in ends}
+        {
+            name: e if names.isdisjoint(rules.references[name]) else substitute(e, ends)
+            for name, e in rules.productions.items()
+            if name not in names
+        }
         | {name: e for name, e in rules.productions.items() if ends.get(Ref(name)) == Ref(name)},
         rules.root,
     )
@@ -174,15 +181,16 @@ def substitute(expr: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
             return expr if new is item else repeat(new, minimum, maximum)
 
 
-def _derives(expr: Expr, productive: set[str], productions: Mapping[str, Expr]) -> bool:
+def _derives(expr: Expr, doubtful: Collection[str]) -> bool:
+    """Whether `expr` derives a string without the rules in `doubtful`."""
     match expr:
         case Ref(name):
-            return name in productive or name not in productions
+            return name not in doubtful
         case Literal() | CharClass():
             return True
         case Seq(items):
-            return all(_derives(item, productive, productions) for item in items)
+            return all(_derives(item, doubtful) for item in items)
         case Alt(items):
-            return any(_derives(item, productive, productions) for item in items)
+            return any(_derives(item, doubtful) for item in items)
         case Repeat(item, minimum, _):
-            return minimum == 0 or _derives(item, productive, productions)
+            return minimum == 0 or _derives(item, doubtful)

@@ -15,7 +15,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.flatten import Branching, Flattener, Report, own_keywords
-from gbnf.schema.keywords import TYPES
+from gbnf.schema.keywords import KEYWORDS, TYPES
 from gbnf.schema.negation import NotHeldError
 from gbnf.schema.shapes import array_shape, number_shape, object_shape
 from gbnf.schema.strings import cut, joined, string_shape
@@ -28,6 +28,7 @@ from gbnf.schema.values import (
     String,
     ValueSet,
     distinct,
+    same_value,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
@@ -192,16 +193,10 @@ class Expander:
         values = [raw["const"]] if "const" in raw else raw["enum"]
         if not isinstance(values, list):
             raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
-        judges = facets if whole else tuple(map(own_keywords, facets))
-        plainly = [_plain_strings(judge, values) for judge in judges]
-        kept = [
-            value
-            for value in distinct(values)
-            if all(
-                (isinstance(value, str) and value in plain) or self._document.allows(judge, value)
-                for judge, plain in zip(judges, plainly, strict=True)
-            )
-        ]
+        kept = distinct(values)
+        for facet in facets:
+            judge = _Judge(facet if whole else own_keywords(facet), self._document)
+            kept = [value for value in kept if judge.allows(value)]
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(kept), reason="" if kept else reason)
 
@@ -272,18 +267,35 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
     return allowed, integer
 
 
-#: Keywords beside `enum` and `const` that a string in the set satisfies when its type is allowed.
-_HARMLESS = frozenset({"type", "enum", "const", "description", "title", "default", "examples", "$comment"})
+class _Judge:
+    """Which values one facet allows: its `enum` and `const` looked up, all else left to jsonschema."""
+
+    def __init__(self, facet: Subschema, document: Document) -> None:
+        raw = facet.raw
+        self._document = document
+        self._members: list[tuple[frozenset[str], list[Any]]] = []
+        for listed in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
+            if isinstance(listed, list):
+                strings = frozenset([value for value in listed if isinstance(value, str)])
+                self._members.append((strings, [value for value in listed if not isinstance(value, str)]))
+        self._place = _only(facet, KEYWORDS - {"enum", "const"})
+        declared = raw.get("type", "string")
+        allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
+        self._string_place = (
+            _only(facet, KEYWORDS - {"enum", "const", "type"}) if allows_strings else self._place
+        )
+
+    def allows(self, value: Any) -> bool:
+        """Whether the facet allows the value."""
+        if isinstance(value, str):
+            place, listed = self._string_place, all(value in strings for strings, _ in self._members)
+        else:
+            place = self._place
+            listed = all(any(same_value(value, one) for one in others) for _, others in self._members)
+        return listed and (place is None or self._document.allows(place, value))
 
 
-def _plain_strings(facet: Subschema, values: list[Any]) -> frozenset[str]:
-    """Those of the values that are plain to see as allowed strings: all, in the usual enumeration."""
-    raw = facet.raw
-    if not raw.keys() <= _HARMLESS or raw.get("type", "string") != "string":
-        return frozenset()
-    strings = frozenset([value for value in values if isinstance(value, str)])
-    if "enum" in raw:
-        strings &= frozenset([value for value in raw["enum"] if isinstance(value, str)])
-    if "const" in raw:
-        strings = frozenset([value for value in strings if value == raw["const"]])
-    return strings
+def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
+    """The place with these of its keywords; None where it has none of them."""
+    raw = {keyword: value for keyword, value in facet.raw.items() if keyword in keywords}
+    return Subschema(raw, facet.pointer, facet.resolver) if raw else None

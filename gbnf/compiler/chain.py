@@ -1,0 +1,137 @@
+"""Objects whose properties form one chain: they come in its order, the usual case, written in one sweep.
+
+A state is how many properties lie behind. What may follow one that can't be left out is written in place;
+the others, which several states lead to, are rules. `gbnf.compiler.objects` has the general automaton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from os.path import commonprefix
+
+from gbnf.compiler.layout import Layout
+from gbnf.compiler.literals import factor, quoted
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, alt, seq
+
+#: How many declared properties are offered in one trie.
+CHUNK = 16
+
+
+def chain_expr(
+    names: Sequence[str],
+    required: frozenset[str],
+    values: Mapping[str, Expr],
+    others: Sequence[Expr],
+    layout: Layout,
+    scope: Scope,
+) -> Expr:
+    """The objects of the properties `names`, those in `required` always there.
+
+    `values` holds what stands under each name, none of them impossible; `others` are pairs of key and value
+    that may stand anywhere between.
+    """
+    return _Chain(names, required, values, others, layout, scope).expression()
+
+
+class _Chain:
+    def __init__(
+        self,
+        names: Sequence[str],
+        required: frozenset[str],
+        values: Mapping[str, Expr],
+        others: Sequence[Expr],
+        layout: Layout,
+        scope: Scope,
+    ) -> None:
+        self._names = names
+        self._values = values
+        self._others = others
+        self._layout = layout
+        self._scope = scope
+        # Those that may come next end with the first that must.
+        self._stops = [len(names)] * (len(names) + 1)
+        self._may_end = [True] * (len(names) + 1)
+        for place in reversed(range(len(names))):
+            needed = names[place] in required
+            self._stops[place] = place + 1 if needed else self._stops[place + 1]
+            self._may_end[place] = not needed and self._may_end[place + 1]
+        self._entries: list[Expr] = [NOTHING] * len(names)
+        self._later: dict[int, Expr] = {}
+
+    def expression(self) -> Expr:
+        count, layout = len(self._names), self._layout
+        first_of_run = 0
+        firsts = []  # of each property, the first state from which it may come next
+        for place in range(count):
+            firsts.append(first_of_run)
+            if self._stops[place] == place + 1:
+                first_of_run = place + 1
+        for state in range(count, 0, -1):
+            rest, name = self._rest(state), self._names[state - 1]
+            entry = seq(layout.colon, self._values[name], rest)
+            shared = firsts[state - 1] < state - 1
+            self._entries[state - 1] = self._scope.add(name + " Entry", entry) if shared else entry
+        alternatives = []
+        begun = self._pairs(0, self._rest(0) if self._others else NOTHING)
+        if begun != NOTHING:
+            alternatives.append(seq(layout.begin_object, begun))
+        if self._may_end[0]:
+            alternatives.append(layout.empty_object)
+        return factor(alternatives)
+
+    def _rest(self, state: int) -> Expr:
+        """What follows a value: more pairs, each behind a comma, or the closing bracket."""
+        if not self._others:
+            return self._production(state, NOTHING)
+        label = f"After {self._names[state - 1]}" if state else "More"
+        ref = self._scope.reserve(label)
+        return self._scope.define(ref, self._production(state, ref))
+
+    def _production(self, state: int, rest: Expr) -> Expr:
+        alternatives = []
+        pairs = self._pairs(state, rest)
+        if pairs != NOTHING:
+            alternatives.append(seq(self._layout.comma, pairs))
+        if self._may_end[state]:
+            alternatives.append(self._layout.end_object)
+        return factor(alternatives)
+
+    def _pairs(self, state: int, rest: Expr) -> Expr:
+        """The pairs that may come next; `rest` stands behind additional ones."""
+        return alt(self._declared(state), *[seq(other, rest) for other in self._others])
+
+    def _declared(self, state: int) -> Expr:
+        """The declared properties that may come next: a few, and by reference those that follow."""
+        stop = self._stops[state]
+        limit = min((state // CHUNK + 1) * CHUNK, stop)
+        words = [(quoted(self._names[place]), self._entries[place]) for place in range(state, limit)]
+        near = trie(sorted(words, key=_word)) if words else NOTHING
+        if limit == stop:
+            return near
+        if limit not in self._later:
+            self._later[limit] = self._scope.add("Keys", self._declared(limit))
+        return alt(near, self._later[limit])
+
+
+def trie(words: Sequence[tuple[str, Expr]]) -> Expr:
+    """One of the words and what follows it, shared beginnings written once.
+
+    The words are sorted, and none is the beginning of another.
+    """
+    if len(words) == 1:
+        return seq(Literal(words[0][0]), words[0][1])
+    shared = commonprefix((words[0][0], words[-1][0]))  # noqa: RUF071  # these are no paths
+    at = len(shared)
+    groups = groupby([(word[at:], rest) for word, rest in words], key=_first_char)
+    branches = Alt(tuple([trie(list(group)) for _, group in groups]))
+    return seq(Literal(shared), branches) if shared else branches
+
+
+def _word(pair: tuple[str, Expr]) -> str:
+    return pair[0]
+
+
+def _first_char(pair: tuple[str, Expr]) -> str:
+    return pair[0][0]
