@@ -254,10 +254,10 @@ def references(expr: Expr) -> tuple[str, ...]:
     known = expr.references
     if known is None:
         found: dict[str, None] = {}
-        for item in (expr.item,) if type(expr) is Repeat else expr.items:
+        for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
             if type(item) is Ref:
                 found[item.name] = None
-            elif isinstance(item, _Composite):
+            elif isinstance(item, Seq | Alt | Repeat):
                 found.update(dict.fromkeys(references(item)))
         known = expr.references = tuple(found)
     return known
