@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,8 +20,7 @@ from gbnf_server.bench.metrics import Metric, Percentile, Quotient
 from gbnf_server.bench.scoring import Score
 
 LEAST_CASES = 5
-DRAWS = 2000
-_PERCENTILE_DRAWS = 400
+DRAWS = 1000
 _LEVELS = (2.5, 97.5)
 
 Groups: TypeAlias = Sequence[Sequence[Score]]
@@ -45,7 +45,7 @@ class Estimate:
 def estimate(metric: Metric, groups: Groups) -> Estimate:
     """The metric over all runs of all cases."""
     statistic = _statistic(metric, groups)
-    return _interval(metric, statistic, len(groups))
+    return _interval(statistic, len(groups))
 
 
 def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
@@ -53,7 +53,7 @@ def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} cases cannot be paired")
     one, other = _statistic(metric, first), _statistic(metric, second)
-    return _interval(metric, lambda draws: other(draws) - one(draws), len(first))
+    return _interval(lambda draws: other(draws) - one(draws), len(first))
 
 
 def by_case(scores: Iterable[tuple[str, Score]]) -> dict[str, list[Score]]:
@@ -70,7 +70,12 @@ def paired(first: Mapping[str, list[Score]], second: Mapping[str, list[Score]]) 
     return [first[case] for case in common], [second[case] for case in common]
 
 
-def _interval(metric: Metric, statistic: Callable[[_Draw], _Floats], cases: int) -> Estimate:
+@cache
+def _draws(cases: int) -> _Draw:
+    return np.random.default_rng(0).integers(0, cases, (DRAWS, cases))
+
+
+def _interval(statistic: Callable[[_Draw], _Floats], cases: int) -> Estimate:
     if not cases:
         return Estimate(None)
     value = float(statistic(np.arange(cases)[None, :])[0])
@@ -78,8 +83,7 @@ def _interval(metric: Metric, statistic: Callable[[_Draw], _Floats], cases: int)
         return Estimate(None, cases=cases)
     if cases < LEAST_CASES:
         return Estimate(value, cases=cases)
-    draws = DRAWS if isinstance(metric, Quotient) else _PERCENTILE_DRAWS
-    drawn = statistic(np.random.default_rng(0).integers(0, cases, (draws, cases)))
+    drawn = statistic(_draws(cases))
     low, high = np.nanpercentile(drawn, _LEVELS)
     return Estimate(value, min(float(low), value), max(float(high), value), cases)
 
@@ -100,12 +104,31 @@ def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
 
             return quotient
         case Percentile():
-            values = [
-                np.array([v for score in group for v in metric.values(score)], float) for group in groups
-            ]
+            return _percentile(metric, groups)
 
-            def percentile(draws: _Draw) -> _Floats:
-                rows = (np.concatenate([values[case] for case in draw]) for draw in draws)
-                return np.array([np.percentile(row, metric.percent) if row.size else np.nan for row in rows])
 
-            return percentile
+def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats]:
+    """The smallest value that at least `percent` of the values do not exceed, in each draw."""
+    found = [
+        (value, case)
+        for case, group in enumerate(groups)
+        for score in group
+        for value in metric.values(score)
+    ]
+    values = np.array([value for value, _ in found], float)
+    cases = np.array([case for _, case in found], int)
+    order = np.argsort(values, kind="stable")
+    values, cases = values[order], cases[order]
+
+    def percentile(draws: _Draw) -> _Floats:
+        if not values.size:
+            return np.full(len(draws), np.nan)
+        times = np.zeros((len(draws), len(groups)), int)
+        np.add.at(times, (np.arange(len(draws))[:, None], draws), 1)
+        below = times[:, cases].cumsum(axis=1)
+        total = below[:, -1]
+        rank = np.ceil(total * metric.percent / 100)
+        place = (below >= rank[:, None]).argmax(axis=1)
+        return np.where(total > 0, values[place], np.nan)
+
+    return percentile

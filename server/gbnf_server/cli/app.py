@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gbnf_server.cli.bench import bench
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.help import EXIT_CODES, flow
@@ -23,7 +24,8 @@ Try:
   gbnf manifests                      the tools that come along
   gbnf compile > tools.gbnf           the grammar of a call of one of them
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
-  gbnf test my-manifests              property-test your own tools"""
+  gbnf test my-manifests              property-test your own tools
+  gbnf bench --model F.gguf           what the grammar does for your model"""
 
 app = typer.Typer(
     help=flow(_HELP, EXIT_CODES),
@@ -38,6 +40,7 @@ app.command("compile", help=flow(compile_.__doc__))(compile_)
 app.command(help=flow(check.__doc__))(check)
 app.command(help=flow(manifests.__doc__))(manifests)
 app.command("test", help=flow(property_test.__doc__))(property_test)
+app.add_typer(bench, name="bench")
 app.add_typer(server, name="server")
 
 

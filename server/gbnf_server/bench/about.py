@@ -1,0 +1,77 @@
+"""What a stored bench says of itself: versions, machine, model, settings."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gbnf_server.backends.base import Backend
+from gbnf_server.bench.running import Options, digest
+from gbnf_server.errors import BackendUnreachable
+
+_PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
+
+
+def about(label: str, model: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """The header of a stored bench, as JSON."""
+    return {
+        "label": label,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "machine": {"system": sys.platform, "architecture": platform.machine()},
+        "model": dict(model),
+        "options": asdict(options),
+    }
+
+
+def model_file(path: Path, backend: Backend) -> dict[str, Any]:
+    """What tells a model file apart."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": backend.name,
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": sha256,
+        "context_length": backend.context_length,
+        "prompt_style": backend.prompt_style,
+    }
+
+
+def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
+    """What a llama-server tells of its model: no hash, so that the file's name and the build stand for it."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/props", headers=headers, timeout=30)
+        props = answer.json() if answer.is_success else {}
+    except (httpx.HTTPError, ValueError) as error:
+        raise BackendUnreachable(f"{url}/props does not answer: {error}") from None
+    path = str(props.get("model_path", ""))
+    return {
+        "name": backend.name,
+        "file": Path(path).name,
+        "build": str(props.get("build_info", "")),
+        "context_length": backend.context_length,
+        "prompt_style": backend.prompt_style,
+    }
+
+
+def identity(model: Mapping[str, Any]) -> str:
+    """The part of a run's fingerprint that stands for the model."""
+    return str(model.get("sha256") or digest(model))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

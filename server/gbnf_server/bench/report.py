@@ -1,0 +1,105 @@
+"""A bench as one HTML page: nothing is loaded from elsewhere, so that it can be mailed and kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from gbnf_server.bench.metrics import BY_KEY, METRICS
+from gbnf_server.bench.plots import Bar, Spread, bars, spreads, stacks
+from gbnf_server.bench.results import Results, Scored
+from gbnf_server.bench.statistics import by_case, estimate
+from gbnf_server.bench.tables import (
+    by_configuration,
+    cell,
+    complexity_table,
+    cost_table,
+    gain_table,
+    quality_table,
+)
+
+FATES = ("converged", "answered, wrong world", "blocked", "exhausted", "failed")
+"""What can become of a run, the good one first; the page has a colour for each."""
+
+
+def report(results: Results) -> str:
+    """The page."""
+    scored = results.scored()
+    groups = by_configuration(results, scored)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("gbnf_server.bench", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        about=results.about,
+        suites=results.suites,
+        configurations=results.configurations,
+        quality=quality_table(results),
+        cost=cost_table(results),
+        gains=gain_table(results) if len(groups) > 1 else None,
+        complexities=complexity_table(results),
+        convergence=bars([_bar(name, runs) for name, runs in groups.items()]),
+        fates=FATES,
+        outcomes=stacks({name: Counter(map(fate, runs)) for name, runs in groups.items()}, FATES),
+        latencies=spreads([_spread(name, runs) for name, runs in groups.items()]),
+        details=_details(groups, scored),
+        all_metrics=_all_metrics(groups),
+        runs=len(scored),
+    )
+
+
+def fate(run: Scored) -> str:
+    """What became of a run, one of `FATES`."""
+    if run.score.converged:
+        return FATES[0]
+    return FATES[1] if run.score.outcome == "answered" else run.score.outcome
+
+
+def _bar(name: str, runs: Sequence[Scored]) -> Bar:
+    metric = BY_KEY["converged"]
+    found = estimate(metric, list(by_case((run.identity, run.score) for run in runs).values()))
+    return Bar(name, found.value or 0.0, found.low, found.high, cell(metric, found))
+
+
+def _spread(name: str, runs: Sequence[Scored]) -> Spread:
+    p5, p25, p50, p75, p95 = map(float, np.percentile([run.score.run_s for run in runs], (5, 25, 50, 75, 95)))
+    return Spread(name, (p5, p25, p50, p75, p95), len(runs))
+
+
+def _all_metrics(groups: Mapping[str, Sequence[Scored]]) -> list[dict[str, Any]]:
+    by_name = {
+        name: list(by_case((run.identity, run.score) for run in runs).values())
+        for name, runs in groups.items()
+    }
+    return [
+        {
+            "metric": metric,
+            "cells": [cell(metric, estimate(metric, grouped)) for grouped in by_name.values()],
+        }
+        for metric in METRICS
+    ]
+
+
+def _details(groups: Mapping[str, Sequence[Scored]], scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Each case with its runs, a list for each configuration."""
+    cases: dict[str, dict[str, Any]] = {}
+    for run in scored:
+        entry = cases.setdefault(
+            run.identity, {"suite": run.suite, "case": run.case, "runs": {name: [] for name in groups}}
+        )
+        entry["runs"][run.record.configuration].append(
+            {
+                "score": run.score,
+                "fate": FATES.index(fate(run)),
+                "steps": run.record.events[-1]["run"]["steps"],
+                "answer": run.record.events[-1]["run"]["answer"],
+            }
+        )
+    return list(cases.values())

@@ -1,0 +1,184 @@
+"""`gbnf bench`: what the grammar does for a model, as a table."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gbnf_server.cli.help import flow
+
+if TYPE_CHECKING:
+    from gbnf_server.backends.base import Backend
+    from gbnf_server.bench.results import Results
+
+
+def run(
+    context: typer.Context,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME|FILE", help="A suite that comes along, or a TOML file; repeatable."),
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A configuration, repeatable; all when absent.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="F.gguf", help="A model file, run in this process.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="A llama-server that is running.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
+    ] = None,
+    manifests: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="Tools; the shipped ones when absent.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of each case's first run; the next one has the next.")] = 0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
+    label: Annotated[str | None, typer.Option(help="Names the files; the model's name when absent.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("gbnf-bench"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what this label has run before.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Run a suite of requests under one configuration after another, and print what came of it.
+
+    Without options: ten requests, every configuration, the embedded model; one to two minutes. Each run has
+    a workspace of its own and real executors. Runs are kept as they are done: interrupted, the same command
+    goes on where it stopped. A JSON file and a report for the browser are written beside them.
+
+    \b
+    Try:
+      gbnf bench
+      gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
+      gbnf bench --server http://127.0.0.1:8080 --config union --config filter
+      gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if model is not None and server is not None:
+        raise typer.BadParameter("give --model or --server, not both")
+    from gbnf import load_manifests
+    from gbnf_server.bench.about import about, identity
+    from gbnf_server.bench.configurations import named
+    from gbnf_server.bench.matching import references_of
+    from gbnf_server.bench.records import RunLog
+    from gbnf_server.bench.results import Results
+    from gbnf_server.bench.running import Bench, Options
+    from gbnf_server.bench.suite_files import load_suite
+    from gbnf_server.cli.bench_show import do_all, show
+    from gbnf_server.cli.failures import interruptible
+    from gbnf_server.cli.text import notes
+    from gbnf_server.shipped import manifests_path
+
+    try:
+        configurations = named(config or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from None
+    executors = load_manifests(manifests or manifests_path())
+    suites = [load_suite(name, executors) for name in suite or ["representative"]]
+    names = [each.name for each in suites]
+    if len(set(names)) < len(names):
+        raise typer.BadParameter("two suites have the same name", param_hint="--suite")
+    options = Options(runs, temperature, seed, max_tokens)
+    console = notes()
+    if runs > 1 and temperature == 0:
+        console.print(
+            "at temperature 0 every run of a case is the same: give a --temperature", style="yellow"
+        )
+    backend, tell = _open(model, server, api_key)
+    with interruptible(), backend:
+        facts = tell()
+        bench = Bench(suites, configurations, executors, backend, model=identity(facts), options=options)
+        label = label or _slug(facts["name"])
+        with RunLog(out / f"{label}.jsonl") as log:
+            if fresh:
+                log.clear()
+            do_all(bench, log, console, quiet=quiet)
+            results = Results(
+                about(label, facts, options),
+                configurations,
+                tuple(suites),
+                references_of([*executors, *(tool for each in suites for tool in each.decoys)]),
+                tuple(log.records[job.key] for job in bench.jobs),
+            )
+    _write(results, out, label)
+    show(results, markdown=markdown)
+    console.print(f"{out / label}.json and .html hold every run; the same command starts from them")
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="A stored bench.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another one.")],
+) -> None:
+    """Print what changed from one stored bench to another, with 95 % intervals.
+
+    The cases that both have are drawn in pairs. Both are scored anew, by the present rules.
+    """
+    from gbnf_server.bench.results import Results
+    from gbnf_server.bench.tables import compare_tables
+    from gbnf_server.cli.bench_show import show_tables
+    from gbnf_server.cli.failures import InputError
+
+    tables = compare_tables(Results.load(first), Results.load(second))
+    if not tables:
+        raise InputError(f"{first} and {second} have no case of one configuration in common")
+    show_tables(tables)
+
+
+def score(
+    stored: Annotated[Path, typer.Argument(metavar="A.json", help="A stored bench.")],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
+) -> None:
+    """Score a stored bench again, by the present rules: its tables, its numbers and its report."""
+    from gbnf_server.bench.results import Results
+    from gbnf_server.cli.bench_show import show
+
+    results = Results.load(stored)
+    _write(results, stored.parent, stored.stem)
+    show(results, markdown=markdown)
+
+
+def _open(
+    model: Path | None, server: str | None, api_key: str | None
+) -> tuple[Backend, Callable[[], dict[str, Any]]]:
+    """The backend, and what tells its model apart."""
+    from gbnf_server.bench.about import model_file, model_server
+
+    if server is not None:
+        from gbnf_server.backends.llama_server import LlamaServer
+
+        remote = LlamaServer(server, api_key=api_key)
+        return remote, lambda: model_server(server, api_key, remote)
+    from gbnf_server.backends.in_process import InProcess
+    from gbnf_server.embedded import model_path
+
+    path = model or model_path()
+    local = InProcess(path, guard_grammars=False)  # all grammars come from our own compiler
+    return local, lambda: model_file(path, local)
+
+
+def _write(results: Results, out: Path, label: str) -> None:
+    import json
+
+    from gbnf_server.bench.report import report
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{label}.json").write_text(json.dumps(results.to_json(), ensure_ascii=False) + "\n", "utf-8")
+    (out / f"{label}.html").write_text(report(results), "utf-8")
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+
+
+bench = typer.Typer(invoke_without_command=True)
+bench.callback(help=flow(run.__doc__))(run)
+bench.command(help=flow(compare.__doc__))(compare)
+bench.command(help=flow(score.__doc__))(score)

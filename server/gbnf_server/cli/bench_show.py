@@ -1,0 +1,89 @@
+"""How a bench looks on a terminal, while it runs and when it is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from gbnf_server.bench.tables import (
+    Cells,
+    case_table,
+    complexity_table,
+    cost_table,
+    gain_table,
+    quality_table,
+)
+from gbnf_server.cli.text import brief, clean, plural
+
+if TYPE_CHECKING:
+    from gbnf_server.bench.records import RunLog
+    from gbnf_server.bench.results import Results
+    from gbnf_server.bench.running import Bench, Job
+
+ROWS_SHOWN = 40
+"""Cases that are listed on the terminal; the report lists them all."""
+PIPED_WIDTH = 160
+
+
+def do_all(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> None:
+    """Do what is left of a bench, and show how far it is."""
+    left = bench.left(log)
+    done = len(bench.jobs) - len(left)
+    if done and not quiet:
+        console.print(f"{plural(done, 'run')} of {len(bench.jobs)} were done before", style="dim")
+    if not left:
+        return
+    progress = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal, transient=True,
+    )  # fmt: skip
+    with progress:
+        task = progress.add_task("", total=len(bench.jobs), completed=done)
+        for job, record in bench.run_all(log):
+            run = record.events[-1]["run"]
+            progress.update(task, advance=1, description=_job(job))
+            if not quiet:
+                line = Text(f"{_job(job):44} ")
+                line.append(f"{run['outcome']:9}", "" if run["outcome"] == "answered" else "yellow")
+                line.append(f" {len(run['steps'])} steps  {run['duration_s']:.1f} s", "dim")
+                progress.console.print(line, soft_wrap=True)
+
+
+def show(results: Results, *, markdown: bool) -> None:
+    """The tables of a bench, on stdout."""
+    first = quality_table(results)
+    if markdown:
+        sys.stdout.write(f"{first.title}\n\n{first.markdown()}\n")
+        return
+    tables = [first, cost_table(results)]
+    if len(first.rows) > 1:
+        tables.append(gain_table(results))
+    tables.append(complexity_table(results))
+    cases = case_table(results)
+    if len(cases.rows) <= ROWS_SHOWN:
+        tables.append(cases)
+    show_tables(tables)
+
+
+def show_tables(tables: Sequence[Cells]) -> None:
+    """Tables on stdout, as wide as they are where nobody looks."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    for table in tables:
+        console.print(table.rich())
+
+
+def _job(job: Job) -> str:
+    case = clean(brief(job.case.id, 28))
+    return f"{job.configuration.name} {case}" + (f" #{job.run + 1}" if job.run else "")
