@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 WIDTH = 720
-_LEFT, _RIGHT, _ROW, _TOP, _AXIS = 110, 64, 34, 8, 30
+_LEFT, _RIGHT, _ROW, _TOP, _AXIS = 110, 124, 34, 8, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def bars(rows: Sequence[Bar]) -> Markup:
             end = row.high
         marks.append(_text(_x(end) + 8, y + _ROW / 2 + 3, row.text, "value"))
     ticks = [(_x(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
-    return _svg(marks, ticks, len(rows), right=_RIGHT + 60)
+    return _svg(marks, ticks, len(rows))
 
 
 def stacks(rows: Mapping[str, Mapping[str, int]], kinds: Sequence[str]) -> Markup:
@@ -103,18 +103,16 @@ def spreads(rows: Sequence[Spread]) -> Markup:
         marks.append(f'<path class="whisker" d="M{p5:.1f} {middle}H{p25:.1f}M{p75:.1f} {middle}H{p95:.1f}"/>')
         marks.append(_box("box", p25, p75, y, f"{row.name}: {said}; {row.count} runs"))
         marks.append(f'<path class="median" d="M{p50:.1f} {y + 6}v{_ROW - 14}"/>')
-        marks.append(_text(p95 + 8, y + _ROW / 2 + 3, f"{row.percentiles[2]:.2f} s", "value"))
+        marks.append(_text(p95 + 8, y + _ROW / 2 + 3, f"p50 {row.percentiles[2]:.2f} s", "value"))
     return _svg(marks, [(x(tick), f"{tick:g} s") for tick in ticks], len(rows))
 
 
-def _svg(
-    marks: Sequence[str], ticks: Sequence[tuple[float, str]], rows: int, *, right: int = _RIGHT
-) -> Markup:
+def _svg(marks: Sequence[str], ticks: Sequence[tuple[float, str]], rows: int) -> Markup:
     height = _TOP + rows * _ROW + _AXIS
     bottom = height - _AXIS + 4
     grid = "".join(f'<path class="grid" d="M{x:.1f} {_TOP}V{bottom}"/>' for x, _ in ticks)
     axis = "".join(_text(x, bottom + 18, text, "tick") for x, text in ticks)
-    width = WIDTH + right
+    width = WIDTH + _RIGHT
     return Markup(  # noqa: S704 - every text in it went through `escape`
         f'<svg viewBox="0 0 {width} {height}" role="img">{grid}{"".join(marks)}{axis}</svg>'
     )

@@ -69,7 +69,9 @@ def _bar(name: str, runs: Sequence[Scored]) -> Bar:
 
 
 def _spread(name: str, runs: Sequence[Scored]) -> Spread:
-    p5, p25, p50, p75, p95 = map(float, np.percentile([run.score.run_s for run in runs], (5, 25, 50, 75, 95)))
+    p5, p25, p50, p75, p95 = map(
+        float, np.percentile([run.score.run_s for run in runs], (5, 25, 50, 75, 95), method="inverted_cdf")
+    )
     return Spread(name, (p5, p25, p50, p75, p95), len(runs))
 
 

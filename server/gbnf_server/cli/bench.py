@@ -22,7 +22,9 @@ def run(
     context: typer.Context,
     suite: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME|FILE", help="A suite that comes along, or a TOML file; repeatable."),
+        typer.Option(
+            metavar="NAME|FILE", help="A suite that comes along, or a TOML or Python file; repeatable."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A configuration, repeatable; all when absent.")
@@ -67,6 +69,7 @@ def run(
     from gbnf import load_manifests
     from gbnf_server.bench.about import about, identity
     from gbnf_server.bench.configurations import named
+    from gbnf_server.bench.dsl import load_python
     from gbnf_server.bench.matching import references_of
     from gbnf_server.bench.records import RunLog
     from gbnf_server.bench.results import Results
@@ -82,7 +85,11 @@ def run(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
     executors = load_manifests(manifests or manifests_path())
-    suites = [load_suite(name, executors) for name in suite or ["representative"]]
+    suites = [
+        found
+        for name in suite or ["representative"]
+        for found in (load_python(Path(name)) if name.endswith(".py") else [load_suite(name, executors)])
+    ]
     names = [each.name for each in suites]
     if len(set(names)) < len(names):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")

@@ -1,0 +1,136 @@
+"""Worlds: what is right, what is not, and the words for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.bench.cases import After, Case, read_case
+from gbnf_server.bench.judging import faults
+from gbnf_server.bench.patterns import read_pattern
+from gbnf_server.bench.worlds import Snapshot, make_world, snapshot
+from gbnf_server.errors import SetupError
+from gbnf_server.executors import run_executor
+from support.executors import shipped
+
+PATHS = st.sampled_from(["a.txt", "b/c.txt", "b/d.txt"])
+SNAPSHOTS = st.builds(
+    Snapshot,
+    files=st.dictionaries(PATHS, st.sampled_from(["one", "two"])),
+    folders=st.lists(st.sampled_from(["b", "e"]), unique=True),
+    events=st.lists(st.fixed_dictionaries({"title": st.sampled_from(["x", "y"])}), max_size=2),
+    messages=st.lists(st.fixed_dictionaries({"subject": st.sampled_from(["x", "y"])}), max_size=2),
+)
+
+
+@given(SNAPSHOTS)
+def test_a_world_that_did_not_change_is_right_where_nothing_is_expected(world: Snapshot) -> None:
+    assert faults((After(),), world, world) == ()
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_a_world_that_changed_is_wrong_unless_others_do_no_harm(before: Snapshot, end: Snapshot) -> None:
+    def seen(world: Snapshot) -> tuple[Any, ...]:
+        # folders that hold a file come and go with it
+        lonely = {
+            each for each in world.folders if not any(path.startswith(f"{each}/") for path in end.files)
+        }
+        rows = [sorted(map(repr, rows)) for rows in (world.events, world.messages)]
+        return world.files, lonely, *rows
+
+    found = faults((After(),), before, end)
+    if seen(before) != seen(end):
+        assert found
+    assert faults((After(others=True),), before, end) == ()
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_of_several_worlds_the_nearest_counts(before: Snapshot, end: Snapshot) -> None:
+    wanted = After(files={"a.txt": read_pattern("one")}, others=True)
+    other = After(gone=("a.txt",), others=True)
+    either = faults((wanted, other), before, end)
+    assert either == min(faults((wanted,), before, end), faults((other,), before, end), key=len)
+
+
+BEFORE = Snapshot(files={"a.txt": "one", "b/c.txt": "two"}, folders=["b"])
+EVENT = {"title": "Call with Luca", "start": "2026-11-24T18:00", "end": "2026-11-24T19:00", "location": ""}
+MAIL = {"to": ["anna@example.com"], "subject": "Train", "body": "the train is late"}
+TABLE: list[tuple[dict[str, Any], Snapshot, str]] = [
+    ({"files": {"n.txt": "x"}}, replace(BEFORE, files={**BEFORE.files, "n.txt": "x"}), ""),
+    ({"files": {"n.txt": "x"}}, replace(BEFORE, files={**BEFORE.files, "n.txt": "y"}), "not as expected"),
+    ({"files": {"n.txt": "x"}}, BEFORE, "no file n.txt"),
+    ({"files": {"*.txt": "x"}}, replace(BEFORE, files={**BEFORE.files, "n.txt": "x"}), ""),
+    ({"files": {"*": "one"}}, BEFORE, "no file *"),
+    ({"folders": ["d/e"]}, replace(BEFORE, folders=["b", "d", "d/e"]), ""),
+    ({"folders": ["d"]}, replace(BEFORE, folders=["b", "d", "d/e"]), "folder d/e was made"),
+    ({"folders": ["d"]}, BEFORE, "no folder d"),
+    ({"gone": ["a.txt"]}, replace(BEFORE, files={"b/c.txt": "two"}), ""),
+    ({"gone": ["b"]}, replace(BEFORE, files={"a.txt": "one"}, folders=[]), ""),
+    ({"gone": ["a.txt"]}, BEFORE, "still there"),
+    ({"gone": ["a.txt"]}, Snapshot(folders=["b"]), "b/c.txt was deleted"),
+    ({}, replace(BEFORE, files={"a.txt": "two", "b/c.txt": "two"}), "a.txt was changed"),
+    ({"events": [{"title": {"contains": "luca"}}]}, replace(BEFORE, events=[EVENT]), ""),
+    ({"events": [{"title": "Call with Luca", "start": "2026-11-25"}]}, replace(BEFORE, events=[EVENT]), "event is missing"),
+    ({"events": [{"title": "Call with Luca"}]}, replace(BEFORE, events=[EVENT, EVENT]), "one event too many"),
+    ({"messages": [{"to": ["anna@example.com"]}]}, replace(BEFORE, messages=[MAIL]), ""),
+    ({"messages": [{"to": ["luca@example.com"]}]}, replace(BEFORE, messages=[MAIL]), "message is missing"),
+    ({}, replace(BEFORE, messages=[MAIL]), "one message too many"),
+]  # fmt: skip
+
+
+def _case(**keys: Any) -> Case:
+    return read_case(
+        {"id": "x", "query": "q", "first": ["get_now"], "steps": 2, "answer": {"any": True}, **keys}
+    )
+
+
+@pytest.mark.parametrize(("after", "end", "said"), TABLE)
+def test_what_is_wrong(after: dict[str, Any], end: Snapshot, said: str) -> None:
+    found = faults(_case(after=after).after, BEFORE, end)
+    assert (said in "; ".join(found)) if said else found == ()
+
+
+def test_a_world_is_made_and_described(tmp_path: Path) -> None:
+    case = _case(
+        before={
+            "files": {"notes/a.txt": "one\n"},
+            "folders": ["empty/inside"],
+            "events": [
+                {"title": "Workshop", "start": "2026-11-23T08:00", "end": "2026-11-23T18:00"},
+                {"title": "Holiday", "start": "2026-11-24", "end": "2026-11-25", "location": "Rome"},
+            ],
+            "calls": [{"name": "create_dirs", "arguments": {"paths": ["earlier"]}}],
+        },
+    )
+    context = make_world(case, tmp_path, shipped())
+    found = snapshot(context)
+    assert found.files == {"notes/a.txt": "one"}
+    assert set(found.folders) == {"notes", "empty", "empty/inside", "earlier"}
+    assert [event["title"] for event in found.events] == ["Workshop", "Holiday"]
+    assert found.events[0]["start"] == "2026-11-23T08:00"
+    assert found.events[1] == {
+        "title": "Holiday", "start": "2026-11-24", "end": "2026-11-25", "location": "Rome",
+    }  # fmt: skip
+    free = run_executor(shipped()["find_events_empty"], {"start_date": "2026-11-23"}, context)
+    assert free["entries"] == []
+    run_executor(
+        shipped()["send_messages"],
+        {"to": ["me", "anna@example.com"], "subject": "Hi", "body": "è vero"},
+        context,
+    )
+    [message] = snapshot(context).messages
+    assert message == {"to": ["me@example.com", "anna@example.com"], "subject": "Hi", "body": "è vero"}
+    assert run_executor(shipped()["get_now"], {}, context)["time"] == "10:32"
+    run_executor(shipped()["undo_last_turn"], {}, context.for_turn("later"))
+    assert snapshot(context).messages == []
+
+
+@pytest.mark.parametrize("path", ["../out.txt", "/tmp/out.txt"])
+def test_a_world_stays_in_its_folder(tmp_path: Path, path: str) -> None:
+    with pytest.raises(SetupError, match="stays in the workspace"):
+        make_world(_case(before={"files": {path: "x"}}), tmp_path / "w", shipped())

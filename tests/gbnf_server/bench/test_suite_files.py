@@ -1,0 +1,207 @@
+"""Suites: those that ship, what a fault says, and the Python notation."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server.bench.cases import COMPLEXITIES, read_case
+from gbnf_server.bench.dsl import anything, call, case, contains, load_python, matches, maybe, suite
+from gbnf_server.bench.errors import SuiteErrors
+from gbnf_server.bench.suite_files import load_suite, read_suite, shipped_suites
+from gbnf_server.shipped import suites_path
+
+READ = {"name": "read_files", "arguments": {"paths": ["a.txt"]}}
+
+
+@pytest.mark.parametrize("name", shipped_suites())
+def test_shipped_suites_load_by_name_and_by_path(name: str) -> None:
+    by_name, by_path = load_suite(name), load_suite(suites_path() / f"{name}.toml")
+    assert by_name.name == by_path.name == name
+    assert by_name.description
+    assert [one.id for one in by_name.cases] == [one.id for one in by_path.cases]
+
+
+def test_the_representative_suite_has_ten_cases_of_every_complexity() -> None:
+    cases = load_suite("representative").cases
+    assert len(cases) == 10
+    assert {one.complexity for one in cases} == {*COMPLEXITIES}
+
+
+@pytest.mark.parametrize("name", shipped_suites())
+def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
+    for one in load_suite(name).cases:
+        again = read_case(json.loads(json.dumps(one.source)))
+        fields = [field for field in one.__slots__ if field not in {"source"}]
+        assert [getattr(again, field) for field in fields] == [getattr(one, field) for field in fields]
+
+
+FAULTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"cases": []}, "cases", "[]"),
+    ({}, "the file", "cases is missing"),
+    ({"cases": [{"calls": [READ]}]}, "cases[1]", "query is missing"),
+    ({"cases": [{"query": "q", "calls": [READ], "step": 3}]}, "cases[1].step", "Did you mean steps?"),
+    ({"cases": [{"query": "q", "calls": [READ], "complexity": "hard"}]}, "cases[1].complexity", "ambiguous"),
+    ({"cases": [{"query": "q", "calls": [READ], "steps": [3, 2]}]}, "cases[1].steps", "[least, most]"),
+    ({"cases": [{"query": "q", "calls": [READ], "id": "Not so"}]}, "cases[1].id", "hyphens"),
+    ({"cases": [{"query": "q"}]}, "cases[1]", "nothing says when the case is right"),
+    ({"cases": [{"query": "q", "answer": "a", "steps": 2}]}, "cases[1]", "which tool comes first"),
+    ({"cases": [{"query": "q", "answer": "a", "first": ["get_now"]}]}, "cases[1]", "how many steps"),
+    ({"cases": [{"query": "q", "abstain": True, "calls": [READ]}]}, "cases[1].abstain", "Take out calls"),
+    ({"cases": [{"query": "q", "calls": [READ], "plans": [[READ]]}]}, "cases[1].plans", "side by side"),
+    ({"cases": [{"query": "q", "calls": [{"name": "reed"}]}]}, "cases[1].calls[1].name", "read_files"),
+    (
+        {"cases": [{"query": "q", "calls": [READ], "pool": ["get_now"]}]},
+        "cases[1].calls[1].name",
+        "no tool of the pool",
+    ),
+    ({"cases": [{"query": "q", "calls": [READ], "pool": ["none"]}]}, "cases[1].pool", "no tool of this name"),
+    ({"cases": [{"query": "q", "calls": [READ], "decoys": ["none"]}]}, "cases[1].decoys", "There are none"),
+    ({"cases": [{"query": "q", "calls": [READ], "first": ["none"]}]}, "cases[1].first", "no tool"),
+    (
+        {"cases": [{"query": "q", "calls": [{"name": "read_files", "arguments": {"path": 1}}]}]},
+        "cases[1].calls[1].arguments.path",
+        "Did you mean paths?",
+    ),
+    (
+        {"cases": [{"query": "q", "calls": [{"name": "read_files", "arguments": {"from_step": 1}}]}]},
+        "cases[1].calls[1].arguments.from_step",
+        "Count the expected calls from 1",
+    ),
+    (
+        {"cases": [{"query": "q", "plans": [[READ], [{**READ, "arguments": {"paths": {"matches": "["}}}]]}]},
+        "cases[1].plans[2][1].arguments.paths.matches",
+        "no regular expression",
+    ),
+    ({"cases": [{"query": "q", "answer": {"any": 1}}]}, "cases[1].answer.any", "{any = true}"),
+    (
+        {"cases": [{"query": "q", "calls": [READ], "after": {"messages": [{"body": {"matches": "("}}]}}]},
+        "cases[1].after.messages[1].body.matches",
+        "no regular expression",
+    ),
+    ({"cases": [{"query": "q", "calls": [READ], "after": {"file": {}}}]}, "cases[1].after", "files"),
+    ({"cases": [{"query": "q", "calls": [READ], "now": "noon"}]}, "cases[1].now", "2026-11-21T10:32"),
+    ({"cases": [{"query": "q", "calls": [READ], "timezone": "Rome"}]}, "cases[1].timezone", "Europe/Rome"),
+    (
+        {
+            "cases": [
+                {
+                    "query": "q",
+                    "calls": [READ],
+                    "before": {"events": [{"title": "t", "start": "2026-01-02", "end": "2026-01-01"}]},
+                }
+            ]
+        },
+        "cases[1].before.events[1]",
+        "does not end after it starts",
+    ),
+    ({"cases": [{"query": "q", "calls": [READ]}] * 2}, "cases[2].id", "Give it an id of its own"),
+    ({"defaults": {"id": "x"}, "cases": [{"query": "q", "calls": [READ]}]}, "defaults", "Take them out"),
+    (
+        {"decoys": [{"name": "get_now", "args": {}}], "cases": [{"query": "q", "calls": [READ]}]},
+        "decoys[1].name",
+        "another tool has this name",
+    ),
+    (
+        {"decoys": [{"name": "a b", "args": {}}], "cases": [{"query": "q", "calls": [READ]}]},
+        "decoys[1].name",
+        "a b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "key", "said"), FAULTS, ids=[f"{key}-{said}" for _, key, said in FAULTS])
+def test_a_fault_names_place_and_way_out(content: dict[str, Any], key: str, said: str) -> None:
+    with pytest.raises(SuiteErrors) as caught:
+        read_suite(content, "x.toml")
+    [error] = caught.value.errors
+    text = str(error)
+    assert text.startswith(f"x.toml: {key}: ")
+    assert said in text
+    assert error.way_out
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    content = {"cases": [{"query": "q"}, {"query": "r", "calls": [{"name": "reed"}]}]}
+    with pytest.raises(SuiteErrors, match="2 faults"):
+        read_suite(content, "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(b"a = ", "no TOML"), (b"\xff\xfe", "no UTF-8"), (None, "representative")],
+)
+def test_an_unreadable_file_says_what_to_do(tmp_path: Path, text: bytes | None, said: str) -> None:
+    path = tmp_path / "x.toml"
+    if text is not None:
+        path.write_bytes(text)
+    with pytest.raises(SuiteErrors, match=said):
+        load_suite(path)
+
+
+def test_toml_times_are_times(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(
+        "[[cases]]\nquery = 'what day is it'\nnow = 2027-03-05T09:30:00\nanswer = {contains = 'Friday'}\n"
+        "first = ['get_now']\nsteps = 2\n"
+    )
+    [one] = load_suite(path).cases
+    assert f"{one.now:%Y-%m-%dT%H:%M %Z}" == "2027-03-05T09:30 CET"
+
+
+def test_python_makes_the_same_suite() -> None:
+    toml = """
+        [[cases]]
+        query = "email anna@example.com that the train is late"
+        calls = [
+            { name = "send_messages", arguments = { to = ["anna@example.com"], subject = { any = true }, body = { optional = { contains = ["train"] } } } },
+        ]
+        answer = { matches = "sent" }
+    """
+    read = read_suite({"name": "mine", **tomllib.loads(toml)}, "x.toml")
+    made = suite(
+        "mine",
+        case(
+            "email anna@example.com that the train is late",
+            calls=[
+                call(
+                    "send_messages",
+                    to=["anna@example.com"],
+                    subject=anything(),
+                    body=maybe(contains("train")),
+                )
+            ],
+            answer=matches("sent"),
+        ),
+    )
+    assert made.name == read.name
+    assert [one.plans for one in made.cases] == [one.plans for one in read.cases]
+    assert [one.answer for one in made.cases] == [one.answer for one in read.cases]
+    assert [one.id for one in made.cases] == [one.id for one in read.cases]
+
+
+def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from gbnf_server.bench.dsl import call, case, suite\n"
+        "SUITE = suite('mine', case('what time is it', calls=[call('get_now')]))\n"
+    )
+    [found] = load_python(path)
+    assert (found.name, len(found.cases)) == ("mine", 1)
+    path.write_text("")
+    with pytest.raises(SuiteErrors, match="defines no suite"):
+        load_python(path)
+
+
+def test_the_page_explains_every_key() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "bench.md").read_text("utf-8")
+    schema = json.loads((files("gbnf_server.bench") / "suite.schema.json").read_text("utf-8"))
+    keys = {*schema["$defs"]["case"]["properties"], *schema["$defs"]["after"]["properties"]}
+    keys |= {*schema["$defs"]["case"]["properties"]["before"]["properties"]}
+    keys |= {*schema["$defs"]["case"]["properties"]["person"]["properties"]}
+    assert {key for key in keys if f"`{key}`" not in page and f"`{key} = " not in page} == set()
