@@ -37,7 +37,7 @@ def test_the_representative_suite_has_ten_cases_of_every_complexity() -> None:
 def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
     for one in load_suite(name).cases:
         again = read_case(json.loads(json.dumps(one.source)))
-        fields = [field for field in one.__slots__ if field not in {"source"}]
+        fields = [field for field in one.__slots__ if field != "source"]
         assert [getattr(again, field) for field in fields] == [getattr(one, field) for field in fields]
 
 
@@ -158,10 +158,13 @@ def test_python_makes_the_same_suite() -> None:
     toml = """
         [[cases]]
         query = "email anna@example.com that the train is late"
-        calls = [
-            { name = "send_messages", arguments = { to = ["anna@example.com"], subject = { any = true }, body = { optional = { contains = ["train"] } } } },
-        ]
         answer = { matches = "sent" }
+
+        [[cases.calls]]
+        name = "send_messages"
+        arguments.to = ["anna@example.com"]
+        arguments.subject = { any = true }
+        arguments.body = { optional = { contains = ["train"] } }
     """
     read = read_suite({"name": "mine", **tomllib.loads(toml)}, "x.toml")
     made = suite(

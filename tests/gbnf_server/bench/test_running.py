@@ -1,0 +1,236 @@
+"""Runs: from cases to records and scores, with the embedded model and with texts that are given."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.bench.configurations import CONFIGURATIONS, named
+from gbnf_server.bench.dsl import call, case, contains, suite
+from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.matching import references_of
+from gbnf_server.bench.records import Record, RunLog
+from gbnf_server.bench.report import report
+from gbnf_server.bench.results import Results
+from gbnf_server.bench.running import Bench, Options
+from gbnf_server.bench.scoring import score
+from gbnf_server.bench.tables import case_table, compare_tables, quality_table
+from gbnf_server.embedded import model_path
+from gbnf_server.errors import BackendUnreachable
+from support.executors import shipped
+
+TOOLS = tuple(shipped().values())
+REFERENCES = references_of(TOOLS)
+SUITE = suite(
+    "small",
+    case("create a folder trips", calls=[call("create_dirs", paths=["trips"])], after={"folders": ["trips"]}),
+    case("what time is it", calls=[call("get_now")], answer=contains("10:32")),
+    case("order a pizza", abstain=True),
+)
+
+
+class Told:
+    """A backend that says the same few things in every run, and counts how often it is asked."""
+
+    name, prompt_style, context_length = "told", "minimal", 4096
+
+    def __init__(self, *texts: str, lost_after: int | None = None) -> None:
+        self.texts, self.asked, self.lost_after = texts, 0, lost_after
+
+    def complete(self, messages: Sequence[Any], **_limits: Any) -> Completion:
+        if self.asked == self.lost_after:
+            raise BackendUnreachable("the server is gone")
+        self.asked += 1
+        said = sum(message["role"] == "assistant" for message in messages)
+        return Completion(self.texts[min(said, len(self.texts) - 1)], "stop", 100, 10, 50, 0.01, 0.02)
+
+
+def _json(name: str, **arguments: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+FOLDER, NOW = _json("create_dirs", paths=["trips"]), _json("get_now")
+DONE = _json("final_answer", message="It is 10:32.")
+
+
+def _bench(backend: Any, configurations: Sequence[str] = ("filter",), **options: Any) -> Bench:
+    return Bench([SUITE], named(configurations), TOOLS, backend, model="m", options=Options(**options))
+
+
+def _results(records: Sequence[Record]) -> Results:
+    about = {
+        "label": "x",
+        "made_at": "now",
+        "versions": {},
+        "machine": {},
+        "options": {},
+        "model": {"name": "told"},
+    }
+    return Results(about, CONFIGURATIONS, (SUITE,), REFERENCES, tuple(records))
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[InProcess]:
+    with InProcess(model_path()) as model:
+        yield model
+
+
+def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> None:
+    bench = Bench(
+        [dataclasses.replace(SUITE, cases=SUITE.cases[:2])],
+        named(["baseline", "filter"]), TOOLS, embedded, model="embedded", options=Options(),
+    )  # fmt: skip
+    with RunLog(tmp_path / "a.jsonl") as log:
+        done = list(bench.run_all(log))
+    scores = {job.key[1:3]: score(job.case, record, REFERENCES) for job, record in done}
+    assert len(scores) == 4
+    for found in scores.values():
+        assert (found.outcome, found.converged, found.faults) == ("answered", True, ())
+        assert (found.first_matches, found.right, found.needed, found.stray) == (True, 1, 1, 0)
+        assert (found.steps, found.blocked) == (2, 0)
+    assert scores["what-time-is-it", "filter"].grammar_s
+    assert not scores["what-time-is-it", "baseline"].grammar_s
+    page = report(_results([record for _, record in done]))
+    assert "create a folder trips" in page
+    assert "<script" not in page
+    assert "src=" not in page
+    assert "href=" not in page
+
+
+def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
+    bench = _bench(Told(FOLDER, DONE), [each.name for each in CONFIGURATIONS])
+    with RunLog(tmp_path / "a.jsonl") as log:
+        live = {job.key: score(job.case, record, REFERENCES) for job, record in bench.run_all(log)}
+        records = list(log.records.values())
+    with RunLog(tmp_path / "a.jsonl") as log:
+        assert [each.to_json() for each in log.records.values()] == [
+            json.loads(json.dumps(each.to_json())) for each in records
+        ]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(_results(records).to_json()))
+    stored = Results.load(path)
+    assert {run.record.key: run.score for run in stored.scored()} == live
+    assert quality_table(stored) == quality_table(_results(records))
+    [*tables] = compare_tables(stored, stored)
+    assert [table.heads[0] for table in tables] == [each.name for each in CONFIGURATIONS]
+
+
+def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lost = Told(FOLDER, DONE, lost_after=3)  # in the middle of the second case
+    with RunLog(path) as log, pytest.raises(BackendUnreachable):
+        list(_bench(lost, runs=2).run_all(log))
+    again: Any = Told(FOLDER, DONE)
+    with RunLog(path) as log:
+        bench = _bench(again, runs=2)
+        assert len(bench.left(log)) == len(bench.jobs) - 1
+        list(bench.run_all(log))
+        assert again.asked == 2 * (len(bench.jobs) - 1)
+        list(bench.run_all(log))
+        assert again.asked == 2 * (len(bench.jobs) - 1)
+        assert [record.seed for record in log.records.values()] == [0, 1] * 3
+        other = Bench([SUITE], named(["filter"]), TOOLS, again, model="another", options=Options())
+        assert len(other.left(log)) == 3
+
+
+def test_a_line_that_was_cut_is_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with RunLog(path) as log:
+        list(_bench(Told(FOLDER, DONE)).run_all(log))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with RunLog(path) as log:
+        bench = _bench(Told(FOLDER, DONE))
+        assert [job.case.id for job in bench.left(log)] == ["order-a-pizza"]
+        list(bench.run_all(log))
+    assert len(path.read_bytes().splitlines()) == len(whole.splitlines())
+
+
+def test_a_log_is_not_shared_and_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with RunLog(path), pytest.raises(RecordError, match="in use"):
+        RunLog(path)
+    path.write_text('{"a": 1}\n')
+    with pytest.raises(RecordError, match="line 1"):
+        RunLog(path)
+    for text in ("[]", '{"format": 2}', "{"):
+        path.write_text(text)
+        with pytest.raises(RecordError, match=r"a\.jsonl"):
+            Results.load(path)
+
+
+@settings(max_examples=15)  # each starts processes
+@given(
+    st.lists(
+        st.sampled_from([FOLDER, NOW, DONE, "no call", _json("create_dirs", paths=["/trips"])]),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_scores_are_consistent(texts: list[str]) -> None:
+    bench = _bench(Told(*texts, DONE), ["baseline"])
+    for job in bench.jobs[:1]:
+        record = bench.run(job)
+        found = score(job.case, record, REFERENCES)
+        again = score(job.case, Record.from_json(json.loads(json.dumps(record.to_json()))), REFERENCES)
+        assert found == again
+        assert found.converged == (not found.faults)
+        assert found.right <= found.named <= found.needed
+        assert found.stray + found.right <= found.executed
+        assert found.executed + found.blocked <= found.steps
+        made = "trips" in record.after.folders
+        assert found.converged == (made and found.outcome == "answered")
+
+
+@pytest.mark.parametrize(
+    ("texts", "converged", "abstained", "stray"),
+    [((DONE,), True, True, 0), ((NOW, DONE), False, False, 1), (("no call",), False, False, 0)],
+)
+def test_abstaining_is_answering_without_a_call(
+    texts: tuple[str, ...], converged: bool, abstained: bool, stray: int
+) -> None:
+    bench = _bench(Told(*texts))
+    [job] = [job for job in bench.jobs if job.case.abstain]
+    found = score(job.case, bench.run(job), REFERENCES)
+    assert (found.converged, found.abstained, found.stray) == (converged, abstained, stray)
+
+
+def test_configurations_differ_as_they_say() -> None:
+    grammars, tools = {}, {}
+    for configuration in CONFIGURATIONS:
+        asked: list[Any] = []
+
+        class Watching(Told):
+            def complete(self, messages: Sequence[Any], **limits: Any) -> Completion:
+                asked.append(limits["grammar"])  # noqa: B023 - called inside the loop
+                return super().complete(messages, **limits)
+
+        record = _bench(Watching(NOW, DONE), [configuration.name]).run(
+            _bench(Told(""), [configuration.name]).jobs[1]
+        )
+        grammars[configuration.name] = asked[0]
+        tools[configuration.name] = len(record.events[0]["tools"])
+    assert grammars["baseline"] is None
+    assert grammars["soft"] is None
+    assert len({grammars[name] for name in ("grammar", "union", "filter")}) == 3
+    assert tools["filter"] < tools["union"] == tools["grammar"] == tools["baseline"] == len(TOOLS)
+
+
+def test_tables_and_page_show_what_a_model_wrote_as_text(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>| & \x1b[31m"
+    with RunLog(tmp_path / "a.jsonl") as log:
+        list(_bench(Told(evil)).run_all(log))
+        results = _results(list(log.records.values()))
+    page = report(results)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert case_table(results).rows[0][2] == "✗"

@@ -1,0 +1,104 @@
+"""Intervals: what must hold for any scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.bench.metrics import BY_KEY, METRICS, Percentile, Quotient, shown
+from gbnf_server.bench.scoring import Score
+from gbnf_server.bench.statistics import LEAST_CASES, by_case, difference, estimate, paired
+
+PLAIN = Score(
+    outcome="answered", converged=True, faults=(), first="get_now", first_matches=True, needed=2, named=2,
+    right=1, executed=2, stray=1, should_abstain=False, abstained=False, steps=3, least_steps=3,
+    acceptable_steps=True, refusals={}, repaired=0, prompt_tokens=100, cached_tokens=50, completion_tokens=20,
+    run_s=1.0, model_s=(0.2, 0.3), compile_s=(0.001,), grammar_s=(),
+)  # fmt: skip
+SCORES = st.builds(
+    lambda converged, right, named, seconds, abstained: replace(
+        PLAIN, converged=converged, right=min(right, named), named=named, run_s=seconds, abstained=abstained
+    ),
+    st.booleans(),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.floats(0.01, 100),
+    st.booleans(),
+)
+GROUPS = st.lists(st.lists(SCORES, min_size=1, max_size=3), min_size=1, max_size=12)
+
+
+@given(GROUPS, st.sampled_from(METRICS))
+def test_an_interval_holds_its_estimate(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
+    found = estimate(metric, groups)
+    assert found.cases == len(groups)
+    if found.value is None or len(groups) < LEAST_CASES:
+        assert found.low is None
+        return
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high
+
+
+@given(GROUPS)
+def test_a_quotient_is_the_quotient_of_the_sums(groups: list[list[Score]]) -> None:
+    scores = [score for group in groups for score in group]
+    assert estimate(BY_KEY["converged"], groups).value == pytest.approx(
+        sum(score.converged for score in scores) / len(scores)
+    )
+    named = sum(score.named for score in scores)
+    found = estimate(BY_KEY["arguments"], groups).value
+    assert found == (pytest.approx(sum(score.right for score in scores) / named) if named else None)
+
+
+@given(GROUPS, st.sampled_from([metric for metric in METRICS if isinstance(metric, Percentile)]))
+def test_a_percentile_is_numpys(groups: list[list[Score]], metric: Percentile) -> None:
+    values = [value for group in groups for score in group for value in metric.values(score)]
+    expected = float(np.percentile(values, metric.percent, method="inverted_cdf")) if values else None
+    assert estimate(metric, groups).value == expected
+
+
+@given(GROUPS, st.sampled_from(METRICS))
+def test_nothing_differs_from_itself(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
+    change = difference(metric, groups, groups)
+    if change.value is not None:
+        assert change.value == 0
+        assert change.low in (None, 0)
+        assert change.high in (None, 0)
+
+
+@given(GROUPS, st.sampled_from(METRICS))
+def test_numbers_are_the_same_at_every_run(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
+    assert estimate(metric, groups) == estimate(metric, groups)
+
+
+def test_a_clear_gain_is_told_from_chance() -> None:
+    bad = [[replace(PLAIN, converged=False)] for _ in range(10)]
+    good = [[PLAIN] for _ in range(10)]
+    mixed = [[replace(PLAIN, converged=number % 2 == 0)] for number in range(10)]
+    assert difference(BY_KEY["converged"], bad, good).low == 1
+    change = difference(BY_KEY["converged"], bad, mixed)
+    assert change.low is not None
+    assert 0 < change.low < 0.5 < (change.high or 0) < 1
+
+
+def test_only_common_cases_are_paired() -> None:
+    one = by_case([("a", PLAIN), ("b", PLAIN), ("a", PLAIN)])
+    other = by_case([("c", PLAIN), ("a", PLAIN)])
+    assert paired(one, other) == ([[PLAIN, PLAIN]], [[PLAIN]])
+    with pytest.raises(ValueError, match="cannot be paired"):
+        difference(BY_KEY["converged"], [[PLAIN]], [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [("converged", 0.655, "66%"), ("steps", 1, "1.00"), ("run_p50", 1.234, "1.23"), ("run_p50", 12.3, "12"),
+     ("compile_p50", 0.00123, "1.2"), ("blocked", 0.25, "0.2"), ("prompt_tokens", 933.4, "933"),
+     ("steps", None, "–")],
+)  # fmt: skip
+def test_how_numbers_look(key: str, value: float | None, text: str) -> None:
+    assert shown(BY_KEY[key], value) == text
