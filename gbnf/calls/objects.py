@@ -16,6 +16,7 @@ _WRAPPERS = ("tool_call", "function_call")
 _SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
 _SENTINEL = "\0cut"
 _NAME_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w.-]+)["']""")
+_SAYS_NAME = re.compile(rf"""\b(?:{"|".join(NAME_KEYS)})["']?\s*:""")
 _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
 
 
@@ -83,6 +84,8 @@ def _open_body(text: str, start: int, names: Names, shape: ShapeName | None) -> 
                 entry._replace(rest=tuple(key for key in entry.rest if key != _SENTINEL)) for entry in listed
             ]
             return Body(last + 1, tuple(_written(entry, loaded, shape) for entry in listed), closed=True)
+    if not _SAYS_NAME.search(text, start):
+        return None
     try:
         loaded = load(text[start:])
     except Unreadable:

@@ -14,7 +14,7 @@ from gbnf.calls.values import Final, Refused, Repair, Step, ToolCall, ToolCalls,
 from gbnf.manifests import Executor
 
 #: Characters of a text that is read for calls; a longer one is an answer.
-TEXT_LIMIT = 400_000
+TEXT_LIMIT = 100_000
 
 _PRIORITY = {shape.name: place for place, shape in enumerate(SHAPES)}
 
@@ -41,10 +41,12 @@ def parse(text: str, executors: Iterable[Executor]) -> Step:
 def step_of(text: str, segments: Sequence[Segment], names: Names) -> Step:
     """The step that a text's segments amount to."""
     ends = [place for place, each in enumerate(segments) if _ends_thoughts(text, each)]
-    thinking = segments[: ends[-1] + 1] if ends else []  # the chat template opened the thoughts
-    spoken = segments[len(thinking) :]
+    begin = ends[-1] + 1 if ends else 0  # before it, all is thoughts that the chat template has opened
+    spoken = segments[begin:]
     thoughts = "".join(
-        text[each.start : each.end] for each in segments if each in thinking or each.kind == "thoughts"
+        text[each.start : each.end]
+        for place, each in enumerate(segments)
+        if place < begin or each.kind == "thoughts"
     )
     notes = [Repair("thoughts", f"left out {len(thoughts)} characters of thoughts")] if thoughts else []
     prose = "".join(text[each.start : each.end] for each in spoken if each.kind == "text")

@@ -22,7 +22,7 @@ CALL_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
 )
 _DEPTH = 2  # of blocks in blocks
-_MOST_OPEN = (2, 4, 16)  # by depth: openers without an end behind which calls are looked for
+_MOST_OPEN = (1, 2, 8)  # by depth: openers without an end behind which calls are looked for
 
 _THINK = pattern(rf"<(?:{'|'.join(THOUGHTS)})>")
 THINK_END = pattern(rf"</(?:{'|'.join(THOUGHTS)})>")

@@ -21,6 +21,8 @@ from gbnf.calls.scan import THINK_END, Scanner
 from gbnf.calls.values import Step
 from gbnf.manifests import Executor
 
+_PATIENCE = 8  # what is held back grows by an eighth before it is looked at again
+
 _NAME_KEYS = r"tool|tool_name|function|name|action"
 _BEGUN = re.compile(
     "|".join(
@@ -28,7 +30,7 @@ _BEGUN = re.compile(
             r"<[^<>\n]{0,240}\Z",  # a tag
             r"\[[ \t]*[\w.:/-]*\Z",  # [TOOL_CALLS], or a list
             rf"{LINE}`{{1,3}}[^`\n]*`{{0,3}}\Z",  # a fence, or inline code
-            rf"{LINE}(?:print\(|return[ ]|await[ ]|\w+[ \t]*=)[ \t]*[\w.:/-]*\Z",
+            rf"{LINE}(?:print\(|(?:return|await)[ ]|\w+[ \t]*(?:=[ \t]*)?)[ \t]*[\w.:/-]*\Z",
             rf"{LINE}(?:CALL|Call|call|TOOL_CALL)\b[^\n{{(]*\Z",
             rf"(?i:{LINE}[\"'*]*(?:{_NAME_KEYS})[\"'*]*[ \t]*:[^\n]*(?:\r?\n[ \t\r]*\n?[^\n:]{{0,24}})?\Z)",
             rf"{LINE}[\[\"'*]*\Z",
@@ -56,12 +58,13 @@ class CallStream:
         self._thinking = thinking
         self._thought = False
         self._holding = False
+        self._due = 0  # what is held back is looked at again when the text is so long
         self.shown = ""
 
     def feed(self, chunk: str) -> str:
         """Take the next characters; give those that are prose whatever comes."""
         self._text += chunk
-        if self._holding or not chunk:
+        if self._holding or not chunk or len(self._text) < self._due:
             return ""
         if len(self._text) > TEXT_LIMIT:
             self._holding = True
@@ -92,12 +95,14 @@ class CallStream:
         text, found = self._text, []
         for segment in self._scanner.segments(text, self._at, ends=False):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
+                self._due = len(text) + (len(text) - segment.start) // _PATIENCE
                 break
             if segment.kind == "calls":
                 self._holding = segment.closed
                 break
             if segment.kind == "thoughts":
                 if not segment.closed:
+                    self._due = len(text) + (len(text) - segment.start) // _PATIENCE
                     break
                 self._thought = True
                 self._at = self._passed = segment.end
@@ -107,9 +112,14 @@ class CallStream:
                 end = self._begun(segment.start, end)
             found.append((segment.start, end))
             if segment.closed:
-                line = text.rfind("\n", segment.start, end) + 1
-                self._at = max(self._at, segment.start, line) if segment.end == len(text) else segment.end
+                self._at = self._settled(segment.start, end) if segment.end == len(text) else segment.end
         return found
+
+    def _settled(self, start: int, end: int) -> int:
+        """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is."""
+        line = max(self._text.rfind("\n", 0, end) + 1, start)
+        shown = self._text[line:end]
+        return line if "`" in shown or shown.lstrip(" \t").startswith(">") else end
 
     def _begun(self, start: int, end: int) -> int:
         """Where at the end of prose something begins that might become a call; `end` where nothing does."""

@@ -1,0 +1,319 @@
+"""What small models write, and what it amounts to: one table for calls, one for answers, one for refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gbnf.calls import SHAPES, CallStream, Final, ToolCall, ToolCalls, parse, render
+from support.pools import POOL, tool
+
+POOL2 = (
+    *POOL,
+    tool("find_files", ("base_path",), base_path={"type": "string"}, limit={"type": "integer"}),
+    tool("write_files", files={"type": "array", "items": {"type": "object"}}),
+)
+
+
+def read(text: str) -> ToolCalls:
+    step = parse(text, POOL2)
+    assert isinstance(step, ToolCalls)
+    return step
+
+
+def kinds(step: ToolCalls | Final) -> set[str]:
+    return {repair.kind for repair in step.repairs}
+
+
+NOW: dict[str, Any] = {}
+FIND = {"base_path": ".", "limit": 5}
+QWEN = (
+    "<tool_call>\n<function=find_files>\n<parameter=base_path>\n.\n</parameter>\n"
+    "<parameter=limit>\n5\n</parameter>\n</function>\n</tool_call>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "name", "arguments", "repairs"),
+    [
+        ('```tool\nfind_files\nbase_path: "."\nlimit: 5\n```', "fenced", "find_files", FIND, set()),
+        ("```tool\nfind_files\nbase_path: .\nlimit: 5\n```", "fenced", "find_files", FIND, set()),
+        (
+            '```tool_call\nfind_files\n{"base_path": ".", "limit": 5}\n```',
+            "fenced",
+            "find_files",
+            FIND,
+            set(),
+        ),
+        ('```tool\n{"name": "get_now", "arguments": {}}\n```', "fenced", "get_now", NOW, set()),
+        ("```tool_code\nprint(default_api.get_now())\n```", "fenced", "get_now", NOW, {"name"}),
+        ("```tool\nget_now\n```", "fenced", "get_now", NOW, set()),
+        (
+            "```tool\nwrite_note\ntitle: |\n  a: 1\n  b\ncount: 2\n```",
+            "fenced",
+            "write_note",
+            {"title": "a: 1\nb", "count": 2},
+            set(),
+        ),
+        ("```tool\nget_now\ntimezone: 5\n```", "fenced", "get_now", {"timezone": "5"}, set()),
+        ("```tool\nget_now\ntimezone: a: b\n```", "fenced", "get_now", {"timezone": "a: b"}, set()),
+        ('CALL find_files {"base_path": ".", "limit": 5}', "call", "find_files", FIND, set()),
+        ("CALL get_now", "call", "get_now", NOW, {"arguments"}),
+        (
+            'I will.\nCall: Find Files {"base_path": ".", "limit": 5}',
+            "call",
+            "find_files",
+            FIND,
+            {"name", "prose"},
+        ),
+        ('{"tool_calls": [{"name": "get_now", "arguments": {}}]}', "tool_calls", "get_now", NOW, set()),
+        (
+            '{"name": "find_files", "arguments": {"base_path": ".", "limit": 5}}',
+            "bare",
+            "find_files",
+            FIND,
+            set(),
+        ),
+        ('{"tool": "find_files", "args": {"base_path": ".", "limit": 5}}', "bare", "find_files", FIND, set()),
+        ('{"function": "get_now", "parameters": {}}', "bare", "get_now", NOW, set()),
+        ('{"name": "get_now", "input": {}}', "bare", "get_now", NOW, set()),
+        ('{"name": "get_now"}', "bare", "get_now", NOW, {"arguments"}),
+        ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", "find_files", FIND, set()),
+        ('[{"name": "get_now", "arguments": {}}]', "bare", "get_now", NOW, set()),
+        ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", "get_now", NOW, {"wrapper"}),
+        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", "get_now", NOW, {"arguments"}),
+        ("{'name': 'get_now', 'arguments': {},}", "bare", "get_now", NOW, {"json"}),
+        ("{name: 'get_now', arguments: {}} // done", "bare", "get_now", NOW, {"json", "prose"}),
+        ('{"name": "get_now", /* now */ "arguments": {}}', "bare", "get_now", NOW, {"json"}),
+        (
+            '{"name": "write_note", "arguments": {"title": "a\nb"}}',
+            "bare",
+            "write_note",
+            {"title": "a\nb"},
+            {"json"},
+        ),
+        ('{"name": "get_now", "arguments": {}', "bare", "get_now", NOW, {"json"}),
+        (
+            '{"name": "get_now", "arguments": {}\n\nI hope this helps.',
+            "bare",
+            "get_now",
+            NOW,
+            {"json", "prose"},
+        ),
+        (
+            '{"name": "find_files", "arguments": "{\\"base_path\\": \\".\\", \\"limit\\": 5}"}',
+            "bare",
+            "find_files",
+            FIND,
+            {"arguments"},
+        ),
+        (
+            '{"id": "x", "type": "function", "function": {"name": "get_now", "arguments": "{}"}}',
+            "openai",
+            "get_now",
+            NOW,
+            set(),
+        ),
+        ('{"function": {"name": "get_now", "arguments": {}}}', "openai", "get_now", NOW, set()),
+        (
+            'Sure!\n```json\n{"tool": "Get-Now", "args": {}}\n```\nDone.',
+            "bare",
+            "get_now",
+            NOW,
+            {"wrapper", "name", "prose"},
+        ),
+        ('<tool_call>\n{"name": "get_now", "arguments": {}}\n</tool_call>', "tagged", "get_now", NOW, set()),
+        ('<tool_call>{"name": "get_now", "arguments": {}}', "tagged", "get_now", NOW, {"wrapper"}),
+        (
+            QWEN,
+            "tagged",
+            "find_files",
+            FIND,
+            set(),
+        ),
+        (
+            '<function=find_files>{"base_path": ".", "limit": 5}</function>',
+            "function",
+            "find_files",
+            FIND,
+            set(),
+        ),
+        ('[TOOL_CALLS][{"name": "get_now", "arguments": {}}]', "mistral", "get_now", NOW, set()),
+        ('[TOOL_CALLS]find_files[ARGS]{"base_path": ".", "limit": 5}', "mistral", "find_files", FIND, set()),
+        ("tool: find_files\nargs:\n  base_path: .\n  limit: 5", "yaml", "find_files", FIND, set()),
+        ("tool: find_files\nargs:\nbase_path: .\nlimit: 5", "yaml", "find_files", FIND, {"arguments"}),
+        (
+            'Thought: hm\nAction: find_files\nAction Input: {"base_path": ".", "limit": 5}',
+            "yaml",
+            "find_files",
+            FIND,
+            {"prose"},
+        ),
+        (
+            "tool: write_files\nargs:\n  files:\n    - path: a.md\n      content: hi\n    - path: b.md\n",
+            "yaml",
+            "write_files",
+            {"files": [{"path": "a.md", "content": "hi"}, {"path": "b.md"}]},
+            set(),
+        ),
+        ('find_files(base_path=".", limit=5)', "python", "find_files", FIND, set()),
+        ('find_files(".", 5)', "python", "find_files", FIND, {"arguments"}),
+        ("result = get_now()", "python", "get_now", NOW, set()),
+        ("[get_now()]", "python", "get_now", NOW, set()),
+        ("`get_now()`", "python", "get_now", NOW, {"wrapper"}),
+        ("```python\nget_now()\n```", "python", "get_now", NOW, {"wrapper"}),
+        ("<think>\nI should {call} it.\n</think>\n\nCALL get_now {}", "call", "get_now", NOW, {"thoughts"}),
+        ("I should call it.</think>CALL get_now {}", "call", "get_now", NOW, {"thoughts"}),
+        ('{"name": "functions.get_now", "arguments": {}}', "bare", "get_now", NOW, {"name"}),
+    ],
+)
+def test_calls(text: str, shape: str, name: str, arguments: Any, repairs: set[str]) -> None:
+    step = read(text)
+    assert [(call.name, call.arguments, call.cut) for call in step.calls] == [(name, arguments, False)]
+    assert step.shape == shape
+    assert step.refused == ()
+    assert kinds(step) == repairs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is noon.",
+        "",
+        "You can call get_now() to know the time.",
+        "Use `get_now()`, or `CALL get_now {}`.",
+        "> CALL get_now {}\n\nis how one asks for the time.",
+        'One writes "{"name": "get_now", "arguments": {}}" for it.',
+        'The format is `{"name": "get_now", "arguments": {}}`.',
+        "```python\nimport time\nget_now()\nprint(1)\n```",
+        "```sh\nCALL get_now {}\n```",
+        '{"answer": "CALL get_now {}"}',
+        '{"text": "<tool_call>{\\"name\\": \\"get_now\\", \\"arguments\\": {}}</tool_call>"}',
+        '{"name": "Anna", "age": 31}',
+        "print(get_later())",
+        "get_now() gives the time.",
+        "call me back",
+        "tool: a hammer",
+        "f(x) = {x | x > 0}",
+        "int main() { return 0; }",
+        '"get_now"',
+        "name: Anna\nage: 31",
+    ],
+)
+def test_answers_stay_as_they_are(text: str) -> None:
+    assert parse(text, POOL2) == Final(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "nearest"),
+    [
+        ('{"name": "Submit", "arguments": {}}', "Submit", None),
+        ('{"name": "get_nov", "arguments": {}}', "get_nov", "get_now"),
+        ('CALL find_file {"base_path": "."}', "find_file", "find_files"),
+        ("```tool\nget_time\nzone: UTC\n```", "get_time", "get_now"),
+        ("<function=finds_files>{}</function>", "finds_files", "find_files"),
+        ("tool: read_all\nargs:\n  path: a", "read_all", "files.read-all"),
+    ],
+)
+def test_invented_names_are_refused_with_the_nearest(text: str, name: str, nearest: str | None) -> None:
+    step = read(text)
+    assert step.calls == ()
+    [refused] = step.refused
+    assert refused.name == name
+    assert refused.nearest is not None
+    assert refused.nearest == (nearest or refused.nearest)
+    assert repr(refused.nearest) in refused.error
+
+
+@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
+def test_a_call_that_the_end_cuts_is_never_taken_for_a_whole_one(shape: Any) -> None:
+    whole = ToolCall("call_1", "write_note", {"title": "three words here", "tags": ["a b", "c"]})
+    text = render(whole, shape)
+    for end in range(len(text)):
+        step = parse(text[:end], POOL2)
+        if (
+            isinstance(step, Final) or shape == "yaml"
+        ):  # lines have no end; the backend says whether it was cut
+            continue
+        for call in step.calls:
+            if not call.cut:
+                assert call.arguments in (whole.arguments, {}), text[:end]
+                assert call.arguments or "{" not in text[:end], text[:end]
+
+
+def test_a_cut_call_is_marked_and_says_so() -> None:
+    for text in (
+        '{"name": "find_files", "arguments": {"base_path": "/home/an',
+        'CALL find_files {"base_path": "/home/an',
+        'find_files(base_path="/home/an',
+        '<tool_call>{"name": "find_files", "arguments": {"base_path": "/home/an',
+        "```tool\nfind_files\nbase_path: /home/an",
+        '{"function": {"name": "find_files", "arguments": "{\\"base_path\\": \\"/home/an"}}',
+    ):
+        step = read(text)
+        assert step.cut, text
+        assert [call.name for call in step.calls] == ["find_files"]
+        assert "cut" in kinds(step)
+
+
+def test_the_first_shape_wins_and_the_others_are_listed() -> None:
+    step = read('get_now()\n\nCALL find_files {"base_path": "."}')
+    assert [call.name for call in step.calls] == ["find_files"]
+    assert kinds(step) == {"ignored"}
+
+
+def test_a_key_with_two_values_is_refused() -> None:
+    step = read('{"name": "find_files", "arguments": {"base_path": "a", "base_path": "b"}}')
+    assert step.calls == ()
+    assert "twice" in step.refused[0].error
+
+
+def test_arguments_that_are_no_object_are_refused_or_go_to_the_only_one() -> None:
+    assert read('{"name": "get_now", "arguments": "UTC"}').calls[0].arguments == {"timezone": "UTC"}
+    step = read('{"name": "find_files", "arguments": ["a", "b"]}')
+    assert "must be an object" in step.refused[0].error
+
+
+def test_two_names_that_are_spelled_alike_are_never_confused() -> None:
+    pool = (tool("get_now"), tool("getnow"))
+    assert isinstance(parse('{"name": "get_now", "arguments": {}}', pool), ToolCalls)
+    step = parse('{"name": "Get Now", "arguments": {}}', pool)
+    assert isinstance(step, ToolCalls)
+    assert step.calls == ()
+
+
+def test_huge_and_hostile_texts_end() -> None:
+    count = 20_000
+    for text in (
+        "{a",
+        '{"name": ',
+        "[{",
+        "(",
+        "get_now(",
+        "<tool_call>{",
+        "</think>",
+        "```json\n",
+        "CALL get_now {",
+    ):
+        assert parse(text * count, POOL2) is not None
+    long = "x" * 200_000
+    assert parse(long, POOL2).repairs[0].kind == "text"
+
+
+def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
+    stream = CallStream(POOL2)
+    assert stream.feed("Let me look. ") == "Let me look. "
+    assert stream.feed("It is <b>") == "It is <b>"
+    assert stream.feed("<tool") == ""
+    assert stream.feed('_call>{"name": "get_now", ') == ""
+    assert stream.feed('"arguments": {}}</tool_call>') == ""
+    assert isinstance(stream.close(), ToolCalls)
+    stream = CallStream(POOL2, thinking=True)
+    assert stream.feed("hm, get_now") == ""
+    assert stream.feed("</think>It is noon.") == "It is noon."
+
+
+def test_a_shape_that_is_none_is_an_error() -> None:
+    with pytest.raises(ValueError, match="none of fenced"):
+        render(ToolCall("call_1", "get_now", {}), "xml")  # type: ignore[arg-type]  # that is the point
