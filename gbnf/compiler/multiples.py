@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, lcm
 
 from gbnf.compiler.digits import language, written
@@ -62,6 +63,7 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
     return Fraction(numerator, denominator)
 
 
+@lru_cache(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """The canonical decimals that are multiples of `divisor`: the digits read so far modulo it, in units of
     its last decimal, and how many decimals were read."""

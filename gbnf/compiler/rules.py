@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gbnf.compiler.names import NameTable
 from gbnf.grammar.ir import NOTHING, Alt, Expr, Ref, Seq
+from gbnf.grammar.passes import substitute
 
 
 class RuleTable:
@@ -23,6 +26,7 @@ class RuleTable:
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Give a reserved nonterminal its production. Returns that of an equal one, if there is one."""
         known = self._known.setdefault(production, ref)
+        self.productions.pop(ref.name, None)  # in the order of definition, most rules stand behind their parts
         if known != ref and isinstance(production, Seq | Alt):
             self.productions[ref.name] = known  # for those that refer to it already
             return known
@@ -55,3 +59,25 @@ class Scope:
 
     def add(self, hint: str, production: Expr) -> Ref:
         return self.table.add((*self.hint, hint), production)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """An expression with the productions that it needs, made once and put into many tables."""
+
+    expr: Expr
+    productions: tuple[tuple[str, Expr], ...]
+
+    @staticmethod
+    def of(expr: Expr, table: RuleTable) -> Fragment:
+        """What was written into a table of its own, with no hint around it."""
+        return Fragment(expr, tuple(table.productions.items()))
+
+    def placed(self, scope: Scope) -> Expr:
+        """The expression, its productions written at this place under new names."""
+        if not self.productions:
+            return self.expr
+        refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}
+        for name, production in self.productions:
+            scope.define(refs[name], substitute(production, refs))
+        return substitute(self.expr, refs)

@@ -44,23 +44,24 @@ def emit_expr(expr: Expr) -> str:
 
 
 def _emit_composite(expr: Seq | Alt | Repeat) -> str:
-    match expr:
-        case Seq(items):
-            if not items:
-                return '""'
-            return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in items])
-        case Alt(items):
-            if not items:
-                raise ValueError(
-                    "an alternation without alternatives matches nothing, and GBNF has no text for it: "
-                    "remove what refers to it"
-                )
-            return " | ".join([emit_expr(item) for item in items])
-        case Repeat(item, minimum, maximum):
-            atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
-            return atom + _suffix(minimum, maximum)
+    if type(expr) is Seq:
+        if not expr.items:
+            return '""'
+        return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in expr.items])
+    if type(expr) is Alt:
+        if not expr.items:
+            raise ValueError(
+                "an alternation without alternatives matches nothing, and GBNF has no text for it: "
+                "remove what refers to it"
+            )
+        return " | ".join(map(emit_expr, expr.items))
+    assert isinstance(expr, Repeat)
+    item = expr.item
+    atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
+    return atom + _suffix(expr.minimum, expr.maximum)
 
 
+@lru_cache(maxsize=4096)
 def emit_literal(text: str) -> str:
     """The text between quotes. Raises ValueError for NUL and surrogates, which no text can hold."""
     if text.isprintable():  # most are, and then nothing else needs an escape

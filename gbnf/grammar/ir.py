@@ -253,13 +253,13 @@ def references(expr: Expr) -> tuple[str, ...]:
         return (expr.name,)
     known = expr.references
     if known is None:
-        found: dict[str, None] = {}
+        found: list[str] = []
         for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
             if type(item) is Ref:
-                found[item.name] = None
-            elif isinstance(item, Seq | Alt | Repeat):
-                found.update(dict.fromkeys(references(item)))
-        known = expr.references = tuple(found)
+                found.append(item.name)
+            elif type(item) is not Literal and type(item) is not CharClass:
+                found += references(item)
+        known = expr.references = tuple(dict.fromkeys(found) if len(found) > 1 else found)
     return known
 
 

@@ -6,19 +6,19 @@ something. `PASSES` lists them in the order in which the compiler runs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from gbnf.grammar.ir import (
     NOTHING,
     Alt,
-    CharClass,
     Expr,
-    Literal,
     Ref,
     Repeat,
     Rules,
     Seq,
     alt,
+    references,
     repeat,
     seq,
 )
@@ -30,41 +30,47 @@ def drop_unproductive(rules: Rules) -> Rules:
     a ::= "[" a "]"    ->    nothing
     """
     productive: set[str] = set()
-    productions = rules.productions
-    pending = _leaves_first(rules)
-    settled = False
-    while not settled:
-        waiting = []
-        for name in pending:
-            needed = [one for one in rules.references[name] if one not in productive and one in productions]
-            if productions[name] != NOTHING if not needed else _derives(productions[name], frozenset(needed)):
-                productive.add(name)
-            else:
-                waiting.append(name)
-        settled = len(waiting) in (0, len(pending))
+    pending = _unproductive(rules, rules.productions, productive)
+    if pending:
+        pending = _unproductive(rules, _leaves_first(rules, pending), productive)
+    while pending:
+        waiting = _unproductive(rules, pending, productive)
+        if len(waiting) == len(pending):
+            break
         pending = waiting
     if not pending:
         return rules
-    gone: dict[Expr, Expr] = {Ref(name): NOTHING for name in pending}
+    gone: dict[str, Expr] = dict.fromkeys(pending, NOTHING)
     kept = {name: substitute(expr, gone) for name, expr in rules.productions.items() if name in productive}
     kept.setdefault(rules.root, NOTHING)
     return Rules(kept, rules.root)
 
 
-def _leaves_first(rules: Rules) -> list[str]:
-    """All rules, each behind those that it refers to as far as it goes: recursion leaves no such order."""
+def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> list[str]:
+    """Those of `names` that don't derive a string as far as `productive` shows, which grows on the way."""
+    productions, waiting = rules.productions, []
+    for name in names:
+        needed = {one for one in rules.references[name] if one not in productive and one in productions}
+        if _derives(productions[name], needed):
+            productive.add(name)
+        else:
+            waiting.append(name)
+    return waiting
+
+
+def _leaves_first(rules: Rules, names: Sequence[str]) -> list[str]:
+    """The rules, each behind those that it refers to as far as it goes: recursion leaves no such order."""
     ordered: dict[str, None] = {}
     entered: set[str] = set()
-    pending = list(rules.productions)[::-1]
+    wanted = frozenset(names)
+    pending = list(names)
     while pending:
         name = pending[-1]
         if name in entered:
             ordered.setdefault(pending.pop())
         else:
             entered.add(name)
-            pending += [
-                one for one in rules.references[name] if one in rules.productions and one not in entered
-            ]
+            pending += [one for one in rules.references[name] if one in wanted and one not in entered]
     return list(ordered)
 
 
@@ -84,18 +90,16 @@ def merge_equal(rules: Rules) -> Rules:
     order = {name: number for number, name in enumerate(productions)}
     pending = list(productions)
     while pending:
-        same: dict[Expr, Expr] = {}
+        same: dict[str, Ref] = {}
         for name in pending:
             kept = first.setdefault(productions[name], name)
             if name not in (kept, rules.root):
-                same[Ref(name)] = Ref(kept)
+                same[name] = Ref(kept)
         touched: set[str] = set()
         for old, new in same.items():
-            assert isinstance(old, Ref)
-            assert isinstance(new, Ref)
-            touched |= users.get(old.name, set())
-            users.setdefault(new.name, set()).update(users.pop(old.name, ()))
-            del productions[old.name]
+            touched |= users.get(old, set())
+            users.setdefault(new.name, set()).update(users.pop(old, ()))
+            del productions[old]
         pending = sorted((name for name in touched if name in productions), key=order.__getitem__)
         for name in pending:
             if first.get(productions[name]) == name:
@@ -121,32 +125,25 @@ def skip_aliases(rules: Rules) -> Rules:
 
     a ::= b    c ::= "[" a "]"    ->    c ::= "[" b "]"
     """
-    aliases: dict[Expr, Expr] = {
-        Ref(name): expr
-        for name, expr in rules.productions.items()
-        if isinstance(expr, Ref) and name != rules.root
+    aliases = {
+        name: expr for name, expr in rules.productions.items() if type(expr) is Ref and name != rules.root
     }
     if not aliases:
         return rules
-    ends = {alias: _end(alias, aliases) for alias in aliases}
-    names = {alias.name for alias in aliases if isinstance(alias, Ref)}
+    ends = {alias: Ref(_end(alias, aliases)) for alias in aliases}
     return Rules(
-        {
-            name: e if names.isdisjoint(rules.references[name]) else substitute(e, ends)
-            for name, e in rules.productions.items()
-            if name not in names
-        }
-        | {name: e for name, e in rules.productions.items() if ends.get(Ref(name)) == Ref(name)},
+        {name: substitute(expr, ends) for name, expr in rules.productions.items() if name not in ends}
+        | {name: rules.productions[name] for name, end in ends.items() if end.name == name},
         rules.root,
     )
 
 
-def _end(alias: Expr, aliases: Mapping[Expr, Expr]) -> Expr:
+def _end(alias: str, aliases: Mapping[str, Ref]) -> str:
     """What an alias stands for in the end; one of the ring where aliases stand for each other."""
-    seen: set[Expr] = set()
+    seen: set[str] = set()
     while alias in aliases and alias not in seen:
         seen.add(alias)
-        alias = aliases[alias]
+        alias = aliases[alias].name
     return alias
 
 
@@ -164,33 +161,29 @@ def run_passes(rules: Rules) -> Rules:
     return rules
 
 
-def substitute(expr: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
-    """`expr` with each nonterminal of `replacements` replaced, simplified anew where something changed."""
-    match expr:
-        case Ref():
-            return replacements.get(expr, expr)
-        case Literal() | CharClass():
-            return expr
-        case Seq(items) | Alt(items):
-            changed = [substitute(item, replacements) for item in items]
-            if all(new is old for new, old in zip(changed, items, strict=True)):
-                return expr
-            return seq(*changed) if isinstance(expr, Seq) else alt(*changed)
-        case Repeat(item, minimum, maximum):
-            new = substitute(item, replacements)
-            return expr if new is item else repeat(new, minimum, maximum)
+def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
+    """`expr` with each nonterminal that `replacements` names replaced, simplified anew where it changed."""
+    if type(expr) is Ref:
+        return replacements.get(expr.name, expr)
+    if replacements.keys().isdisjoint(references(expr)):
+        return expr
+    if isinstance(expr, Seq):
+        return seq(*[substitute(item, replacements) for item in expr.items])
+    if isinstance(expr, Alt):
+        return alt(*[substitute(item, replacements) for item in expr.items])
+    assert isinstance(expr, Repeat)
+    return repeat(substitute(expr.item, replacements), expr.minimum, expr.maximum)
 
 
-def _derives(expr: Expr, doubtful: Collection[str]) -> bool:
+def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
     """Whether `expr` derives a string without the rules in `doubtful`."""
+    if doubtful.isdisjoint(references(expr)):
+        return expr != NOTHING
     match expr:
-        case Ref(name):
-            return name not in doubtful
-        case Literal() | CharClass():
-            return True
         case Seq(items):
             return all(_derives(item, doubtful) for item in items)
         case Alt(items):
             return any(_derives(item, doubtful) for item in items)
         case Repeat(item, minimum, _):
             return minimum == 0 or _derives(item, doubtful)
+    return False

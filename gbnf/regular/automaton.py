@@ -64,16 +64,18 @@ class Dfa:
         edges = [[(CharSet.of(chars), target) for chars, target in row] for row in transitions]
         sets = list(dict.fromkeys(chars for row in edges for chars, _ in row))
         alphabet, holders = minterms(sets)
-        index = {chars: number for number, chars in enumerate(sets)}
+        classes = {
+            chars: [number for number, held in enumerate(holders) if held >> index & 1]
+            for index, chars in enumerate(sets)
+        }
         rows = []
         for state, row in enumerate(edges):
             targets = [DEAD] * alphabet.size
             for chars, target in row:
-                for number, held in enumerate(holders):
-                    if held >> index[chars] & 1:
-                        if targets[number] not in (DEAD, target):
-                            raise ValueError(f"state {state} has two targets for one character: {row}")
-                        targets[number] = target
+                for number in classes[chars]:
+                    if targets[number] not in (DEAD, target):
+                        raise ValueError(f"state {state} has two targets for one character: {row}")
+                    targets[number] = target
             rows.append(tuple(targets))
         ends = frozenset(accepting)
 

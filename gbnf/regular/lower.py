@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
+from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.repetitions import bounded
-from gbnf.compiler.rules import Scope
+from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.grammar.ir import EMPTY, NOTHING, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
@@ -32,9 +34,7 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
 
     Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
     """
-    if language.is_empty:
-        return NOTHING
-    return seq(Literal('"'), _Writer(language, json_char, Literal('"'), scope).expression())
+    return NOTHING if language.is_empty else _string_fragment(language).placed(scope)
 
 
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
@@ -44,7 +44,25 @@ def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
     """
     if language.is_empty:
         return NOTHING
-    return _Writer(language, raw_char, EMPTY, scope).expression()
+    return _words_in_place(language) if scope is None else _words_fragment(language).placed(scope)
+
+
+@lru_cache(maxsize=512)
+def _string_fragment(language: Dfa) -> Fragment:
+    table = RuleTable(RESERVED)
+    body = _Writer(language, json_char, Literal('"'), Scope(table, ())).expression()
+    return Fragment.of(seq(Literal('"'), body), table)
+
+
+@lru_cache(maxsize=256)
+def _words_fragment(language: Dfa) -> Fragment:
+    table = RuleTable(RESERVED)
+    return Fragment.of(_Writer(language, raw_char, EMPTY, Scope(table, ())).expression(), table)
+
+
+@lru_cache(maxsize=256)
+def _words_in_place(language: Dfa) -> Expr:
+    return _Writer(language, raw_char, EMPTY, None).expression()
 
 
 class _Piece(NamedTuple):

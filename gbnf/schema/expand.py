@@ -8,6 +8,7 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from gbnf.errors import SchemaError
@@ -24,6 +25,7 @@ from gbnf.schema.values import (
     Boolean,
     Conjunction,
     Null,
+    Number,
     Shape,
     String,
     ValueSet,
@@ -57,6 +59,10 @@ class Expander:
     def expand(self, places: Conjunction) -> ValueSet:
         """The values that satisfy all of `places`. Raises SchemaError where one is malformed."""
         known = self._known.get(places)
+        if known is None and len(places) == 1:
+            known = _plain(places[0].raw)
+            if known is not None:
+                self._known[places] = known
         if known is None:
             self._open.add(places)
             flat = self._flattener.flatten(places)
@@ -265,6 +271,30 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
             integer = True
         allowed &= frozenset("number" if name == "integer" else name for name in names)
     return allowed, integer
+
+
+_PLAIN: dict[str, ValueSet] = {
+    "null": ValueSet(shapes=(Null(),)),
+    "boolean": ValueSet(shapes=(Boolean(),)),
+    "integer": ValueSet(shapes=(Number(integer=True),)),
+    "number": ValueSet(shapes=(Number(),)),
+    "string": ValueSet(shapes=(String(),)),
+}
+
+
+def _plain(raw: Any) -> ValueSet | None:
+    """The values of a schema that only names a scalar type, or lists strings: most schemas do."""
+    if not isinstance(raw, Mapping):
+        return None
+    asking = [keyword for keyword in raw if keyword in KEYWORDS]
+    declared = raw.get("type")
+    if asking == ["type"]:
+        return _PLAIN.get(declared) if isinstance(declared, str) else None
+    if len(asking) <= 2 and "enum" in asking and (len(asking) == 1 or declared == "string"):
+        listed = raw["enum"]
+        if isinstance(listed, list) and listed and all(isinstance(value, str) for value in listed):
+            return ValueSet(tuple(dict.fromkeys(listed)))
+    return None
 
 
 class _Judge:
