@@ -132,3 +132,9 @@ def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats
         return np.where(total > 0, values[place], np.nan)
 
     return percentile
+
+
+def share(hits: Sequence[bool]) -> Estimate:
+    """The share of hits among cases that each count once."""
+    values = np.array(hits, float)
+    return _interval(lambda draws: values[draws].mean(axis=1), len(hits))

@@ -6,16 +6,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.help import flow
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from rich.console import Console
+
     from gbnf_server.backends.base import Backend
+    from gbnf_server.bench.bfcl.files import Leaderboard
+    from gbnf_server.bench.configurations import Configuration
+    from gbnf_server.bench.records import RunLog
     from gbnf_server.bench.results import Results
+    from gbnf_server.bench.running import Options
+
+    _Source: TypeAlias = tuple[Path | None, str | None, str | None]
+    """A model file, or a server and its key."""
 
 
 def run(
@@ -45,6 +58,21 @@ def run(
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
     label: Annotated[str | None, typer.Option(help="Names the files; the model's name when absent.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("gbnf-bench"),
+    bfcl: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Run the function-calling leaderboard's files in this folder instead."
+        ),
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="With --bfcl: of its categories, repeatable.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --bfcl: the first so many questions of each category.")
+    ] = None,
+    compile_only: Annotated[
+        bool, typer.Option("--compile-only", help="With --bfcl: check its grammars, without a model.")
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what this label has run before.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -61,63 +89,46 @@ def run(
       gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
       gbnf bench --server http://127.0.0.1:8080 --config union --config filter
       gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
+      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --limit 50
     """
     if context.invoked_subcommand is not None:
         return
     if model is not None and server is not None:
         raise typer.BadParameter("give --model or --server, not both")
-    from gbnf import load_manifests
-    from gbnf_server.bench.about import about, identity
+    if bfcl is None and (category or limit or compile_only):
+        raise typer.BadParameter("--category, --limit and --compile-only go with --bfcl")
     from gbnf_server.bench.configurations import named
-    from gbnf_server.bench.dsl import load_python
-    from gbnf_server.bench.matching import references_of
-    from gbnf_server.bench.records import RunLog
-    from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import Bench, Options
-    from gbnf_server.bench.suite_files import load_suite
-    from gbnf_server.cli.bench_show import do_all, show
+    from gbnf_server.bench.running import Options
     from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.text import notes
-    from gbnf_server.shipped import manifests_path
 
     try:
         configurations = named(config or [])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
-    executors = load_manifests(manifests or manifests_path())
-    suites = [
-        found
-        for name in suite or ["representative"]
-        for found in (load_python(Path(name)) if name.endswith(".py") else [load_suite(name, executors)])
-    ]
-    names = [each.name for each in suites]
-    if len(set(names)) < len(names):
-        raise typer.BadParameter("two suites have the same name", param_hint="--suite")
-    options = Options(runs, temperature, seed, max_tokens)
     console = notes()
     if runs > 1 and temperature == 0:
         console.print(
             "at temperature 0 every run of a case is the same: give a --temperature", style="yellow"
         )
-    backend, tell = _open(model, server, api_key)
-    with interruptible(), backend:
-        facts = tell()
-        bench = Bench(suites, configurations, executors, backend, model=identity(facts), options=options)
-        label = label or _slug(facts["name"])
-        with RunLog(out / f"{label}.jsonl") as log:
-            if fresh:
-                log.clear()
-            do_all(bench, log, console, quiet=quiet)
-            results = Results(
-                about(label, facts, options),
-                configurations,
-                tuple(suites),
-                references_of([*executors, *(tool for each in suites for tool in each.decoys)]),
-                tuple(log.records[job.key] for job in bench.jobs),
-            )
-    _write(results, out, label)
-    show(results, markdown=markdown)
-    console.print(f"{out / label}.json and .html hold every run; the same command starts from them")
+    asked = _Asked(
+        configurations, Options(runs, temperature, seed, max_tokens), label, out, fresh, quiet, console
+    )
+    with interruptible():
+        if bfcl is None:
+            results = _run_suites(asked, suite or ["representative"], manifests, (model, server, api_key))
+            from gbnf_server.cli.bench_show import show
+
+            _write(results, out, results.about["label"])
+            show(results, markdown=markdown)
+        else:
+            from gbnf_server.cli.bench_bfcl import compile_only as check
+            from gbnf_server.cli.bench_bfcl import read
+
+            leaderboard = read(bfcl, category or [], limit, console)
+            if compile_only:
+                raise typer.Exit(ExitCode.DONE if check(leaderboard, console) else ExitCode.NO)
+            _run_leaderboard(asked, leaderboard, (model, server, api_key), markdown=markdown)
 
 
 def compare(
@@ -150,6 +161,89 @@ def score(
     results = Results.load(stored)
     _write(results, stored.parent, stored.stem)
     show(results, markdown=markdown)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line says of both kinds of bench."""
+
+    configurations: tuple[Configuration, ...]
+    options: Options
+    label: str | None
+    out: Path
+    fresh: bool
+    quiet: bool
+    console: Console
+
+
+def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, source: _Source) -> Results:
+    from gbnf import load_manifests
+    from gbnf_server.bench.about import about, identity
+    from gbnf_server.bench.dsl import load_python
+    from gbnf_server.bench.matching import references_of
+    from gbnf_server.bench.results import Results
+    from gbnf_server.bench.running import Bench
+    from gbnf_server.bench.suite_files import load_suite
+    from gbnf_server.cli.bench_show import do_all
+    from gbnf_server.shipped import manifests_path
+
+    executors = load_manifests(manifests or manifests_path())
+    suites = [
+        found
+        for name in names
+        for found in (load_python(Path(name)) if name.endswith(".py") else [load_suite(name, executors)])
+    ]
+    if len({each.name for each in suites}) < len(suites):
+        raise typer.BadParameter("two suites have the same name", param_hint="--suite")
+    backend, tell = _open(*source)
+    with backend:
+        facts = tell()
+        label = asked.label or _slug(facts["name"])
+        bench = Bench(
+            suites, asked.configurations, executors, backend, model=identity(facts), options=asked.options
+        )
+        with _log(asked, label) as log:
+            do_all(bench, log, asked.console, quiet=asked.quiet)
+            records = tuple(log.records[job.key] for job in bench.jobs)
+    _tell_where(asked, label, "json and .html")
+    tools = [*executors, *(tool for each in suites for tool in each.decoys)]
+    header = about(label, facts, asked.options)
+    return Results(header, asked.configurations, tuple(suites), references_of(tools), records)
+
+
+def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *, markdown: bool) -> None:
+    from gbnf_server.bench.about import about, identity
+    from gbnf_server.bench.bfcl.calling import Quiz
+    from gbnf_server.cli.bench_bfcl import ask_all, table, write
+    from gbnf_server.cli.bench_show import show_tables
+
+    backend, tell = _open(*source)
+    with backend:
+        facts = tell()
+        label = asked.label or f"{_slug(facts['name'])}-bfcl"
+        quiz = Quiz(leaderboard, asked.configurations, backend, model=identity(facts), options=asked.options)
+        with _log(asked, label) as log:
+            answers = ask_all(quiz, log, asked.console, quiet=asked.quiet)
+    write(about(label, facts, asked.options), answers, asked.out / f"{label}.json")
+    cells = table(answers)
+    if markdown:
+        typer.echo(cells.markdown())
+    else:
+        show_tables([cells])
+    _tell_where(asked, label, "json")
+
+
+def _log(asked: _Asked, label: str) -> RunLog:
+    from gbnf_server.bench.records import RunLog
+
+    log = RunLog(asked.out / f"{label}.jsonl")
+    if asked.fresh:
+        log.clear()
+    return log
+
+
+def _tell_where(asked: _Asked, label: str, endings: str) -> None:
+    asked.console.print(f"every run is in {asked.out / label}.{endings}", style="dim", soft_wrap=True)
 
 
 def _open(

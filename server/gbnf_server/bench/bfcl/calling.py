@@ -1,0 +1,193 @@
+"""The leaderboard with a model: each question goes to the planner, whose tools are the entry's functions.
+
+A run takes steps until the model answers; a call is told to be done, and nothing is executed. Where one call
+is right the run ends with the first, so that a model is not asked for a second one; this, and that a call is
+one step, is what differs from the leaderboard's own prompts. A text that is refused is no call; but a call
+that does not suit its schema is one, and wrong by itself. There is no second try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, assert_never
+
+from gbnf.calls import ToolCalls, parse
+from gbnf.errors import GbnfError
+from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf_server.backends.base import Backend
+from gbnf_server.bench.bfcl.files import Entry, Leaderboard
+from gbnf_server.bench.bfcl.functions import executors_of
+from gbnf_server.bench.bfcl.rules import Call, fault
+from gbnf_server.bench.configurations import Configuration
+from gbnf_server.bench.records import Key, Record, RunLog
+from gbnf_server.bench.running import Options, digest
+from gbnf_server.bench.worlds import Snapshot
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.events import Event
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.planner import steady_clock
+from gbnf_server.planner.state import Settings
+
+STEPS_TO_SPARE = 4
+"""Steps beyond the expected calls before a run that should make several is ended."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One entry under one configuration."""
+
+    entry: Entry
+    configuration: Configuration
+    fingerprint: str
+
+    @property
+    def key(self) -> Key:
+        return (self.entry.category, self.entry.id, self.configuration.name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a question: the calls by the functions' own names, and why they are wrong, if they are."""
+
+    calls: tuple[Call, ...]
+    fault: str | None
+
+
+class Quiz:
+    """The leaderboard's questions for one model. Raises BackendUnreachable where the server goes away."""
+
+    def __init__(
+        self,
+        leaderboard: Leaderboard,
+        configurations: Sequence[Configuration],
+        backend: Backend,
+        *,
+        model: str,
+        options: Options,
+    ) -> None:
+        self._backend, self._options = backend, options
+        self.questions = tuple(
+            Question(entry, configuration, self._fingerprint(entry, configuration, model))
+            for entries in leaderboard.entries.values()
+            for entry in entries
+            for configuration in configurations
+        )
+
+    def left(self, log: RunLog) -> tuple[Question, ...]:
+        """The questions that the log has no answer to."""
+        return tuple(
+            each
+            for each in self.questions
+            if (found := log.records.get(each.key)) is None or found.fingerprint != each.fingerprint
+        )
+
+    def ask_all(self, log: RunLog) -> Iterator[tuple[Question, Record]]:
+        """Put what is left to the model, keeping each record before it is given."""
+        for question in self.left(log):
+            record = self.ask(question)
+            log.append(record)
+            yield question, record
+
+    def ask(self, question: Question) -> Record:
+        """Put one question to the model."""
+        try:
+            tools = tuple(executors_of(question.entry.functions).values())
+        except GbnfError as error:
+            events: tuple[Any, ...] = ({"event": "unusable", "error": str(error)},)
+        else:
+            events = tuple(event.to_json() for event in self._events(question, tools))
+        return Record(*question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot())
+
+    def _events(self, question: Question, tools: tuple[Executor, ...]) -> Iterator[Event]:
+        settings = self._settings(question.entry, question.configuration)
+        clock = steady_clock(datetime.now(UTC))
+        planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
+        reply: Any = None
+        error: GbnfError | None = None
+        while True:
+            try:
+                request = planning.send(reply) if error is None else planning.throw(error)
+            except StopIteration:
+                return
+            reply = error = None
+            if isinstance(request, Event):
+                yield request
+                continue
+            try:
+                reply = self._perform(request)
+            except BackendUnreachable:
+                raise
+            except GbnfError as fault:
+                error = fault
+
+    def _perform(self, effect: Effect) -> Any:
+        """The model's answer, or that a call is done: no function of the leaderboard is there to be run."""
+        match effect:
+            case CallModel():
+                return self._backend.complete(**asdict(effect))
+            case Execute():
+                return {"done": True}
+            case Approve() | AskPerson():
+                raise AssertionError(f"{effect} needs a person, and no function asks for one")
+            case _:
+                assert_never(effect)
+
+    def _settings(self, entry: Entry, configuration: Configuration) -> Settings:
+        return Settings(
+            max_steps=len(entry.expected) + STEPS_TO_SPARE if entry.kind == "several" else 1,
+            max_blocked=1,
+            final_answer_from=1,
+            max_tokens=self._options.max_tokens,
+            temperature=self._options.temperature,
+            seed=self._options.seed,
+            prompt_style=self._backend.prompt_style,
+            backend=self._backend.name,
+            **configuration.settings,
+        )
+
+    def _fingerprint(self, entry: Entry, configuration: Configuration, model: str) -> str:
+        settings = asdict(self._settings(entry, configuration))
+        return digest(
+            {"messages": entry.messages, "functions": entry.functions, "settings": settings, "model": model}
+        )
+
+
+def answer_of(entry: Entry, record: Record) -> Answer:
+    """What a record's events say, judged by the rules: pure, so that a stored run can be scored again."""
+    try:
+        tools = executors_of(entry.functions)
+    except GbnfError as error:
+        return Answer((), f"its functions are no tools: {error}")
+    names = {tool.name: function for function, tool in tools.items()}
+    calls = [
+        (names.get(name, name), arguments)
+        for name, arguments in _called(record.events, tuple(tools.values()))
+    ]
+    failed = next((event["run"]["error"] for event in record.events if _has_failed(event)), None)
+    return Answer(tuple(calls), failed or fault(entry, calls))
+
+
+def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Executor, ...]) -> Iterator[Call]:
+    """The calls that were let through, and the one that was refused for its name or its arguments."""
+    for event in events:
+        if event["event"] == "tool_called":
+            yield event["name"], event["arguments"]
+        elif event["event"] == "call_blocked" and event["refusal"] == "invalid":
+            step = parse(event["text"], (*tools, FINAL_ANSWER))
+            if isinstance(step, ToolCalls):
+                written = [
+                    (call.name, call.arguments) for call in step.calls if call.name != FINAL_ANSWER.name
+                ]
+                yield from [*written, *((call.name, {}) for call in step.refused)][:1]
+
+
+def _has_failed(event: Mapping[str, Any]) -> bool:
+    return bool(event["event"] == "run_finished" and event["run"]["outcome"] == "failed")
+
+
+def _query(entry: Entry) -> str:
+    """The messages as one request; a system message comes before what the person says."""
+    return "\n\n".join(message["content"] for message in entry.messages)

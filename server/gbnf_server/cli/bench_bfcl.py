@@ -1,0 +1,131 @@
+"""`gbnf bench --bfcl`: the function-calling leaderboard's files, with a model or without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from gbnf_server.bench.bfcl.compiling import COLUMNS, Compiled, compile_all
+from gbnf_server.bench.bfcl.files import Leaderboard, read_folder
+from gbnf_server.bench.statistics import share
+from gbnf_server.bench.tables import Cells
+from gbnf_server.cli.bench_show import show_tables
+from gbnf_server.cli.text import clean, plural
+
+if TYPE_CHECKING:
+    from gbnf_server.bench.bfcl.calling import Answer, Question, Quiz
+    from gbnf_server.bench.records import RunLog
+
+FAULTS_SHOWN = 20
+
+
+def read(folder: Path, categories: Sequence[str], limit: int | None, console: Console) -> Leaderboard:
+    """The leaderboard's files, with a word on those that are not run."""
+    leaderboard = read_folder(folder, categories=categories, limit=limit)
+    if leaderboard.left_out:
+        console.print(f"not run: {', '.join(leaderboard.left_out)}", style="dim")
+    return leaderboard
+
+
+def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
+    """Check every pool without a model, and show what came of it. True where nothing is wrong."""
+    from gbnf_server.embedded import model_path  # noqa: PLC0415 - only its vocabulary is loaded, and only here
+    from gbnf_server.engine import Engine  # noqa: PLC0415
+
+    engine = Engine.load(model_path())
+    results: list[Compiled] = []
+    with _progress(console) as progress:
+        task = progress.add_task("", total=sum(map(len, leaderboard.entries.values())))
+        for category, entries in leaderboard.entries.items():
+            progress.update(task, description=category)
+            results.append(compile_all(entries, engine))
+            progress.update(task, advance=len(entries))
+    rows = []
+    for result in results:
+        p50, p95 = (np.percentile(result.seconds or [0.0], (50, 95)) * 1000).tolist()
+        counts = tuple(str(result.counts[key]) for key, _ in COLUMNS)
+        rows.append((result.category, *counts, f"{p50:.1f}", f"{p95:.1f}"))
+    heads = ("category", *(title for _, title in COLUMNS), "compile p50, ms", "p95, ms")
+    show_tables([Cells("grammars against the leaderboard's answers", heads, tuple(rows))])
+    faults = [fault for result in results for fault in result.faults]
+    for entry, why in faults[:FAULTS_SHOWN]:
+        console.print(Text(clean(f"{entry}: {why}")), soft_wrap=True)
+    if len(faults) > FAULTS_SHOWN:
+        console.print(f"and {len(faults) - FAULTS_SHOWN} more")
+    return not faults
+
+
+def ask_all(quiz: Quiz, log: RunLog, console: Console, *, quiet: bool) -> dict[Question, Answer]:
+    """Put every question that is left to the model; all answers, also those that were there."""
+    from gbnf_server.bench.bfcl.calling import answer_of  # noqa: PLC0415 - without a model it is not needed
+
+    left = quiz.left(log)
+    done = len(quiz.questions) - len(left)
+    if done and not quiet:
+        console.print(
+            f"{plural(done, 'question')} of {len(quiz.questions)} were answered before", style="dim"
+        )
+    with _progress(console, quiet=quiet) as progress:
+        task = progress.add_task("", total=len(quiz.questions), completed=done)
+        for question, _ in quiz.ask_all(log):
+            progress.update(
+                task, advance=1, description=f"{question.configuration.name} {question.entry.category}"
+            )
+    return {each: answer_of(each.entry, log.records[each.key]) for each in quiz.questions}
+
+
+def table(answers: Mapping[Question, Answer]) -> Cells:
+    """Right answers by category, a line for each configuration."""
+    categories = list(dict.fromkeys(each.entry.category for each in answers))
+    rows = []
+    for name in dict.fromkeys(each.configuration.name for each in answers):
+        cells = [name]
+        for category in [*categories, None]:
+            hits = [
+                answer.fault is None
+                for each, answer in answers.items()
+                if each.configuration.name == name and category in {None, each.entry.category}
+            ]
+            found = share(hits)
+            interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
+            cells.append(f"{found.value:.1%}{interval}" if found.value is not None else "–")
+        rows.append(tuple(cells))
+    counts = [
+        sum(each.entry.category == category for each in answers) // len(rows) for category in categories
+    ]
+    heads = [f"{category} ({count})" for category, count in zip(categories, counts, strict=True)]
+    return Cells("right by the AST rules", ("configuration", *heads, f"all ({sum(counts)})"), tuple(rows))
+
+
+def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Path) -> None:
+    """All answers as JSON."""
+    value = {
+        "format": "bfcl 1",
+        **about,
+        "answers": [
+            {
+                "id": each.entry.id,
+                "category": each.entry.category,
+                "configuration": each.configuration.name,
+                "right": answer.fault is None,
+                "fault": answer.fault,
+                "calls": [{"name": name, "arguments": arguments} for name, arguments in answer.calls],
+            }
+            for each, answer in answers.items()
+        ],
+    }
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+
+def _progress(console: Console, *, quiet: bool = False) -> Progress:
+    return Progress(
+        TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=console, disable=quiet or not console.is_terminal, transient=True,
+    )  # fmt: skip
