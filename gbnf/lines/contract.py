@@ -1,0 +1,218 @@
+"""A contract: named fields, one after another, each on its line; its prompt, its grammar, its parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from gbnf.calls.names import fold
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.grammar.emit import emit
+from gbnf.grammar.ir import Expr, Literal, Rules, seq
+from gbnf.grammar.passes import run_passes
+from gbnf.lines.characters import bare, spoken
+from gbnf.lines.fields import Field, Lines, NoAnswer, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an answer says, by field; `notes` list what was left out or moved, each in one line."""
+
+    values: Mapping[str, Any]
+    raw: str
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """An answer that does not keep the contract: the raw text, and why. `field` is where it fails."""
+
+    raw: str
+    reason: str
+    field: str
+
+
+Outcome: TypeAlias = Value | Abstention
+
+_HEAD = {
+    "en": ("Answer with {count}, in this order and nothing else. Put your own words in place of each <…>:"),
+    "it": ("Rispondi con {count}, in quest'ordine e nient'altro. Metti parole tue al posto di ogni <…>:"),
+}
+_COUNTS = {
+    "en": ("exactly one line", "exactly {} lines", "at least {} lines"),
+    "it": ("esattamente una riga", "esattamente {} righe", "almeno {} righe"),
+}
+_REST = {"en": "(as many lines as you need)", "it": "(quante righe servono)"}
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
+_NUMBERED = re.compile(r"(\d{1,2})[.):][ \t]+")
+
+
+class Contract:
+    """An answer's fields in order: `Contract(best=pick(3), reason=text())`.
+
+    Names become placeholders in the prompt. Raises ValueError without fields, or where text with `rest`
+    isn't the last.
+    """
+
+    def __init__(self, **fields: Field) -> None:
+        if not fields:
+            raise ValueError("a contract without fields asks for nothing: give at least one, such as text()")
+        self.fields: dict[str, Field] = dict(fields)
+        for name in list(fields)[:-1]:
+            field = fields[name]
+            if isinstance(field, Text) and field.rest:
+                raise ValueError(f"the field {name!r} takes the rest of the answer, so it must be the last")
+
+    def prompt(self, language: str = "en") -> str:
+        """The section of a prompt that says how to answer: placeholders, and no sample of an answer."""
+        language = language if language in _HEAD else "en"
+        asked = [line for name, field in self.fields.items() for line in field.asked(_label(name), language)]
+        one, many, least = _COUNTS[language]
+        last = list(self.fields.values())[-1]
+        takes_rest = isinstance(last, Text) and last.rest
+        count = (least if takes_rest else one if len(asked) == 1 else many).format(len(asked))
+        if takes_rest:
+            asked[-1] = f"{asked[-1]} {_REST[language]}"
+        return "\n".join([_HEAD[language].format(count=count), "", *asked])
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The grammar's productions; the start symbol is `root`."""
+        table = RuleTable(frozenset())
+        root = table.reserve("root")
+        parts: list[Expr] = []
+        for number, field in enumerate(self.fields.values(), 1):
+            scope = Scope(table, (f"field{number}",))
+            parts += [Literal("\n"), scope.add("", field.expr(scope))]
+        table.define(root, seq(*parts[1:]))
+        return run_passes(Rules(table.productions))
+
+    def gbnf(self) -> str:
+        """The grammar as GBNF text."""
+        return emit(self.rules)
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """The answer that says these values, as the grammar spells it."""
+        return "\n".join(line for name, field in self.fields.items() for line in field.written(values[name]))
+
+    def parse(self, text: str, *, cut: bool = False) -> Outcome:
+        """What an answer says. Never raises.
+
+        `cut`: the token limit ended it, so that its last line is not trusted, and dropped.
+        """
+        notes: list[str] = []
+        said = [line.rstrip("\r") for line in spoken(text, notes).split("\n")]
+        if cut:
+            notes.append("left out the last line, which was cut")
+            said = said[:-1]
+        return _Reading(self, text, said, notes).outcome()
+
+
+class _Reading:
+    def __init__(self, contract: Contract, raw: str, said: list[str], notes: list[str]) -> None:
+        self._fields, self._raw, self._notes = contract.fields, raw, notes
+        self._whole = said
+        self._lines = [(place, line) for place, line in enumerate(said) if bare(line)]
+
+    def outcome(self) -> Outcome:
+        values: dict[str, Any] = {}
+        self._skip_preamble()
+        needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
+        for name, field in self._fields.items():
+            try:
+                self._skip_bare_label(name, needed)
+                values[name] = self._read(name, field)
+            except NoAnswer as reason:
+                return Abstention(self._raw, f"{name}: {reason}", name)
+            needed -= field.count if isinstance(field, Lines) else 1
+        if self._lines:
+            self._notes.append(f"left out {len(self._lines)} lines at the end")
+        return Value(values, self._raw, tuple(self._notes))
+
+    def _skip_preamble(self) -> None:
+        """`Here is my answer:` before all else; and before a field that can tell, any line that is none."""
+        needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
+        name, first = next(iter(self._fields.items()))
+        skipped = 0
+        while len(self._lines) > needed:
+            line = self._lines[0][1].strip()
+            if isinstance(first, Text | Lines):
+                if not line.endswith(":") or _label_of(line[:-1], name) or skipped:
+                    break
+            elif self._answers(first, name, line):
+                break
+            self._lines.pop(0)
+            skipped += 1
+        if skipped:
+            self._notes.append(f"left out {skipped} lines before the answer")
+
+    def _answers(self, field: Field, name: str, line: str) -> bool:
+        try:
+            field.read(_unlabelled(bare(line), name), [])
+        except NoAnswer:
+            return False
+        return True
+
+    def _skip_bare_label(self, name: str, needed: int) -> None:
+        """`Reason:` on a line of its own."""
+        if len(self._lines) > needed and _label_of(bare(self._lines[0][1]).rstrip(":*_ "), name):
+            self._lines.pop(0)
+
+    def _read(self, name: str, field: Field) -> Any:
+        if isinstance(field, Lines):
+            return self._read_lines(name, field)
+        if isinstance(field, Text) and field.rest and self._lines:
+            place = self._lines[0][0]
+            self._lines = []
+            return _answered(_unlabelled("\n".join(self._whole[place:]).strip(), name))
+        place, line = self._next(name)
+        del place
+        return field.read(_answered(_unlabelled(bare(line), name)), self._notes)
+
+    def _read_lines(self, name: str, field: Lines) -> list[str]:
+        if len(self._lines) < field.count:
+            raise NoAnswer(f"there are {len(self._lines)} lines and not {field.count}")
+        said = [bare(self._next(name)[1]) for _ in range(field.count)]
+        numbers = [_NUMBERED.match(line) for line in said]
+        if field.count > 1 and all(
+            found and int(found[1]) == number and found.end() < len(line)
+            for number, (found, line) in enumerate(zip(numbers, said, strict=True), 1)
+        ):
+            self._notes.append("left out the numbers of the lines")
+            said = [line[found.end() :] for line, found in zip(said, numbers, strict=True) if found]
+        return [field.read(_answered(line), self._notes) for line in said]
+
+    def _next(self, name: str) -> tuple[int, str]:
+        if not self._lines:
+            raise NoAnswer(f"the answer ends before its <{_label(name)}>")
+        return self._lines.pop(0)
+
+
+def _answered(line: str) -> str:
+    """The line; raises NoAnswer where it is a placeholder that was copied."""
+    if _PLACEHOLDER.fullmatch(line):
+        raise NoAnswer(f"the placeholder {line!r} was copied")
+    return line
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _label_of(said: str, name: str) -> bool:
+    return bool(fold(name)) and fold(said) == fold(name)
+
+
+def _unlabelled(line: str, name: str) -> str:
+    """`Reason: it rhymes` without the label; a label with nothing behind it is the line itself."""
+    label, colon, rest = line.partition(":")
+    return rest.lstrip("*_ \t") if colon and rest.strip("*_ \t") and _label_of(label, name) else line
+
+
+__all__ = ["Abstention", "Contract", "Outcome", "Value"]

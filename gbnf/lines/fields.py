@@ -1,0 +1,280 @@
+"""The kinds of line that a contract declares: how each is asked for, spelled, and read.
+
+Reading is forgiving about what stands around an answer (a label, bold type, `1)` or `1 - why`), and strict
+about the answer itself: a number outside its range, or two numbers, is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+from gbnf.calls.names import fold
+from gbnf.compiler.digits import intersection
+from gbnf.compiler.literals import factor
+from gbnf.compiler.numbers import decimal_expr, integer_expr
+from gbnf.compiler.repetitions import bounded, separated
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import Expr, char_class, literal, optional, repeat, seq
+from gbnf.lines.characters import line_rule
+from gbnf.schema.values import Bound
+
+Outside: TypeAlias = Literal["refuse", "clamp"]
+
+
+class NoAnswer(ValueError):  # noqa: N818  # a finding about a line, caught where the answer is read
+    """A line does not say what its field asks for; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The number of one of several things, from `low` to `high`."""
+
+    low: int
+    high: int
+
+    def asked(self, name: str, language: str) -> tuple[str, ...]:
+        return (f"<{name}: {_FROM_TO[language].format(self.low, self.high)}>",)
+
+    def expr(self, _scope: Scope) -> Expr:
+        return integer_expr(self.low, self.high)
+
+    def written(self, value: Any) -> tuple[str, ...]:
+        return (str(value),)
+
+    def read(self, line: str, notes: list[str]) -> int:
+        """`1`, `1.`, `1)`, `1 - my pick`, `#1`, `Option 1`."""
+        found = _PICK.fullmatch(line)
+        if found is None:
+            raise NoAnswer(f"{_shown(line)} begins with no number of its own")
+        number = int(found["number"])
+        if not self.low <= number <= self.high:
+            raise NoAnswer(f"{number} is not from {self.low} to {self.high}")
+        if found["rest"]:
+            notes.append(f"left out {_shown(found['rest'])} behind the number")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text; with `rest` all lines that are left. `limit`: characters of a line in the grammar."""
+
+    rest: bool = False
+    limit: int = 400
+
+    def asked(self, name: str, _language: str) -> tuple[str, ...]:
+        return (f"<{name}>",)
+
+    def expr(self, scope: Scope) -> Expr:
+        line = line_rule(self.limit, scope)
+        if not self.rest:
+            return line
+        return seq(line, bounded(seq(literal("\n"), optional(line)), 0, _MOST_LINES, scope).expr)
+
+    def written(self, value: Any) -> tuple[str, ...]:
+        return tuple(value.split("\n")) if self.rest else (value,)
+
+    def read(self, line: str, notes: list[str]) -> str:
+        del notes
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number from `minimum` to `maximum`, whole or with up to `decimals` digits behind the point."""
+
+    minimum: float
+    maximum: float
+    outside: Outside = "refuse"
+    whole: bool = False
+    decimals: int = 6
+
+    def asked(self, name: str, language: str) -> tuple[str, ...]:
+        return (f"<{name}: {_FROM_TO[language].format(self.minimum, self.maximum)}>",)
+
+    def expr(self, _scope: Scope) -> Expr:
+        if self.whole:
+            return integer_expr(int(self.minimum), int(self.maximum))
+        digit = char_class((0x30, 0x39))
+        spelling = seq(
+            optional(literal("-")),
+            repeat(digit, 1),
+            optional(seq(literal("."), repeat(digit, 1, self.decimals))),
+        )
+        low, high = Bound(Fraction(str(self.minimum))), Bound(Fraction(str(self.maximum)))
+        return intersection(decimal_expr(low, high), spelling)
+
+    def written(self, value: Any) -> tuple[str, ...]:
+        if self.whole or value == int(value):
+            return (str(int(value)),)
+        return (f"{value:.{self.decimals}f}".rstrip("0"),)
+
+    def read(self, line: str, notes: list[str]) -> float:
+        """`4`, `4.5`, `4,5`, `1,000`, `about 4 km`: one number, whatever stands around it without digits."""
+        found = _NUMBER.fullmatch(line)
+        if found is None:
+            raise NoAnswer(f"{_shown(line)} doesn't hold exactly one number")
+        if found["before"].strip() or found["after"].strip(" ."):
+            notes.append(f"left out what stands around {found['number']!r}")
+        number = _number(found["sign"] + found["number"], notes)
+        if self.whole and number != int(number):
+            raise NoAnswer(f"{number} is no whole number")
+        inside = min(max(number, self.minimum), self.maximum)
+        if inside != number:
+            if self.outside == "refuse":
+                raise NoAnswer(f"{number} is not from {self.minimum} to {self.maximum}")
+            notes.append(f"moved {number} to {inside}")
+        return int(inside) if self.whole else inside
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some words or phrases."""
+
+    options: tuple[str, ...]
+
+    def asked(self, name: str, language: str) -> tuple[str, ...]:
+        return (f"<{name}: {_ONE_OF[language]} {', '.join(self.options)}>",)
+
+    def expr(self, _scope: Scope) -> Expr:
+        return factor([literal(option) for option in self.options])
+
+    def written(self, value: Any) -> tuple[str, ...]:
+        return (value,)
+
+    def read(self, line: str, notes: list[str]) -> str:
+        """An option in any case, with quotes or a full stop, or with a reason behind a dash or a comma."""
+        if line in self.options:
+            return line
+        for part in (line, _CLAUSE_END.split(line, maxsplit=1)[0]):
+            found = [option for option in self.options if _same(option, part)]
+            if len(found) == 1:
+                if part != found[0]:
+                    notes.append(f"took {_shown(part)} for {found[0]!r}")
+                if part != line:
+                    notes.append(f"left out {_shown(line[len(part) :])}")
+                return found[0]
+        raise NoAnswer(f"{_shown(line)} is none of {', '.join(self.options)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """So many lines of text. `limit`: characters a line in the grammar."""
+
+    count: int
+    limit: int = 400
+
+    def asked(self, name: str, _language: str) -> tuple[str, ...]:
+        return tuple(f"<{name} {number}>" for number in range(1, self.count + 1))
+
+    def expr(self, scope: Scope) -> Expr:
+        return separated(line_rule(self.limit, scope), literal("\n"), self.count, self.count, scope).expr
+
+    def written(self, value: Any) -> tuple[str, ...]:
+        return tuple(value)
+
+    def read(self, line: str, notes: list[str]) -> str:
+        del notes
+        return line
+
+
+Field: TypeAlias = Pick | Text | Number | Choice | Lines
+"""What one line of a contract, or `Lines` of them, may say."""
+
+_FROM_TO = {"en": "a number from {} to {}", "it": "un numero da {} a {}"}
+_ONE_OF = {"en": "one of", "it": "uno tra"}
+_MOST_LINES = 40
+
+_PICK = re.compile(
+    r"(?:(?:option|answer|pick|choice|number|opzione|risposta|scelta|numero)\s*[:#]?\s*|#\s*)?"
+    r"(?P<number>\d{1,9})(?:\s*[.):]|\s+[-–—]|\s*[–—])?(?:(?<=\d)|\s*(?P<rest>\D.*)|)",
+    re.IGNORECASE | re.ASCII,
+)
+_NUMBER = re.compile(
+    r"(?P<before>[^\d-]{0,40}?)(?P<sign>-?)(?P<number>\d{1,30}(?:[.,]\d{1,30})*)(?P<after>\D{0,40})", re.ASCII
+)
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d{1,2}")
+_CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
+
+
+def pick(low: int, high: int | None = None) -> Pick:
+    """A pick from 1 to `low`, or from `low` to `high`. Raises ValueError for an empty range."""
+    first, last = (1, low) if high is None else (low, high)
+    if first < 0 or last < first:
+        raise ValueError(f"pick({first}, {last}): there is nothing to pick; give 1 or more")
+    return Pick(first, last)
+
+
+def text(*, rest: bool = False, limit: int = 400) -> Text:
+    """A line of text; `rest`: all that is left. Raises ValueError for a limit that no grammar takes."""
+    return Text(rest, _limit(limit))
+
+
+def number(
+    minimum: float, maximum: float, *, outside: Outside = "refuse", whole: bool = False, decimals: int = 6
+) -> Number:
+    """A number in a range. `outside="clamp"` moves one to the bound. Raises ValueError for an empty range."""
+    if maximum < minimum or (whole and (minimum != int(minimum) or maximum != int(maximum))):
+        raise ValueError(f"number({minimum}, {maximum}): the bounds are inverted, or not whole")
+    if not 1 <= decimals <= _MOST_DECIMALS or outside not in ("refuse", "clamp"):
+        raise ValueError(
+            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, or outside={outside!r} unknown"
+        )
+    return Number(minimum, maximum, outside, whole, decimals)
+
+
+_MOST_DECIMALS = 12
+
+
+def choice(options: Sequence[str]) -> Choice:
+    """One of `options`. Raises ValueError where there is none, one has no letter, or two are alike."""
+    given = tuple(options)
+    folded = [fold(option) for option in given]
+    if not given or not all(folded) or len(set(folded)) < len(folded):
+        raise ValueError(f"choice({list(given)!r}): give options with letters, each once whatever its case")
+    if any(option != option.strip() or not option.isprintable() or option[0] in "<`*" for option in given):
+        raise ValueError(f"choice({list(given)!r}): an option is one line, and begins with a letter or digit")
+    return Choice(given)
+
+
+def lines(count: int, *, limit: int = 400) -> Lines:
+    """So many lines of text. Raises ValueError for none, or for more than a grammar takes."""
+    if not 1 <= count <= _MOST_LINES:
+        raise ValueError(f"lines({count}): give 1 to {_MOST_LINES}")
+    return Lines(count, _limit(limit))
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= limit <= _LONGEST_LINE:
+        raise ValueError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
+    return limit
+
+
+_LONGEST_LINE = 1000
+
+
+def _number(digits: str, notes: list[str]) -> float:
+    """The number that some digits with points and commas are. Raises NoAnswer where they may be two."""
+    plain = digits
+    if _THOUSANDS.fullmatch(digits.removeprefix("-")):
+        plain = digits.replace(",", "")
+    elif _DECIMAL_COMMA.fullmatch(digits):
+        plain = digits.replace(",", ".")
+    if plain != digits:
+        notes.append(f"took {digits!r} for {plain}")
+    try:
+        return float(plain) if "." in plain else int(plain)
+    except ValueError:
+        raise NoAnswer(f"{digits!r} is no number") from None
+
+
+def _same(option: str, said: str) -> bool:
+    return option.casefold() == said.strip(" \t.!?\"'“”*_`").casefold() or fold(option) == fold(said)
+
+
+def _shown(said: str) -> str:
+    return repr(said if len(said) <= 60 else said[:59] + "…")

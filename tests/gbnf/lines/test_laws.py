@@ -1,0 +1,160 @@
+"""Grammar and parser agree, with llama.cpp's engine as judge; no text raises."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.grammar.derive import derive
+from gbnf.lines import (
+    Abstention,
+    Choice,
+    Contract,
+    Field,
+    Lines,
+    Number,
+    Pick,
+    Text,
+    Value,
+    choice,
+    lines,
+    number,
+    pick,
+    text,
+)
+from support.oracle import engine
+
+fields: st.SearchStrategy[Field] = st.one_of(
+    st.builds(pick, st.integers(1, 120)),
+    st.builds(lambda limit: text(limit=limit), st.sampled_from([30, 40])),
+    st.builds(
+        lambda low, span: number(low, low + span, whole=True), st.integers(-30, 30), st.integers(0, 300)
+    ),
+    st.builds(
+        lambda low, span, outside: number(low / 4, (low + span) / 4, outside=outside, decimals=3),
+        st.integers(-30, 30),
+        st.integers(0, 300),
+        st.sampled_from(["refuse", "clamp"]),
+    ),
+    st.sampled_from(
+        [choice(["yes", "no"]), choice(["red", "dark red", "Café"]), choice(["A", "B2", "in part"])]
+    ),
+    st.builds(lambda count: lines(count, limit=30), st.integers(1, 4)),
+)
+names = st.lists(
+    st.sampled_from(["best", "reason", "haiku", "how_many", "mood"]), min_size=1, max_size=4, unique=True
+)
+contracts = names.flatmap(
+    lambda chosen: st.tuples(*[fields for _ in chosen], st.booleans()).map(
+        lambda drawn: Contract(
+            **dict(zip(chosen, drawn[:-1], strict=True)),
+            **({"rest": text(rest=True, limit=30)} if drawn[-1] else {}),
+        )
+    )
+)
+
+words = st.lists(
+    st.text("abcdefghijklmnopqrstuvwxyzàéß日", min_size=1, max_size=6), min_size=1, max_size=4
+).map(" ".join)
+
+
+def values_of(field: Field) -> st.SearchStrategy[Any]:
+    match field:
+        case Pick(low, high):
+            return st.integers(low, high)
+        case Number(minimum, maximum, _, True):
+            return st.integers(int(minimum), int(maximum))
+        case Number(minimum, maximum):
+            return st.integers(int(minimum * 4), int(maximum * 4)).map(lambda quarters: quarters / 4)
+        case Choice(options):
+            return st.sampled_from(options)
+        case Lines(count):
+            return st.lists(words, min_size=count, max_size=count)
+        case Text(True):
+            return st.lists(words, min_size=1, max_size=3).map("\n".join)
+        case Text():
+            return words
+
+
+@given(contracts, st.integers(0, 10**6))
+def test_every_text_of_the_grammar_parses_to_a_value(contract: Any, seed: Any) -> None:
+    said = derive(contract.rules, random.Random(seed), budget=150)
+    outcome = contract.parse(said)
+    assert isinstance(outcome, Value), outcome
+    for name, field in contract.fields.items():
+        assert_holds(field, outcome[name])
+
+
+def assert_holds(field: Field, value: Any) -> None:
+    match field:
+        case Pick(low, high):
+            assert low <= value <= high
+        case Number(minimum, maximum, _, whole):
+            assert minimum <= value <= maximum
+            assert not whole or isinstance(value, int)
+        case Choice(options):
+            assert value in options
+        case Lines(count):
+            assert len(value) == count
+            assert all(value)
+        case Text():
+            assert value
+
+
+@given(st.data(), contracts)
+def test_values_are_written_read_and_in_the_grammar(data: Any, contract: Any) -> None:
+    values = {name: data.draw(values_of(field)) for name, field in contract.fields.items()}
+    said = contract.render(values)
+    assert contract.parse(said) == Value(values, said)
+    judgement = engine().judge(contract.gbnf(), said[:60] if len(said) > 300 else said)
+    assert judgement.accepted
+    assert judgement.complete or len(said) > 300
+
+
+@given(contracts, st.integers(0, 10**6))
+def test_the_engine_takes_what_the_grammar_derives(contract: Any, seed: Any) -> None:
+    said = derive(contract.rules, random.Random(seed), budget=60)
+    assert engine().judge(contract.gbnf(), said).complete
+
+
+PIECES = (
+    "1",
+    "2.",
+    "3) ",
+    "<best>",
+    "<think>",
+    "</think>",
+    "```",
+    "\n",
+    "best:",
+    "yes",
+    "**no**",
+    "- ",
+    "4,5",
+    "A:\n",
+)
+answers = st.text(st.characters(), max_size=80) | st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
+
+
+@given(contracts, answers, st.booleans())
+def test_any_answer_is_a_value_that_holds_or_an_abstention(contract: Any, said: Any, cut: Any) -> None:
+    outcome = contract.parse(said, cut=cut)
+    assert outcome.raw == said
+    if isinstance(outcome, Abstention):
+        assert outcome.reason
+        assert outcome.field in contract.fields
+        return
+    for name, field in contract.fields.items():
+        assert_holds(field, outcome[name])
+
+
+@given(contracts)
+def test_the_prompt_shows_placeholders_that_are_no_answer(contract: Any) -> None:
+    prompt = contract.prompt()
+    format_lines = prompt.split("\n\n", 1)[1].split("\n")
+    assert all(re.match(r"<[^<>]+>", line) for line in format_lines)
+    assert isinstance(contract.parse(re.sub(r" \(as many.*", "", "\n".join(format_lines))), Abstention)
