@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jinja2
@@ -37,6 +39,8 @@ def report(results: Results) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # not `tojson`, which writes an apostrophe as an escape; the page's own escaping makes the text safe
+    environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False)
     return environment.get_template("report.html.j2").render(
         about=results.about,
         suites=results.suites,

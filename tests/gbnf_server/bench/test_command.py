@@ -1,0 +1,95 @@
+"""`gbnf bench` as a person types it, with the embedded model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.bench.results import Results
+from gbnf_server.cli import main
+from gbnf_server.cli.exits import ExitCode
+
+SUITE = """
+[[cases]]
+query = "create a folder trips"
+calls = [{ name = "create_dirs", arguments = { paths = ["trips"] } }]
+after.folders = ["trips"]
+
+[[cases]]
+query = "what time is it"
+complexity = "ambiguous"
+calls = [{ name = "get_now" }]
+answer.contains = "10:32"
+"""
+
+
+def _gbnf(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["bench", *arguments])
+    return int(left.value.code or 0)
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(SUITE)
+    return "small.toml"
+
+
+def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("--suite", suite, "--config", "filter", "--config", "baseline", "--label", "one")
+    assert _gbnf(*command) == ExitCode.DONE
+    shown = capsys.readouterr()
+    assert "baseline create-a-folder-trips" in shown.err
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert ["baseline", "100%", "100%", "100%", "0%", "0.0", "1.00"] in lines
+    assert ["what-time-is-it", "ambiguous", "✓", "✓"] in lines
+    folder = tmp_path / "gbnf-bench"
+    assert {path.name for path in folder.iterdir()} == {"one.jsonl", "one.json", "one.html"}
+    log = (folder / "one.jsonl").read_bytes()
+
+    assert _gbnf(*command, "--markdown") == ExitCode.DONE
+    again = capsys.readouterr()
+    assert "4 runs of 4 were done before" in again.err
+    assert "| filter | 100% | 100% | 100% | 0% | 0.0 | 1.00 |" in again.out
+    assert (folder / "one.jsonl").read_bytes() == log
+
+    stored = json.loads((folder / "one.json").read_text())
+    assert len(stored["model"]["sha256"]) == 64
+    assert stored["numbers"]["filter"]["all"]["converged"]["value"] == 1
+    assert {"python", "gbnf-toolkit", "llama-cpp-python"} <= stored["versions"].keys()
+    assert stored["options"] == {"runs": 1, "temperature": 0.0, "seed": 0, "max_tokens": 512}
+    before = Results.load(folder / "one.json").scored()
+    (folder / "one.html").unlink()
+    assert _gbnf("score", "gbnf-bench/one.json", "--markdown") == ExitCode.DONE
+    assert (folder / "one.html").is_file()
+    assert Results.load(folder / "one.json").scored()[0].score == before[0].score
+    capsys.readouterr()
+
+    assert _gbnf("compare", "gbnf-bench/one.json", "gbnf-bench/one.json") == ExitCode.DONE
+    compared = capsys.readouterr().out
+    assert ["converged", "100%", "100%", "0"] in [line.split() for line in compared.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--config", "magic"), ExitCode.USAGE, "baseline, soft, grammar, union, filter"),
+        (("--suite", "nothing"), ExitCode.INPUT, "representative"),
+        (("--suite", "small.toml", "--suite", "./small.toml"), ExitCode.USAGE, "the same name"),
+        (("--suite", "nothing.py"), ExitCode.INPUT, "no such file"),
+        (("--model", "a.gguf", "--server", "http://127.0.0.1:1"), ExitCode.USAGE, "not both"),
+        (("--limit", "3"), ExitCode.USAGE, "--bfcl"),
+        (("--model", "missing.gguf"), ExitCode.MACHINE, "missing.gguf"),
+        (("--bfcl", "."), ExitCode.INPUT, "bfcl_eval/data"),
+        (("compare", "small.toml", "small.toml"), ExitCode.INPUT, "no JSON file"),
+        (("score", "none.json"), ExitCode.INPUT, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    suite: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    assert _gbnf(*arguments) == code
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
