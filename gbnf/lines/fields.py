@@ -190,7 +190,7 @@ _MOST_LINES = 40
 
 _PICK = re.compile(
     r"(?:(?:option|answer|pick|choice|number|opzione|risposta|scelta|numero)\s*[:#]?\s*|#\s*)?"
-    r"(?P<number>\d{1,9})(?:\s*[.):]|\s+[-–—]|\s*[–—])?(?:(?<=\d)|\s*(?P<rest>\D.*)|)",
+    r"(?P<number>\d{1,9})(?:\s*[.):–—-]+(?:\s+(?P<rest>\D.*))?)?",
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER = re.compile(
