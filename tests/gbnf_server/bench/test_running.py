@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.bench.about import identity, model_server
 from gbnf_server.bench.configurations import CONFIGURATIONS, named
 from gbnf_server.bench.dsl import call, case, contains, suite
 from gbnf_server.bench.errors import RecordError
@@ -26,6 +28,7 @@ from gbnf_server.bench.scoring import score
 from gbnf_server.bench.tables import case_table, compare_tables, quality_table
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import BackendUnreachable
+from gbnf_server.llama_server_run import RunningServer
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -234,3 +237,20 @@ def test_tables_and_page_show_what_a_model_wrote_as_text(tmp_path: Path) -> None
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert case_table(results).rows[0][2] == "✗"
+
+
+def test_a_server_tells_what_stands_for_its_model(llama_server: RunningServer, tmp_path: Path) -> None:
+    with LlamaServer(llama_server.url) as backend:
+        facts = model_server(llama_server.url, None, backend)
+        assert facts["file"] == "tiny.gguf"
+        assert identity(facts) == identity({**facts})
+        bench = Bench(
+            [SUITE], named(["union"]), TOOLS, backend, model=identity(facts), options=Options(max_tokens=8)
+        )
+        with RunLog(tmp_path / "a.jsonl") as log:
+            assert len(list(bench.run_all(log))) == 3
+
+
+def test_a_server_that_is_gone_stops_the_bench(tmp_path: Path) -> None:
+    with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachable):
+        model_server("http://127.0.0.1:1", None, backend)
