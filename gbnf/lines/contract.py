@@ -154,7 +154,7 @@ class _Reading:
 
     def _answers(self, field: Field, name: str, line: str) -> bool:
         try:
-            field.read(_unlabelled(bare(line), name), [])
+            field.read(bare(_unlabelled(bare(line), name)), [])
         except NoAnswer:
             return False
         return True
@@ -173,7 +173,7 @@ class _Reading:
             return _answered(_unlabelled("\n".join(self._whole[place:]).strip(), name))
         place, line = self._next(name)
         del place
-        return field.read(_answered(_unlabelled(bare(line), name)), self._notes)
+        return field.read(_answered(bare(_unlabelled(bare(line), name))), self._notes)
 
     def _read_lines(self, name: str, field: Lines) -> list[str]:
         if len(self._lines) < field.count:
