@@ -212,7 +212,7 @@ def _label_of(said: str, name: str) -> bool:
 def _unlabelled(line: str, name: str) -> str:
     """`Reason: it rhymes` without the label; a label with nothing behind it is the line itself."""
     label, colon, rest = line.partition(":")
-    return rest.lstrip("*_ \t") if colon and rest.strip("*_ \t") and _label_of(label, name) else line
+    return rest.strip() if colon and rest.strip() and _label_of(label, name) else line
 
 
 __all__ = ["Abstention", "Contract", "Outcome", "Value"]
