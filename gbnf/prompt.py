@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict
 
+from gbnf.descriptions import STYLES, PromptStyle, described
 from gbnf.manifests import Executor
-from gbnf.signatures import argument_lines, arguments_list, one_line
-
-PromptStyle: TypeAlias = Literal["full", "minimal"]
 
 #: Characters of a result, or of an error, that the model is shown.
 RESULT_LIMIT = 2000
@@ -49,25 +47,19 @@ _INSTRUCTIONS = {
         '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.'
     ),
 }
-_ONE_OF = {"en": "needs at least one of", "it": "serve almeno uno tra"}
 
 
 def system_prompt(executors: Iterable[Executor], *, style: PromptStyle = "full", language: str = "en") -> str:
     """The system message for a pool, tools in pool order.
 
-    "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`.
-    "full": instructions, then per tool its typed signature, its description and a line per argument. Texts
-    are in `language` where a manifest has it, else in English.
+    "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All others:
+    instructions, then each tool as `gbnf.descriptions` shows it ("full" is "default"). Texts are in
+    `language` where a manifest has it, else in English. Raises ValueError for a style that doesn't exist.
     """
-    match style:
-        case "minimal":
-            signatures = (
-                f"{tool.name}({arguments_list(tool.model_args(), types=False)})" for tool in executors
-            )
-            return "\n".join(["Tools:", *signatures])
-        case "full":
-            instructions = _in(_INSTRUCTIONS, language)
-            return "\n\n".join([instructions, "Tools:", *(_full(tool, language) for tool in executors)])
+    shown = [described(tool, style, language) for tool in executors]
+    if style == "minimal":
+        return "\n".join(["Tools:", *shown])
+    return "\n\n".join([_in(_INSTRUCTIONS, language), "Tools:", *shown])
 
 
 def call_text(call: Mapping[str, Any]) -> str:
@@ -99,21 +91,6 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
     if len(text) > limit:
         text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
     return call_text({"step": step, "error": text})
-
-
-def _full(tool: Executor, language: str) -> str:
-    args = tool.model_args()
-    lines = [f"{tool.name}({arguments_list(args, types=True)})"]
-    if description := one_line(tool.description(language)):
-        lines.append(f"  {description}")
-    lines += [f"  {name}: {text}" for name, text in argument_lines(args, language)]
-    lines += [f"  {_in(_ONE_OF, language)} {', '.join(group)}" for group in _groups(args)]
-    return "\n".join(lines)
-
-
-def _groups(args: Mapping[str, Any]) -> Sequence[Sequence[str]]:
-    groups: Sequence[Sequence[str]] = args.get("requires_one_of", ())
-    return groups
 
 
 def _in(texts: Mapping[str, str], language: str) -> str:
@@ -182,3 +159,15 @@ def _largest(fits: Callable[[int], bool], limit: int) -> int:
 def _clean(text: str) -> str:
     """`text` without unpaired surrogates, which UTF-8 doesn't have; undecodable file names hold them."""
     return text.encode("utf-8", "replace").decode()
+
+
+__all__ = [
+    "RESULT_LIMIT",
+    "STYLES",
+    "Message",
+    "PromptStyle",
+    "call_text",
+    "error_text",
+    "result_text",
+    "system_prompt",
+]
