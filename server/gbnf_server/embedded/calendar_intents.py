@@ -6,50 +6,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.embedded import vocabulary as v
+from gbnf_server.embedded.calendar_words import duration, moment, occasion
 from gbnf_server.embedded.parts import Part, Step, choice, count_text, recipients, sent, sent_said, spoken
-from gbnf_server.embedded.wording import DURATIONS, PERIODS, W, closed, listed, word
+from gbnf_server.embedded.wording import PARTS_OF_DAY, PERIODS, W, closed, fixed, listed, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from random import Random
 
-PARTS_OF_DAY = {"morning": (8, 12), "afternoon": (13, 17), "evening": (18, 21)}
+    from gbnf_server.embedded.source import Source
 
-
-def duration(random: Random) -> tuple[str, int]:
-    """A length in words and its minutes."""
-    if random.random() < 0.6:
-        minutes = random.choice((10, 15, 20, 25, 30, 40, 45, 50, 60, 75, 90, 120))
-        return f"{minutes} minutes", minutes
-    text = random.choice(tuple(DURATIONS))
-    return text, DURATIONS[text]
-
-
-def occasion(random: Random) -> tuple[str, str]:
-    """What a time is for: as requests say it, and the title it gets (no article, a capital)."""
-    kind = random.choice(v.OCCASIONS)
-    shape = random.random()
-    if shape < 0.35:
-        tail = f" with the {random.choice(v.ROLES) if random.random() < 0.7 else v.noun(random)}"
-    elif shape < 0.6:
-        name = (
-            random.choice(v.NAMES).capitalize()
-            if random.random() < 0.6
-            else v.pseudo_word(random).capitalize()
-        )
-        tail = f" with {name}"
-    elif shape < 0.75:
-        tail = f" about the {v.noun(random)}"
-    elif shape < 0.85:
-        tail = f" at the {v.noun(random)}"
-    else:
-        tail = ""
-    plain = f"{kind}{tail}"
-    if v.reserved().search(plain):
-        return occasion(random)
-    article = "an" if kind[0] in "aeiou" else "a"
-    shown = random.choice((f"{article} {plain}", f"{article} {plain}", f"the {plain}", f"my {plain}"))
-    return shown, plain[:1].upper() + plain[1:]
+HOURS = {"morning": (9, 12), "afternoon": (13, 18), "evening": (18, 21)}
 
 
 class Slots:
@@ -57,35 +23,44 @@ class Slots:
 
     __slots__ = ("arguments", "entries", "length", "limit", "part", "when")
 
-    def __init__(self, random: Random, *, limit: int | None = None, plain: bool = False) -> None:
+    def __init__(self, random: Source, *, limit: int | None = None, plain: bool = False) -> None:
         self.arguments: dict[str, Any] = {}
         if random.random() < 0.82:
             period = random.choice(
                 ("today", "tomorrow", "tomorrow", "this_week", "next_week", "next_week", "next_month")
             )
             self.arguments["period"] = period
-            self.when = random.choice(PERIODS[period])
+            self.when = random.choice(PERIODS[random.language][period])
         else:
             start = v.day(random)
             self.arguments["start_date"] = start
             self.when = random.choice((f"on {start}", f"on {start}", f"for {start}"))
+            if random.language == "it":
+                self.when = f"il {start}"
             if random.random() < 0.4:
                 end = (
                     (datetime.fromisoformat(start) + timedelta(days=random.randint(1, 9))).date().isoformat()
                 )
                 self.arguments["end_date"] = end
                 self.when = random.choice((f"between {start} and {end}", f"from {start} to {end}"))
+                if random.language == "it":
+                    self.when = random.choice((f"tra il {start} e il {end}", f"dal {start} al {end}"))
         self.part = ""
         if random.random() < 0.6:
-            self.part = random.choice(tuple(PARTS_OF_DAY))
+            self.part = random.choice(tuple(HOURS))
             self.arguments["part_of_day"] = self.part
         self.length = ""
         if not plain and random.random() < 0.3:
             text, minutes = duration(random)
-            self.length = random.choice((f"of {text}", f"of {text}", f"lasting {text}", f"for {text}"))
+            shapes = (
+                ("of {}", "of {}", "lasting {}", "for {}")
+                if random.language == "en"
+                else ("di {}", "di {}", "da {}")
+            )
+            self.length = random.choice(shapes).format(text)
             if random.random() < 0.25:
                 minutes = random.choice((15, 20, 30, 45, 60, 90))
-                self.length = f"of {minutes} min"
+                self.length = f"{'of' if random.language == 'en' else 'di'} {minutes} min"
             self.arguments["duration_minutes"] = minutes
         self.limit = limit
         if limit:
@@ -93,8 +68,8 @@ class Slots:
         count = 0 if random.random() < 0.04 else min(limit or 3, random.choice((9, 9, 9, 9, 1, 2)))
         self.entries = self._entries(random, count)
 
-    def _entries(self, random: Random, count: int) -> list[str]:
-        low, high = PARTS_OF_DAY.get(self.part, (8, 19))
+    def _entries(self, random: Source, count: int) -> list[str]:
+        low, high = HOURS.get(self.part, (9, 18))
         begin = datetime.fromisoformat(f"{self.arguments.get('start_date') or v.day(random)}T{low:02}:00")
         length = self.arguments.get("duration_minutes", 60)
         entries: list[str] = []
@@ -114,12 +89,23 @@ class Slots:
             "find_events_empty", self.arguments, {"entries": self.entries, "count": len(self.entries)}
         )
 
-    def clause(self, random: Random, templates: Sequence[str]) -> str:
-        number = count_text(random, self.limit) if self.limit else random.choice(("", "", "some", "the"))
+    def part_said(self, random: Source) -> str:
+        return random.choice(PARTS_OF_DAY[random.language][self.part]) if self.part else ""
+
+    def clause(self, random: Source, templates: Sequence[str]) -> str:
+        number = (
+            count_text(random, self.limit)
+            if self.limit
+            else random.choice(
+                ("", "", "some", "the") if random.language == "en" else ("", "", "dei", "qualche")
+            )
+        )
         said = [slot for slot, value in (("{n}", self.limit), ("{l}", self.length)) if value]
         templates = [template for template in templates if all(slot in template for slot in said)]
-        text = word(templates, random, {"n": number, "part": self.part, "l": self.length, "d": self.when})
-        for part in PARTS_OF_DAY:
+        text = word(
+            templates, random, {"n": number, "part": self.part_said(random), "l": self.length, "d": self.when}
+        )
+        for part in HOURS if random.language == "en" else ():
             text = text.replace(f"today {part}", f"this {part}") if random.random() < 0.5 else text
             text = text.replace(f"week {part}", f"week in the {part}").replace(
                 f"month {part}", f"month in the {part}"
@@ -128,47 +114,53 @@ class Slots:
         return closed(text)
 
 
-def find_slots(random: Random, first: int) -> Part:
+def find_slots(random: Source, first: int) -> Part:
     del first
     plain = random.random() < 0.35
     slots = Slots(
-        random, limit=None if plain or random.random() < 0.35 else random.randint(1, 8), plain=plain
+        random,
+        limit=None if plain or random.random() < 0.35 else random.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8)),
+        plain=plain,
     )
-    clause = slots.clause(random, W["slots_plain"] if plain else W["slots"])
-    return Part(clause, (slots.step(),), slots_said(slots.entries))
+    clause = slots.clause(random, W[random.language]["slots_plain"] if plain else W[random.language]["slots"])
+    return Part(clause, (slots.step(),), slots_said(random, slots.entries))
 
 
-def slots_said(entries: Sequence[str]) -> str:
-    return f"Free: {spoken(entries, 3)}." if entries else "No free slot found."
+def slots_said(random: Source, entries: Sequence[str]) -> str:
+    return fixed(random, "free", x=spoken(entries, 3)) if entries else fixed(random, "none_free")
 
 
-def slots_send(random: Random, first: int) -> Part:
+def slots_send(random: Source, first: int) -> Part:
     slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
-    template = random.choice(W["slots_send"])
-    asked = slots.clause(random, W["slots"])
+    template = random.choice(W[random.language]["slots_send"])
+    asked = slots.clause(random, W[random.language]["slots"])
     if "{s}" not in template:
         slots = Slots(random, plain=True)
     clause = closed(
-        word((template,), random, {"s": asked, "a": listed(to, random), "part": slots.part, "d": slots.when})
+        word(
+            (template,),
+            random,
+            {"s": asked, "a": listed(to, random), "part": slots.part_said(random), "d": slots.when},
+        )
     )
     if not slots.entries:
-        return Part(clause, (slots.step(),), "No free slot found.")
+        return Part(clause, (slots.step(),), fixed(random, "none_free"))
     return Part(
         clause,
-        (slots.step(), sent(to, "Free slots", step=first)),
-        f"{slots_said(slots.entries)} {sent_said(to)}",
+        (slots.step(), sent(random, to, fixed(random, "slots"), step=first)),
+        f"{slots_said(random, slots.entries)} {sent_said(random, to)}",
     )
 
 
-def slots_choose(random: Random, first: int) -> Part:
+def slots_choose(random: Source, first: int) -> Part:
     """Propose slots, let the person pick one, then email and/or book it."""
-    slots = Slots(random, limit=random.choice((3, 3, 3, 2, 4, 5, 6, None)))
+    slots = Slots(random, limit=random.choice((3, 3, 3, 2, 2, 4, 4, 5, None)))
     shown, title = occasion(random)
     if random.random() < 0.12:
-        shown, title = "", "Slot"
-    asked = slots.clause(random, W["slots"])
-    asked = word(W["for"], random, {"s": asked, "o": shown}) if shown else asked
-    pick = word(W["pick"], random, {})
+        shown, title = "", fixed(random, "slot")
+    asked = slots.clause(random, W[random.language]["slots"])
+    asked = word(W[random.language]["for"], random, {"s": asked, "o": shown}) if shown else asked
+    pick = word(W[random.language]["pick"], random, {})
     joined = random.choice(
         (
             f"{asked}, {pick}",
@@ -178,75 +170,51 @@ def slots_choose(random: Random, first: int) -> Part:
             f"{asked}. {pick}",
         )
     )
-    joined += "" if joined.endswith((" and", "then")) else ","
+    if random.language == "it":
+        joined = joined.replace(f" and {pick}", f" e {pick}")
+    joined += "" if joined.endswith((" and", "then", " e", "poi")) else ","
     wanted = random.choice(("send", "send", "book", "book", "both", "none"))
     to = ["me"] if random.random() < 0.6 else recipients(random)
-    send, book = word(W["then_send"], random, {"a": listed(to, random)}), word(W["then_book"], random, {})
+    send, book = (
+        word(W[random.language]["then_send"], random, {"a": listed(to, random)}),
+        word(W[random.language]["then_book"], random, {}),
+    )
     if wanted == "none":
-        ask = random.choice((" and let me ", ", then let me ", " and ask me to "))
-        clause = f"{asked}{ask}{random.choice(('pick one', 'choose one', 'choose'))}"
+        clause = word(W[random.language]["pick_only"], random, {"s": asked})
     elif wanted == "both":
-        clause = f"{joined} {book} and {send}"
+        clause = f"{joined} {book} {'and' if random.language == 'en' else 'e'} {send}"
     else:
         clause = f"{joined} {send if wanted == 'send' else book}"
     if not slots.entries:
-        return Part(clause, (slots.step(),), "No free slot found.")
+        return Part(clause, (slots.step(),), fixed(random, "none_free"))
     value = random.choice(slots.entries)
-    steps = [slots.step(), choice(title, "slot", "Which slot do you prefer?", value, first)]
-    said = f"You chose {value}."
+    steps = [slots.step(), choice(title, "slot", fixed(random, "which_slot"), value, first)]
+    said = fixed(random, "chose", x=value)
     if wanted in ("book", "both"):
         steps.append(booked(title, [value], from_step=first + 1))
-        said += f" {event_said(title)}"
+        said += f" {event_said(random, title)}"
     if wanted in ("send", "both"):
-        steps.append(sent(to, title, step=first + 1))
-        said += f" {sent_said(to)}"
+        steps.append(sent(random, to, title, step=first + 1))
+        said += f" {sent_said(random, to)}"
     return Part(clause, tuple(steps), said)
 
 
-def slots_book(random: Random, first: int) -> Part:
+def slots_book(random: Source, first: int) -> Part:
     slots = Slots(random, limit=1, plain=True)
     shown, title = occasion(random)
-    clause = closed(word(W["book_free"], random, {"o": shown, "part": slots.part, "d": slots.when}))
-    if not slots.entries:
-        return Part(clause, (slots.step(),), "No free slot found.")
-    steps = (slots.step(), booked(title, slots.entries, from_step=first))
-    return Part(clause, steps, f"{event_said(title)} It is on {slots.entries[0]}.")
-
-
-def moment(random: Random) -> tuple[str, str, str]:
-    """A start: with its preposition, without it, and as YYYY-MM-DDTHH:MM."""
-    day = v.day(random)
-    hour, minute = (
-        random.randint(0, 23) if random.random() < 0.15 else random.randint(7, 21),
-        random.choice((0, 0, 30, 15, 45, random.randint(0, 59))),
-    )
-    start = f"{day}T{hour:02}:{minute:02}"
-    shape = random.random()
-    if shape < 0.25:
-        return random.choice((f"on {start}", f"at {start}")), start, start
-    if shape < 0.33:
-        year, month, number = day.split("-")
-        named = random.choice(
-            (
-                f"{int(number)} {v.MONTHS[int(month) - 1]} {year}",
-                f"{v.MONTHS[int(month) - 1]} {int(number)}, {year}",
-            )
+    clause = closed(
+        word(
+            W[random.language]["book_free"],
+            random,
+            {"o": shown, "part": slots.part_said(random), "d": slots.when},
         )
-    else:
-        named = day
-    clock = random.random()
-    if clock < 0.75:
-        time = f"{hour:02}:{minute:02}"
-    elif clock < 0.85:
-        time = f"{hour}:{minute:02}"
-    elif clock < 0.93:
-        time, start = f"{hour}", f"{day}T{hour:02}:00"
-    else:
-        noon = "am" if hour < 12 else "pm"
-        time, start = f"{(hour - 1) % 12 + 1}{random.choice(('', ' '))}{noon}", f"{day}T{hour:02}:00"
-    if random.random() < 0.12:
-        return f"at {time} on {named}", f"{named} at {time}", start
-    return f"on {named} at {time}", f"{named} at {time}", start
+    )
+    if not slots.entries:
+        return Part(clause, (slots.step(),), fixed(random, "none_free"))
+    steps = (slots.step(), booked(title, slots.entries, from_step=first))
+    return Part(
+        clause, steps, f"{event_said(random, title)} {fixed(random, 'booked_on', x=slots.entries[0])}"
+    )
 
 
 def booked(
@@ -268,11 +236,11 @@ def booked(
     )
 
 
-def event_said(title: str) -> str:
-    return f"Added {title} to the calendar."
+def event_said(random: Source, title: str) -> str:
+    return fixed(random, "booked", x=title)
 
 
-def create_events(random: Random, first: int) -> Part:
+def create_events(random: Source, first: int) -> Part:
     del first
     shown, title = occasion(random)
     if random.random() < 0.3:
@@ -285,11 +253,19 @@ def create_events(random: Random, first: int) -> Part:
     extra = ""
     if random.random() < 0.3:
         text, minutes = duration(random)
-        extra = random.choice((f"for {text}", f"lasting {text}"))
+        extra = random.choice(
+            (f"for {text}", f"lasting {text}") if random.language == "en" else (f"per {text}", f"di {text}")
+        )
     if random.random() < 0.22:
         place = random.choice(
-            (random.choice(v.PLACES).capitalize(), v.noun(random), f"room {random.randint(1, 40)}")
+            (
+                random.word(v.PLACES).capitalize(),
+                v.noun(random),
+                f"{'room' if random.language == 'en' else 'sala'} {random.randint(1, 40)}",
+            )
         )
-        extra = f"{extra} in {place}".strip()
-    clause = closed(word(W["event"], random, {"o": shown, "w": when, "wb": bare, "x": extra}))
-    return Part(clause, (booked(title, [start], minutes=minutes, place=place),), event_said(title))
+        extra = f"{extra} {'in' if random.language == 'en' else random.choice(('a', 'in'))} {place}".strip()
+    clause = closed(
+        word(W[random.language]["event"], random, {"o": shown, "w": when, "wb": bare, "x": extra})
+    )
+    return Part(clause, (booked(title, [start], minutes=minutes, place=place),), event_said(random, title))

@@ -57,7 +57,8 @@ def _write(model: Model) -> None:
     induction.attn_q.zero_()
     induction.attn_k.zero_()
     induction.attn_v.zero_()
-    slow = [pair + side for pair in range(size // 2 - 7, size // 2) for side in (0, size // 2)]
+    quiet = max(7, size * 5 // 32)
+    slow = [pair + side for pair in range(size // 2 - quiet, size // 2) for side in (0, size // 2)]
     for head in range(shape.heads):
         start = head * size
         compared = torch.randperm(half - 1)[: len(slow)] + 1

@@ -1,60 +1,84 @@
 """How good the model is: `python -m gbnf_server.embedded.evaluate --model model.gguf`.
 
-Greedy, without a grammar, in llama.cpp: the bare model, so that the numbers say what was learnt and not
-what the grammar mends. Two sets: traces of a seed that training never uses (wordings seen, values not),
-call by call after the right history; and the fixed requests of `held_out.toml`, whose values never occur in
-training.
+Two measures. The suites of the planner bench, whole runs with real executors, as `gbnf bench` does them: what
+counts is whether the run ended with the right world. And traces of the generator's held-out half, call by
+call after the right history, greedily and without a grammar: the bare model, so that the numbers say what was
+learnt and not what the grammar mends.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gbnf.prompt import call_text
+from gbnf import load_manifests
 from gbnf_server.embedded import model_path
 from gbnf_server.embedded.chat import conversation
-from gbnf_server.embedded.traces import pool_for, pool_prompt, trace
+from gbnf_server.embedded.source import Source
+from gbnf_server.embedded.traces import trace
+from gbnf_server.shipped import manifests_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from llama_cpp import Llama
 
 EVALUATION_SEED = 987_654_321
+TARGETS = {
+    "held-out": 0.95,
+    "unseen-wording": 0.7,
+    "representative": 1.0,
+    "decoys": 0.9,
+    "abstention": 0.9,
+    "italian": 0.9,
+}
+"""The suites, and the share of their cases that the model is meant to bring to the right world."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
-    """A request of `held_out.toml`; see there for the fields."""
+class Line:
+    """How a suite went under a configuration; `missed` says which cases failed, and why."""
 
-    text: str
-    calls: tuple[dict[str, Any], ...]
-    before: dict[str, str]
-    after: dict[str, Any]
-    answer_has: tuple[str, ...]
-    choose: int
+    suite: str
+    configuration: str
+    cases: int
+    converged: int
+    missed: tuple[str, ...]
+
+    def text(self) -> str:
+        share = f"{self.converged}/{self.cases}"
+        return f"  {self.suite:16} {self.configuration:9} {share:>8}  {self.converged / self.cases:6.1%}"
 
 
-def held_out() -> tuple[HeldOut, ...]:
-    """The fixed held-out requests."""
-    found = tomllib.loads((files(__package__) / "held_out.toml").read_text("utf-8"))["requests"]
-    return tuple(
-        HeldOut(
-            one["text"],
-            tuple(one["calls"]),
-            one.get("before", {}),
-            one.get("after", {}),
-            tuple(one.get("answer_has", ())),
-            one.get("choose", 1),
-        )
-        for one in found
-    )
+def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) -> Iterator[Line]:
+    """Run suites under configurations of the bench, greedily, with the model in this process."""
+    from gbnf_server.backends.in_process import InProcess  # noqa: PLC0415  # the rest needs no engine
+    from gbnf_server.bench.configurations import named  # noqa: PLC0415
+    from gbnf_server.bench.matching import references_of  # noqa: PLC0415
+    from gbnf_server.bench.running import Bench, Options  # noqa: PLC0415
+    from gbnf_server.bench.scoring import score  # noqa: PLC0415
+    from gbnf_server.bench.suite_files import load_suite  # noqa: PLC0415
+
+    executors = load_manifests(manifests_path())
+    with InProcess(model, guard_grammars=False) as backend:
+        for name in names:
+            suite = load_suite(name, executors)
+            for configuration in named(configurations):
+                bench = Bench(
+                    [suite], [configuration], executors, backend, model=model.name, options=Options()
+                )
+                missed: list[str] = []
+                for job in bench.jobs:
+                    tools = job.case.tools(executors, suite.decoys)
+                    result = score(job.case, bench.run(job), references_of(tools))
+                    if not result.converged:
+                        missed.append(f"{job.case.id}: {job.case.query!r}: {'; '.join(result.faults)}")
+                count = len(bench.jobs)
+                yield Line(suite.name, configuration.name, count, count - len(missed), tuple(missed))
 
 
 def answer(llama: Llama, turns: list[tuple[str, str]], most: int = 400) -> str:
@@ -87,8 +111,8 @@ class Score:
 
 
 def on_traces(llama: Llama, count: int, *, seed: int = EVALUATION_SEED, show: int = 0) -> Score:
-    """`count` generated traces; prints the first `show` wrong calls."""
-    source = random.Random(seed)
+    """`count` traces of the held-out half; prints the first `show` wrong calls."""
+    source = Source(seed, held_out=True)
     score = Score(Counter(), Counter())
     for _ in range(count):
         one = trace(source)
@@ -112,18 +136,20 @@ def on_traces(llama: Llama, count: int, *, seed: int = EVALUATION_SEED, show: in
     return score
 
 
-def on_held_out(llama: Llama) -> tuple[int, int]:
-    """First calls of the fixed requests that are exact, and how many there are."""
-    right = 0
-    requests = held_out()
-    for one in requests:
-        pool = pool_for(random.Random(1), frozenset(call["name"] for call in one.calls))
-        said = answer(llama, [("system", pool_prompt(pool)), ("user", one.text)])
-        wanted = call_text(one.calls[0])
-        right += said == wanted
-        if said != wanted:
-            print(f"> {one.text}\n  wanted {wanted}\n  said   {said}")
-    return right, len(requests)
+def report(
+    model: Path, *, suites: Sequence[str], configurations: Sequence[str], traces: int, show: int = 0
+) -> None:
+    """Print the evaluation, line by line as it is done."""
+    for line in on_suites(model, suites, configurations):
+        target = TARGETS.get(line.suite) if line.configuration == "filter" else None
+        met = "" if target is None else f"  target {target:.0%}"
+        print(line.text() + met, flush=True)
+        for fault in line.missed[:show]:
+            print(f"      {fault}", flush=True)
+    if traces:
+        from llama_cpp import Llama  # noqa: PLC0415  # the rest is read by tests without an engine
+
+        print(on_traces(Llama(str(model), n_ctx=1024, verbose=False), traces, show=show).text())
 
 
 def _is_json(text: str) -> bool:
@@ -135,19 +161,22 @@ def _is_json(text: str) -> bool:
 
 
 def main() -> None:
-    from llama_cpp import Llama  # noqa: PLC0415  # the rest is read by tests without an engine
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", type=Path, default=model_path())
-    parser.add_argument("--traces", type=int, default=200)
-    parser.add_argument("--show", type=int, default=0, help="print so many wrong calls")
+    parser.add_argument("--suite", action="append", help="a suite, repeatable; all six when absent")
+    parser.add_argument("--config", action="append", help="a configuration; filter and soft when absent")
+    parser.add_argument("--traces", type=int, default=200, help="held-out traces for the bare model")
+    parser.add_argument("--show", type=int, default=0, help="print so many misses of each line")
     asked = parser.parse_args()
-    llama = Llama(str(asked.model), n_ctx=1024, verbose=False)
-    right, count = on_held_out(llama)
-    print(f"held-out requests: {right}/{count} first calls exact")
-    print(on_traces(llama, asked.traces, show=asked.show).text())
+    report(
+        asked.model,
+        suites=asked.suite or list(TARGETS),
+        configurations=asked.config or ["soft", "filter"],
+        traces=asked.traces,
+        show=asked.show,
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from gbnf_server.backends.base import DEMONSTRATION_MODEL
 from gbnf_server.embedded import tokenizer as tokens
-from gbnf_server.embedded.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, conversation
+from gbnf_server.embedded.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, conversation, pieces
 from gbnf_server.embedded.model import Model, Shape
 from gbnf_server.embedded.traces import trace
 
@@ -35,9 +35,34 @@ DESCRIPTION = (
 
 def load(folder: Path) -> tuple[Model, Tokenizer]:
     """The model and tokenizer of a training folder."""
-    model = Model(Shape())
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model = Model(Shape(vocabulary=tokenizer.get_vocab_size()))
     model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
-    return model.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return model.eval(), tokenizer
+
+
+def read(path: Path) -> tuple[dict[str, torch.Tensor], Tokenizer]:
+    """The weights, for `Model.load_state_dict`, and the tokenizer of a GGUF file that `write` made."""
+    reader = gguf.GGUFReader(path)
+
+    def texts(key: str) -> list[str]:
+        field = reader.fields[key]
+        return [bytes(field.parts[part]).decode() for part in field.data]
+
+    merges = [(left, right) for left, right in (each.split(" ") for each in texts("tokenizer.ggml.merges"))]
+    count = reader.fields["llama.attention.head_count"]
+    heads = int(count.parts[count.data[0]][0])
+    weights: dict[str, torch.Tensor] = {}
+    for tensor in reader.tensors:
+        name = tensor.name.removesuffix(".weight").replace("blk.", "blocks.")
+        weight = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        if name.endswith(("attn_q", "attn_k")):
+            rows, columns = weight.shape
+            weight = (
+                weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+            )
+        weights[name] = torch.from_numpy(np.ascontiguousarray(weight, dtype=np.float32))
+    return weights, tokens.encoder(texts("tokenizer.ggml.tokens"), merges)
 
 
 def _permuted(weight: np.ndarray, heads: int) -> np.ndarray:
@@ -53,7 +78,7 @@ def write(model: Model, tokenizer: Tokenizer, path: Path, *, kind: str = "Q8_0")
     writer.add_name(DEMONSTRATION_MODEL)
     writer.add_description(DESCRIPTION)
     writer.add_license("MIT")
-    writer.add_size_label("3.5M")
+    writer.add_size_label(f"{sum(each.numel() for each in model.parameters()) / 1e6:.1f}M")
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
     writer.add_block_count(shape.layers)
@@ -91,8 +116,10 @@ def _write_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(tokens.PRE)
     writer.add_token_list(ordered)
-    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
-    writer.add_token_types([control if token in SPECIAL else normal for token in ordered])
+    kinds = dict.fromkeys(pieces(), gguf.TokenType.USER_DEFINED) | dict.fromkeys(
+        SPECIAL, gguf.TokenType.CONTROL
+    )
+    writer.add_token_types([kinds.get(token, gguf.TokenType.NORMAL) for token in ordered])
     writer.add_token_merges([" ".join(pair) for pair in learned["merges"]])
     writer.add_eos_token_id(vocabulary[END])
     writer.add_eot_token_id(vocabulary[END])

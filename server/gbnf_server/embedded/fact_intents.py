@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf_server.embedded import vocabulary as v
 from gbnf_server.embedded.parts import Part, Step, recipients, sent, sent_said, written
-from gbnf_server.embedded.wording import SUMS, ZONES, W, listed, word
+from gbnf_server.embedded.wording import SUMS, ZONES, W, fixed, listed, word
 
 if TYPE_CHECKING:
-    from random import Random
+    from gbnf_server.embedded.source import Source
 
 
-def _number(random: Random) -> str:
+def _number(random: Source) -> str:
     kind = random.random()
     if kind < 0.85:
         return str(random.randint(1, random.choice((12, 99, 999, 9999))))
     return f"{random.randint(0, 99)}.{random.randint(1, 99)}"
 
 
-def _sum(random: Random) -> tuple[str, str]:
+def _sum(random: Source) -> tuple[str, str]:
     """How a sum is asked, and its expression (only those are evaluated here that this function made)."""
     a, b, c = _number(random), _number(random), str(random.randint(2, 6))
     if random.random() < 0.45:
-        spoken_sum, expression = random.choice(SUMS)
+        spoken_sum, expression = random.choice(SUMS[random.language])
         return spoken_sum.format(a=a, b=b, c=c), expression.format(a=a, b=b, c=c)
     operators = [random.choice(("+", "-", "*", "*", "/")) for _ in range(3)]
     gap = random.choice((" ", " ", ""))
@@ -42,7 +42,7 @@ def _sum(random: Random) -> tuple[str, str]:
     return expression, expression
 
 
-def computed(random: Random, expression: str) -> tuple[Step, str]:
+def computed(random: Source, expression: str) -> tuple[Step, str]:
     """The step of a sum. Its value is any number: the model copies it, it doesn't reckon."""
     del expression
     value: float = (
@@ -53,31 +53,41 @@ def computed(random: Random, expression: str) -> tuple[Step, str]:
     return Step("compute", {}, {"value": value, "entries": [str(value)]}), str(value)
 
 
-def compute(random: Random, first: int) -> Part:
+def compute(random: Source, first: int) -> Part:
     del first
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
-    return Part(word(W["compute"], random, {"e": asked}), (step,), f"{expression} = {value}.")
+    return Part(
+        word(W[random.language]["compute"], random, {"e": asked}),
+        (step,),
+        fixed(random, "sum", e=expression, x=value),
+    )
 
 
-def compute_then(random: Random, first: int) -> Part:
+def compute_then(random: Source, first: int) -> Part:
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
-    slots = {"compute": word(W["compute"][:1], random, {"e": asked}), "e": asked}
+    slots = {"compute": word(W[random.language]["compute"][:1], random, {"e": asked}), "e": asked}
     if random.random() < 0.6:
         to = recipients(random)
-        clause = word(W["compute_send"], random, slots | {"a": listed(to, random)})
+        clause = word(W[random.language]["compute_send"], random, slots | {"a": listed(to, random)})
         return Part(
-            clause, (step, sent(to, "Result", step=first)), f"{expression} = {value}. {sent_said(to)}"
+            clause,
+            (step, sent(random, to, fixed(random, "result"), step=first)),
+            f"{fixed(random, 'sum', e=expression, x=value)} {sent_said(random, to)}",
         )
     path = v.file_path(random)
-    clause = word(W["compute_write"], random, slots | {"p": path})
-    return Part(clause, (step, written([path], [value])), f"{expression} = {value}. Wrote {path}.")
+    clause = word(W[random.language]["compute_write"], random, slots | {"p": v.shown(random, path)})
+    return Part(
+        clause,
+        (step, written([path], [value])),
+        f"{fixed(random, 'sum', e=expression, x=value)} {fixed(random, 'wrote', x=path)}",
+    )
 
 
-def now_result(random: Random, zone: str = "UTC") -> dict[str, Any]:
+def now_result(random: Source, zone: str = "UTC") -> dict[str, Any]:
     moment = datetime.fromisoformat(f"{v.day(random)}T00:00") + timedelta(minutes=random.randint(0, 1439))
     return {
         "date": moment.date().isoformat(),
@@ -87,31 +97,50 @@ def now_result(random: Random, zone: str = "UTC") -> dict[str, Any]:
     }
 
 
-def get_now(random: Random, first: int) -> Part:
+def now_said(random: Source, result: dict[str, Any]) -> str:
+    day = result["weekday"]
+    if random.language == "it":
+        day = v.WEEKDAYS_IT[datetime.fromisoformat(result["date"]).weekday()]
+    return fixed(random, "now", t=result["time"], w=day, d=result["date"])
+
+
+def get_now(random: Source, first: int) -> Part:
     del first
     if random.random() < 0.15:
-        city = random.choice(tuple(ZONES))
-        result = now_result(random, ZONES[city])
+        zones = ZONES[random.language]
+        city = random.choice(tuple(zones))
+        result = now_result(random, zones[city])
         shown = city if random.random() < 0.9 else city.lower()
-        clause, arguments = word(W["now_in"], random, {"c": shown}), {"timezone": ZONES[city]}
+        clause, arguments = (
+            word(W[random.language]["now_in"], random, {"c": shown}),
+            {"timezone": zones[city]},
+        )
     else:
-        zone = "UTC" if random.random() < 0.7 else random.choice(tuple(ZONES.values()))
-        clause, arguments, result = word(W["now"], random, {}), {}, now_result(random, zone)
-    said = f"It is {result['time']} on {result['weekday']} {result['date']}."
+        zone = "UTC" if random.random() < 0.7 else random.choice(tuple(ZONES[random.language].values()))
+        clause, arguments, result = word(W[random.language]["now"], random, {}), {}, now_result(random, zone)
+    said = now_said(random, result)
     return Part(clause, (Step("get_now", arguments, result),), said)
 
 
-def now_then(random: Random, first: int) -> Part:
+def now_then(random: Source, first: int) -> Part:
     del first
     result = now_result(random)
     step = Step("get_now", {}, result)
-    said = f"It is {result['time']} on {result['weekday']} {result['date']}."
+    said = now_said(random, result)
     kind = random.random()
     if kind < 0.4:
         to = recipients(random)
-        clause = word(W["now_send"], random, {"a": listed(to, random)})
-        return Part(clause, (step, sent(to, "Time", body=said)), f"{said} {sent_said(to)}")
+        clause = word(W[random.language]["now_send"], random, {"a": listed(to, random)})
+        return Part(
+            clause,
+            (step, sent(random, to, fixed(random, "time"), body=said)),
+            f"{said} {sent_said(random, to)}",
+        )
     path = v.file_path(random)
     value = result["date"] if kind < 0.75 else result["time"]
-    clause = word(W["now_write"] if kind < 0.75 else W["now_write_time"], random, {"p": path})
-    return Part(clause, (step, written([path], [value])), f"{said} Wrote {path}.")
+    clause = word(
+        W[random.language]["now_write"] if kind < 0.75 else W[random.language]["now_write_time"],
+        random,
+        {"p": v.shown(random, path)},
+    )
+    return Part(clause, (step, written([path], [value])), f"{said} {fixed(random, 'wrote', x=path)}")

@@ -1,6 +1,6 @@
 """The Llama architecture at its smallest, in torch: what llama.cpp will run, trained here from scratch.
 
-Shapes: B rows of T tokens, width 256, 8 heads of 32. What must stay true: the computation equals
+Shapes: B rows of T tokens, width 256, 4 heads of 64. What must stay true: the computation equals
 llama.cpp's `llama` graph (RMSNorm, rotary halves before export permutes them, SwiGLU, tied embeddings),
 which `export.py` verifies.
 """
@@ -18,11 +18,11 @@ from torch.nn import functional
 class Shape:
     """The model's dimensions. Rows are multiples of 32, which Q8_0 blocks need."""
 
-    vocabulary: int = 2048
+    vocabulary: int = 3072
     width: int = 256
     layers: int = 4
-    heads: int = 8
-    hidden: int = 640
+    heads: int = 4
+    hidden: int = 704
     context: int = 1024
     rope_base: float = 10_000.0
     epsilon: float = 1e-5
@@ -46,7 +46,7 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
         nn.init.zeros_(self.attn_output)  # a block that starts as nothing learns faster
         nn.init.zeros_(self.ffn_down)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
         rows, length, width = x.shape
         normal = functional.rms_norm(x, (width,), self.attn_norm, self.epsilon)
 
@@ -54,7 +54,9 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
             return functional.linear(normal, weight).view(rows, length, self.heads, -1).transpose(1, 2)
 
         query, key = _rotate(heads(self.attn_q), cosine, sine), _rotate(heads(self.attn_k), cosine, sine)
-        mixed = functional.scaled_dot_product_attention(query, key, heads(self.attn_v), is_causal=True)
+        # written out: on CPUs it is several times faster, compiled, than scaled_dot_product_attention
+        scores = torch.matmul(query, key.transpose(-1, -2)).float() * key.shape[-1] ** -0.5 + mask
+        mixed = torch.matmul(scores.softmax(-1).to(query.dtype), heads(self.attn_v))
         x = x + functional.linear(mixed.transpose(1, 2).reshape(rows, length, width), self.attn_output)
         normal = functional.rms_norm(x, (width,), self.ffn_norm, self.epsilon)
         gated = functional.silu(functional.linear(normal, self.ffn_gate)) * functional.linear(
@@ -73,18 +75,25 @@ class Model(nn.Module):  # type: ignore[misc]  # torch's types are not read
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.output_norm = nn.Parameter(torch.ones(shape.width))
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(B, T) tokens -> (B, T, width)."""
+    def forward(self, tokens: Tensor, members: Tensor | None = None) -> Tensor:
+        """(B, T) tokens -> (B, T, width). A token sees those before it of the same member, all by default."""
+        length = tokens.shape[1]
         size = self.shape.width // self.shape.heads // 2
-        frequency = self.shape.rope_base ** (-torch.arange(size, dtype=torch.float32) / size)
-        angle = torch.arange(tokens.shape[1], dtype=torch.float32)[:, None] * frequency
+        frequency = self.shape.rope_base ** (
+            -torch.arange(size, dtype=torch.float32, device=tokens.device) / size
+        )
+        place = torch.arange(length, device=tokens.device)
+        angle = place[:, None].float() * frequency
+        seen = (place[:, None] >= place)[None, None]
+        if members is not None:
+            seen = seen & (members[:, None, :, None] == members[:, None, None, :])
+        mask = torch.where(seen, 0.0, -1e9)
         x = functional.embedding(tokens, self.token_embd)
-        if torch.is_autocast_enabled("cpu"):
-            cosine, sine = angle.cos().bfloat16(), angle.sin().bfloat16()
-        else:
-            cosine, sine = angle.cos(), angle.sin()
+        cosine, sine = angle.cos(), angle.sin()
+        if torch.is_autocast_enabled(tokens.device.type):
+            cosine, sine = cosine.bfloat16(), sine.bfloat16()
         for block in self.blocks:
-            x = block(x, cosine, sine)
+            x = block(x, cosine, sine, mask)
         return functional.rms_norm(x, (x.shape[-1],), self.output_norm, self.shape.epsilon)
 
     def logits(self, vectors: Tensor) -> Tensor:

@@ -10,14 +10,18 @@ follows from a fixed rule (`markdown` -> `*.md`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from gbnf_server.embedded import vocabulary as v
+from gbnf_server.embedded.wording import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from random import Random
+
+    from gbnf_server.embedded.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,14 @@ class Part:
     said: str
 
 
-COUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+COUNTS = {
+    "en": ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    "it": ("zero", "uno", "due", "tre", "quattro", "cinque", "sei", "sette", "otto", "nove", "dieci"),
+}
 
 
-def count_text(random: Random, number: int) -> str:
-    return COUNTS[number] if number <= 10 and random.random() < 0.5 else str(number)
+def count_text(random: Source, number: int) -> str:
+    return COUNTS[random.language][number] if number <= 10 and random.random() < 0.5 else str(number)
 
 
 def spoken(values: Sequence[str], most: int = 5) -> str:
@@ -52,9 +59,9 @@ def spoken(values: Sequence[str], most: int = 5) -> str:
 
 
 def shortened(text: str) -> str:
-    """The first ten words of a text."""
+    """The first twelve words of a text."""
     pieces = text.split(" ")
-    return text if len(pieces) <= 12 else " ".join(pieces[:10]) + " …"
+    return text if len(pieces) <= 14 else " ".join(pieces[:12]) + " …"
 
 
 def subject_of(text: str) -> str:
@@ -63,10 +70,10 @@ def subject_of(text: str) -> str:
     return text if len(pieces) <= 6 else " ".join(pieces[:4])
 
 
-def quoted(random: Random, text: str) -> str:
+def quoted(random: Source, text: str) -> str:
     """A text as requests hold it: bare, or in quotes."""
     kind = random.random()
-    if '"' in text or kind < 0.7:
+    if '"' in text or kind < 0.62:
         return text
     return f'"{text}"' if kind < 0.92 or "'" in text else f"'{text}'"
 
@@ -77,22 +84,28 @@ def written(paths: Sequence[str], contents: Sequence[str]) -> Step:
     return Step("write_files", {"files": found}, {"entries": list(paths)})
 
 
-def sent_said(to: Sequence[str]) -> str:
-    return "Sent the email to you." if list(to) == ["me"] else f"Sent the email to {spoken(to)}."
+def sent_said(random: Source, to: Sequence[str]) -> str:
+    return fixed(random, "sent_me") if list(to) == ["me"] else fixed(random, "sent", x=spoken(to))
 
 
-def recipients(random: Random) -> list[str]:
+def recipients(random: Source) -> list[str]:
     if random.random() < 0.22:
         return ["me"]
     return [v.address(random) for _ in range(random.choice((1, 1, 1, 1, 1, 1, 1, 1, 2)))]
 
 
-def sent(to: Sequence[str], subject: str, *, body: str | None = None, step: int | None = None) -> Step:
+def sent(
+    random: Source, to: Sequence[str], subject: str, *, body: str | None = None, step: int | None = None
+) -> Step:
     arguments: dict[str, Any] = {"to": list(to), "subject": subject}
     arguments |= {"body": body} if body is not None else {"from_step": step}
-    name = "-".join(piece for piece in subject.lower().split() if piece.isalnum())[:40]
-    reached = ["me@localhost" if address == "me" else address for address in to]
-    return Step("send_messages", arguments, {"sent_to": reached, "file": f"outbox/{name or 'message'}.eml"})
+    plain = normalize("NFKD", subject).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "message"
+    day = v.day(random).replace("-", "")
+    file = f"outbox/{day}T{random.randint(0, 23):02}{random.randint(0, 59):02}00-{slug}.eml"
+    own = random.choice(("me@localhost", "me@example.com", v.address(random)))
+    reached = [own if address == "me" else address for address in to]
+    return Step("send_messages", arguments, {"sent_to": reached, "file": file})
 
 
 def choice(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gbnf_server.embedded import vocabulary as v
-from gbnf_server.embedded.file_intents import Found, find, read_step
+from gbnf_server.embedded.file_intents import Found, find, found_said, read_step
 from gbnf_server.embedded.parts import (
     Part,
     Step,
@@ -17,92 +17,119 @@ from gbnf_server.embedded.parts import (
     spoken,
     written,
 )
-from gbnf_server.embedded.wording import W, listed, word
+from gbnf_server.embedded.wording import W, fixed, listed, word
 
 if TYPE_CHECKING:
-    from random import Random
+    from gbnf_server.embedded.source import Source
 
 
-def get_inputs(random: Random, first: int) -> Part:
+FIELDS = {"en": ("name", "number", "date"), "it": ("nome", "numero", "data")}
+
+
+def get_inputs(random: Source, first: int) -> Part:
     del first
     kind = random.random()
     if kind < 0.5:
         options = [v.noun(random) for _ in range(random.choice((2, 3, 3, 4)))]
-        asked = word(W["ask_choice"], random, {"o": listed(options, random)})
+        asked = word(W[random.language]["ask_choice"], random, {"o": listed(options, random)})
         value = random.choice(options)
-        step = choice("Choice", "choice", "Which one do you prefer?", value, None, options)
+        step = choice(fixed(random, "choice"), "choice", fixed(random, "which_one"), value, None, options)
     else:
         noun = (
             v.noun(random)
             if random.random() < 0.6
-            else f"{v.noun(random)} {random.choice(('name', 'number', 'date'))}"
+            else f"{v.noun(random)} {random.choice(FIELDS[random.language])}"
         )
         value, field, prompt, asked = (
             v.text(random),
             "text",
             f"{noun}?",
-            word(W["ask_text"], random, {"n": noun}),
+            word(W[random.language]["ask_text"], random, {"n": noun}),
         )
         if kind > 0.85:
-            sentence = f"{random.choice(('I want', 'I like', 'we need', 'I need'))} the {v.noun(random)}"
+            wishes = (
+                ("I want", "I like", "we need", "I need")
+                if random.language == "en"
+                else ("voglio", "mi piace", "serve")
+            )
+            article = "the" if random.language == "en" else random.choice(("il", "la"))
+            sentence = f"{random.choice(wishes)} {article} {v.noun(random)}"
             value, field, prompt, asked = (
                 random.choice(("yes", "no")),
                 "yes_no",
                 f"{sentence}?",
-                word(W["ask_yes"], random, {"t": sentence}),
+                word(W[random.language]["ask_yes"], random, {"t": sentence}),
             )
         dialog = [{"var": "answer", "prompt": prompt, "schema": {"kind": field}}]
         step = Step(
             "get_inputs",
-            {"title": "Question", "dialog": dialog},
-            {"values": {"answer": value}, "entries": [value]},
+            {"title": fixed(random, "question"), "dialog": dialog},
+            {"values": {"answer": value == "yes" if field == "yes_no" else value}, "entries": [value]},
         )
-    said = f"You chose {value}." if kind < 0.5 else f"You answered: {value}."
+    said = fixed(random, "chose" if kind < 0.5 else "answered", x=value)
     if random.random() < 0.3:
         path = v.file_path(random)
-        clause = word(W["ask_write"], random, {"ask": asked, "p": path})
-        return Part(clause, (step, written([path], [value])), f"{said} Wrote {path}.")
+        clause = word(W[random.language]["ask_write"], random, {"ask": asked, "p": v.shown(random, path)})
+        return Part(clause, (step, written([path], [value])), f"{said} {fixed(random, 'wrote', x=path)}")
     return Part(asked, (step,), said)
 
 
-def find_choose(random: Random, first: int) -> Part:
+def find_choose(random: Source, first: int) -> Part:
     found: Found = find(random, empty=0)
     verb = random.choice(("read", "open", "delete", "remove", "email"))
+    italian = {
+        "read": "leggilo",
+        "open": "aprilo",
+        "delete": "cancellalo",
+        "remove": "eliminalo",
+        "email": "mandalo",
+    }
     to = recipients(random)
-    slots = {"f": found.what, "fn": found.bare, "i": found.where, "verb": verb}
-    clause = word(W["find_choose"], random, slots)
+    slots = {
+        "f": found.what,
+        "fn": found.bare,
+        "i": found.where,
+        "verb": italian[verb] if random.language == "it" else verb,
+    }
+    clause = word(W[random.language]["find_choose"], random, slots)
     value = random.choice(found.entries)
-    choose = choice("Files", "file", "Which file do you want?", value, first)
+    choose = choice(fixed(random, "files"), "file", fixed(random, "which_file"), value, first)
     if verb == "email":
-        clause = f"{clause} to {listed(to, random)}"
-        last, said = sent(to, "File", step=first + 1), sent_said(to)
+        clause = f"{clause} {'a' if random.language == 'it' else 'to'} {listed(to, random)}"
+        last, said = sent(random, to, "File", step=first + 1), sent_said(random, to)
     elif verb in ("read", "open"):
         last, said = read_step(random, {"from_step": first + 1}, [value])
     else:
         last = Step("delete_files", {"from_step": first + 1}, {"entries": [value]})
-        said = f"Moved {value} to the trash."
+        said = fixed(random, "trashed", x=value)
     return Part(clause, (found.step, choose, last), said)
 
 
-def undo_last_turn(random: Random, first: int) -> Part:
+def undo_last_turn(random: Source, first: int) -> Part:
     del first
     shapes = ("removed folder '{p}'", "removed '{p}'", "restored '{p}'")
     undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
-    said = f"Undone: {spoken(undone)}."
-    return Part(word(W["undo"], random, {}), (Step("undo_last_turn", {}, {"entries": undone}),), said)
+    said = fixed(random, "undone", x=spoken(undone))
+    return Part(
+        word(W[random.language]["undo"], random, {}), (Step("undo_last_turn", {}, {"entries": undone}),), said
+    )
 
 
-def find_drive(random: Random, first: int) -> Part:
+def find_drive(random: Source, first: int) -> Part:
     del first
     query = " ".join(v.noun(random) for _ in range(random.choice((1, 1, 2, 3))))
     found = [f"{v.noun(random)}.{random.choice(v.EXTENSIONS)}" for _ in range(random.choice((1, 2, 3)))]
     step = Step("find_files_google_workspace", {"query": query}, {"entries": found, "count": len(found)})
-    said = f"Found {len(found)} file{'s' if len(found) > 1 else ''}: {spoken(found)}."
-    return Part(word(W["drive"], random, {"q": quoted(random, query)}), (step,), said)
+    said = found_said(random, found)
+    return Part(word(W[random.language]["drive"], random, {"q": quoted(random, query)}), (step,), said)
 
 
-def location(random: Random, first: int) -> Part:
+def location(random: Source, first: int) -> Part:
     del first
-    place = random.choice(v.PLACES).capitalize()
+    place = random.word(v.PLACES).capitalize()
     step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})
-    return Part(word(W["where"], random, {"n": v.noun(random)}), (step,), f"You are in {place}.")
+    return Part(
+        word(W[random.language]["where"], random, {"n": v.noun(random)}),
+        (step,),
+        fixed(random, "place", x=place),
+    )

@@ -1,29 +1,31 @@
 """Plan traces: requests of the demonstration model's world, with the calls and the answer that fulfil them.
 
-A trace is made of parts (`intents.py`, `calendar_intents.py`), joined the way people join wishes. What must
+A trace is made of parts (the `*_intents` modules), joined the way people join wishes. What must
 stay true: everything is a pure function of the generator passed in; each call is valid against its shipped
 manifest; the messages are those that the planner sends, byte for byte (`gbnf.prompt`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from gbnf.manifests import FINAL_ANSWER, Executor, load_manifests
-from gbnf.prompt import call_text, error_text, result_text, system_prompt
+from gbnf.manifests import FINAL_ANSWER
+from gbnf.prompt import call_text, error_text, result_text
 from gbnf_server.embedded import calendar_intents, fact_intents, file_intents, message_intents, person_intents
 from gbnf_server.embedded import vocabulary as v
+from gbnf_server.embedded.asking import impossible, styled, to_me
 from gbnf_server.embedded.parts import Part, Step, shortened
-from gbnf_server.embedded.wording import closed
-from gbnf_server.shipped import manifests_path
+from gbnf_server.embedded.pools import decoys_for, pool_for, pool_prompt
+from gbnf_server.embedded.source import Language, Source
+from gbnf_server.embedded.wording import W, closed, fixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
-MakePart: TypeAlias = "Callable[[Random, int], Part]"
+MakePart: TypeAlias = "Callable[[Source, int], Part]"
 """A generator of chance and the number of the part's first step -> the part."""
 
 PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may stand beside others
@@ -40,6 +42,7 @@ PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether i
     (3.0, message_intents.write_send, True),
     (4.0, message_intents.find_send, True),
     (2.0, message_intents.read_send, True),
+    (3.0, message_intents.known_file, True),
     (6.0, fact_intents.compute, True),
     (3.0, fact_intents.compute_then, True),
     (6.0, fact_intents.get_now, True),
@@ -49,18 +52,12 @@ PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether i
     (9.0, calendar_intents.slots_choose, False),
     (2.5, calendar_intents.slots_book, True),
     (7.0, calendar_intents.create_events, True),
-    (1.5, person_intents.get_inputs, True),
-    (1.0, person_intents.find_choose, False),
-    (1.0, person_intents.undo_last_turn, False),
-    (0.4, person_intents.find_drive, False),
-    (0.3, person_intents.location, False),
+    (2.0, person_intents.get_inputs, True),
+    (1.4, person_intents.find_choose, False),
+    (1.6, person_intents.undo_last_turn, False),
+    (1.3, person_intents.find_drive, False),
+    (0.8, person_intents.location, False),
 )
-HIDDEN = {  # what the pool filter keeps from requests that don't call for it
-    "request_new_executor": (),
-    "request_location_from_user": ("request_location_from_user",),
-    "undo_last_turn": ("undo_last_turn",),
-    "find_files_google_workspace": ("find_files_google_workspace",),
-}
 FALLIBLE = frozenset(
     {
         "read_files",
@@ -79,45 +76,25 @@ ERRORS = (
     "permission denied: '{p}'",
     "it took longer than 30 s and was stopped",
 )
-OPENINGS = (
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "please ",
-    "can you ",
-    "could you ",
-    "could you please ",
-    "I want you to ",
-    "I'd like you to ",
-    "hey, ",
-    "would you ",
-)
-JOINTS = (
-    " and ",
-    " and ",
-    ", then ",
-    " and then ",
-    ", and ",
-    "; ",
-    ", ",
-    ". Then ",
-    ", after that ",
-    " then ",
-)
+REFUSED_SHARE = 0.12
+"""Traces whose request nothing in the pool can fulfil."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A request, the steps that fulfil it, the answer, and the tools of the pool in their order."""
+    """A request, the steps that fulfil it, the answer, and the tools of the pool in their order.
+
+    `decoys` are signatures of tools that don't exist; of the steps, the first `given` are no model's doing,
+    and not to be learnt.
+    """
 
     request: str
     steps: tuple[Step, ...]
     answer: str
     pool: tuple[str, ...]
+    decoys: tuple[str, ...] = ()
+    given: int = 0
+    language: Language = "en"
 
     def turns(self) -> list[tuple[str, str]]:
         """(role, content) of every message after the system's."""
@@ -135,7 +112,7 @@ class Trace:
 
     def system(self) -> str:
         """The system message: the pool's tools, the built-in final answer last."""
-        return pool_prompt(self.pool)
+        return pool_prompt(self.pool, self.decoys)
 
 
 @cache
@@ -149,38 +126,7 @@ def _weights() -> tuple[tuple[MakePart, ...], tuple[float, ...], tuple[MakePart,
     )
 
 
-@cache
-def executors() -> dict[str, Executor]:
-    """The shipped executors by name, in name order."""
-    return {executor.name: executor for executor in load_manifests(manifests_path())}
-
-
-@cache
-def pool_prompt(pool: tuple[str, ...]) -> str:
-    """The system message of a pool of shipped executors, by name."""
-    tools = [executors()[name] for name in pool]
-    return system_prompt([*tools, FINAL_ANSWER], style="minimal")
-
-
-def pool_for(random: Random, needed: frozenset[str]) -> tuple[str, ...]:
-    """Mostly the shipped executors that the pool filter leaves; else some of them, or in another order."""
-    names = tuple(executors())
-    usual = tuple(name for name in names if name not in HIDDEN or name in needed)
-    if "find_files_google_workspace" in needed and "find_files" not in needed:
-        usual = tuple(name for name in usual if name != "find_files")
-    kind = random.random()
-    if kind < 0.7:
-        return usual
-    others = [name for name in (names if kind < 0.75 else usual) if name not in needed]
-    size = random.randint(max(0, 5 - len(needed)), len(others))
-    chosen = [*needed, *random.sample(others, size)]
-    chosen.sort()
-    if kind > 0.93:
-        random.shuffle(chosen)
-    return tuple(chosen)
-
-
-def _failed(random: Random, part: Part) -> Part:
+def _failed(random: Source, part: Part) -> Part:
     """The same part, stopped by an error at one of its steps, which the answer tells."""
     fallible = [index for index, step in enumerate(part.steps) if step.name in FALLIBLE]
     if not fallible:
@@ -193,64 +139,16 @@ def _failed(random: Random, part: Part) -> Part:
     if "approve" in error and step.name in ("read_files", "find_files"):
         error = f"'{named}' does not exist"
     stopped = Step(step.name, step.arguments, None, error)
-    return Part(part.clause, (*part.steps[:index], stopped), f"It did not work: {shortened(error)}.")
+    said = fixed(random, "failed", x=shortened(error))
+    return Part(part.clause, (*part.steps[:index], stopped), said)
 
 
-def _style(random: Random, text: str) -> str:
-    """The request as typed: an opening, a capital, an end mark, each now and then."""
-    opening = random.choice(OPENINGS)
-    first = text.split(" ", 1)[0]
-    if first not in (
-        "what",
-        "what's",
-        "when",
-        "am",
-        "are",
-        "do",
-        "have",
-        "I",
-        "which",
-        "how",
-        "where",
-        "on",
-        "a",
-        "one",
-        "for",
-        "at",
-        "that",
-    ) or opening in ("please ", "hey, "):
-        text = opening + text
-    if random.random() < 0.3:
-        text = text[:1].upper() + text[1:]
-    end = random.random()
-    if end < 0.12 and not text.endswith((".", "!", "?", '"')):
-        text += "."
-    elif end < 0.16:
-        text += random.choice((", please", " please", ", thanks"))
-    question = text.lower().startswith(
-        (
-            "what",
-            "when",
-            "am i",
-            "are we",
-            "do i",
-            "have i",
-            "which",
-            "how",
-            "where",
-            "can you",
-            "could",
-            "would",
-        )
-    )
-    return f"{text}?" if question and random.random() < 0.5 and text[-1].isalnum() else text
-
-
-def _combine(random: Random, makers: tuple[MakePart, ...]) -> tuple[str, tuple[Step, ...], str]:
+def _combine(random: Source, makers: tuple[MakePart, ...]) -> tuple[str, tuple[Step, ...], str]:
     request = ""
     steps: tuple[Step, ...] = ()
     said: list[str] = []
-    joint = random.choice(JOINTS)
+    joints = W[random.language]["joints"]
+    joint = random.choice(joints)
     for index, make in enumerate(makers):
         part = make(random, len(steps) + 1)
         if random.random() < 0.03:
@@ -259,7 +157,7 @@ def _combine(random: Random, makers: tuple[MakePart, ...]) -> tuple[str, tuple[S
             request = part.clause
         elif index == len(makers) - 1:
             request += (
-                joint if joint not in (", ", "; ") or random.random() < 0.5 else " and "
+                joint if joint not in (", ", "; ") or random.random() < 0.5 else joints[0]
             ) + part.clause
         else:
             request += random.choice((", ", ", ", ", ", joint)) + part.clause
@@ -268,10 +166,41 @@ def _combine(random: Random, makers: tuple[MakePart, ...]) -> tuple[str, tuple[S
     return request, steps, " ".join(said)
 
 
-def trace(random: Random, *, parts: int | None = None) -> Trace:
-    """One trace; `parts` wishes in the request (1-3, at random when absent)."""
+def _refused(random: Source) -> Trace:
+    """A request for which there is no tool, and the answer that says so, now and then after a vain step."""
+    steps: tuple[Step, ...] = ()
+    decoys: tuple[str, ...] = ()
+    if random.random() < 0.5:
+        request = impossible(random)
+        pool = pool_for(random, request, frozenset())
+        if random.random() < 0.5:
+            decoys = decoys_for(random, pool)
+    else:
+        whole = _feasible(random, random.choice((1, 1, 1, 1, 2)))
+        needed = sorted({step.name for step in whole.steps})
+        missing = random.choice(needed)
+        request = whole.request
+        kept = pool_for(random, request, frozenset(needed))
+        pool = tuple(name for name in kept if name != missing)
+        if random.random() < 0.5:
+            decoys = decoys_for(random, (missing, *pool))
+    if random.random() < 0.2 and "get_now" in pool:
+        steps = (fact_intents.get_now(random, 1).steps[0],)
+        steps = (Step("get_now", {}, steps[0].result),)
+    return Trace(
+        styled(random, to_me(random, request)),
+        steps,
+        fixed(random, "cannot"),
+        pool,
+        decoys,
+        len(steps),
+        random.language,
+    )
+
+
+def _feasible(random: Source, count: int | None) -> Trace:
     every, weights, social, social_weights = _weights()
-    count = parts or random.choices((1, 2, 3), (0.6, 0.27, 0.13))[0]
+    count = count or random.choices((1, 2, 3), (0.55, 0.3, 0.15))[0]
     if count == 1:
         makers = tuple(random.choices(every, weights))
     elif count == 3 and random.random() < 0.3:
@@ -285,6 +214,22 @@ def trace(random: Random, *, parts: int | None = None) -> Trace:
         makers = tuple(random.choices(social, social_weights, k=count))
     request, steps, answer = _combine(random, makers)
     if len(steps) > 7 or len(request) > 420:
-        return trace(random, parts=parts)
-    pool = pool_for(random, frozenset(step.name for step in steps))
-    return Trace(_style(random, closed(request)), steps, answer, pool)
+        return _feasible(random, count)
+    request = closed(request)
+    pool = pool_for(random, request, frozenset(step.name for step in steps))
+    decoys = decoys_for(random, pool) if random.random() < 0.12 else ()
+    return Trace(request, steps, answer, pool, decoys, language=random.language)
+
+
+def trace(random: Random, *, parts: int | None = None, language: Language | None = None) -> Trace:
+    """One trace; `parts` wishes in the request: 1-3 at random when absent, now and then an impossible one.
+
+    A plain generator draws from the half that training sees; a `Source` may draw from the other one.
+    """
+    held_out = isinstance(random, Source) and random.held_out
+    chosen: Language = language or ("en" if random.random() < 0.55 else "it")
+    source = Source(random.getrandbits(64), chosen, held_out=held_out)
+    if parts is None and source.random() < REFUSED_SHARE:
+        return _refused(source)
+    made = _feasible(source, parts)
+    return replace(made, request=styled(source, to_me(source, made.request)))

@@ -1,13 +1,15 @@
-"""Train the demonstration model from scratch: `python -m gbnf_server.embedded.train --minutes 45`.
+"""Train the demonstration model from scratch: `python -m gbnf_server.embedded.train`.
 
 Traces are generated on the fly, so nothing is seen twice. Stages: pure copying (without it nothing is
-learnt), single wishes with few tools, then whole plans. Two one-thread processes share each step's rows and
-average their gradients: faster on small CPUs than one process with two threads. Muon moves the matrices,
-AdamW the embedding and the norms; rates fall linearly, since a constant high rate diverges. Checkpoints let
-`--resume` go on.
+learnt), single wishes, then whole plans. Two one-thread processes share each step's rows and average their
+gradients: faster on small CPUs than one process with two threads. Muon moves the matrices, AdamW the
+embedding and the norms; rates fall linearly to almost nothing, since a constant high rate diverges and
+accuracy rises most in the last part of the fall. Checkpoints let `--resume` go on; `--from` starts from a
+model that was exported, with rates that begin at `--rate` of the usual ones.
 
-The data are a function of the seed and of the step; with `--steps` the whole run is, where with `--minutes`
-the machine's speed decides how many steps fit.
+The data are a function of the seed and of the step, and so is the model, where the machine adds up alike;
+with `--minutes` the machine's speed decides how many steps fit. At the end the model is exported and
+evaluated.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from torch import distributed
 from torch.nn import functional
 
 from gbnf_server.embedded import tokenizer as tokens
-from gbnf_server.embedded.batches import Rows, Stage, rows
+from gbnf_server.embedded.batches import ROW, Rows, Stage, rows
 from gbnf_server.embedded.copying import write_induction
+from gbnf_server.embedded.evaluate import TARGETS, report
+from gbnf_server.embedded.export import load, read, write
 from gbnf_server.embedded.model import Model, Shape
 from gbnf_server.embedded.traces import trace
 
@@ -37,10 +41,11 @@ if TYPE_CHECKING:
 
 COPIES_BELOW, COPY_MOST = 0.5, 0.05
 """Copying is learnt when its loss is below the first, and given up at this share of the training."""
-SHORT_SHARE = 0.1
+SHORT_SHARE = 0.06
 """Share of the training that single wishes last, after copying."""
 MATRIX_RATE, VECTOR_RATE, LAST_RATE = 0.02, 3e-3, 0.04  # the last as a share of the first
 WARM_UP = 60  # steps
+STEPS = 4500
 SAVE_EVERY = 90.0  # seconds
 
 
@@ -55,6 +60,10 @@ class Plan:
     resume: bool
     workers: int
     rows_each: int
+    start: Path | None = None
+    rate: float = 1.0
+    compiled: bool = True
+    device: str = "cpu"
 
 
 class Muon(torch.optim.Optimizer):  # type: ignore[misc]  # torch's types are not read
@@ -75,10 +84,21 @@ class Muon(torch.optim.Optimizer):  # type: ignore[misc]  # torch's types are no
             for parameter in group["params"]:
                 wide = parameter.shape if parameter.shape[0] <= parameter.shape[1] else parameter.shape[::-1]
                 shapes.setdefault(torch.Size(wide), []).append(parameter)
-            for parameters in shapes.values():
-                self._step(parameters, group["lr"], group["momentum"])
+            made = [self._orthogonal_share(parameters, group["momentum"]) for parameters in shapes.values()]
+            flat = torch.cat([each.flatten() for each in made])
+            if distributed.is_initialized():
+                distributed.all_reduce(flat)
+            place = 0
+            for parameters, each in zip(shapes.values(), made, strict=True):
+                updates = flat[place : place + each.numel()].view_as(each)
+                place += each.numel()
+                for parameter, update in zip(parameters, updates, strict=True):
+                    tall = parameter.shape[0] > parameter.shape[1]
+                    scale = max(1.0, parameter.shape[0] / parameter.shape[1]) ** 0.5
+                    parameter.add_(update.T if tall else update, alpha=-group["lr"] * scale)
 
-    def _step(self, parameters: list[torch.nn.Parameter], rate: float, momentum: float) -> None:
+    def _orthogonal_share(self, parameters: list[torch.nn.Parameter], momentum: float) -> Tensor:
+        """Every worker makes its share of the updates orthogonal; zeros stand for the others' shares."""
         updates = []
         for parameter in parameters:
             state = self.state[parameter]
@@ -87,11 +107,13 @@ class Muon(torch.optim.Optimizer):  # type: ignore[misc]  # torch's types are no
             state["momentum"].lerp_(parameter.grad, 1 - momentum)
             update = parameter.grad.lerp(state["momentum"], momentum)
             updates.append(update.T if update.shape[0] > update.shape[1] else update)
-        made = _orthogonal(torch.stack(updates))
-        for parameter, update in zip(parameters, made, strict=True):
-            tall = parameter.shape[0] > parameter.shape[1]
-            scale = max(1.0, parameter.shape[0] / parameter.shape[1]) ** 0.5
-            parameter.add_(update.T if tall else update, alpha=-rate * scale)
+        stacked = torch.stack(updates)
+        rank, workers = (
+            (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)
+        )
+        made = torch.zeros_like(stacked)
+        made[rank::workers] = _orthogonal(stacked[rank::workers])
+        return made
 
 
 def _orthogonal(matrices: Tensor) -> Tensor:
@@ -106,16 +128,14 @@ def _orthogonal(matrices: Tensor) -> Tensor:
 def learn_tokenizer(seed: int) -> Tokenizer:
     """The tokenizer of the training traces."""
     source = random.Random(seed)
-    traces = [trace(source) for _ in range(12_000)]
-    systems = [one.system() for one in traces[:300]]
-    return tokens.learn(systems + [content for one in traces for _, content in one.turns()])
+    return tokens.learn([content for _ in range(12_000) for _, content in trace(source).turns()])
 
 
-def loss_of(model: Model, batch: Rows) -> Tensor:
-    """The weighted mean of the next token's cross-entropy."""
-    ids, weights = torch.from_numpy(batch.tokens), torch.from_numpy(batch.weights)
-    with torch.autocast("cpu", torch.bfloat16):
-        vectors = model(ids)
+def loss_of(model: Model, forward: Any, batch: Rows, device: str = "cpu") -> Tensor:
+    """The weighted mean of the next token's cross-entropy; `forward` is the model, compiled or not."""
+    ids, weights = torch.from_numpy(batch.tokens).to(device), torch.from_numpy(batch.weights).to(device)
+    with torch.autocast(device, torch.bfloat16):
+        vectors = forward(ids, torch.from_numpy(batch.members).to(device))
         counted = weights > 0
         logits = model.logits(vectors[counted])
     following = torch.roll(ids, -1, 1)[counted]
@@ -125,20 +145,26 @@ def loss_of(model: Model, batch: Rows) -> Tensor:
 
 def _worker(rank: int, plan: Plan) -> None:
     torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{plan.out}/.meet", rank=rank, world_size=plan.workers
-    )
+    if plan.workers > 1:
+        distributed.init_process_group(
+            "gloo", init_method=f"file://{plan.out}/.meet", rank=rank, world_size=plan.workers
+        )
     torch.manual_seed(plan.seed)
     tokenizer = Tokenizer.from_file(str(plan.out / "tokenizer.json"))
-    model = Model(Shape())
+    model = Model(Shape(vocabulary=tokenizer.get_vocab_size()))
     write_induction(model)
+    if plan.start is not None:
+        model.load_state_dict(read(plan.start)[0])
+    model.to(plan.device)
+    forward = torch.compile(model, dynamic=False) if plan.compiled else model
     matrices = [
         parameter for block in model.blocks for parameter in block.parameters() if parameter.ndim == 2
     ]
     vectors = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
     muon = Muon(matrices, MATRIX_RATE)
     adam = torch.optim.AdamW(vectors, VECTOR_RATE, betas=(0.9, 0.98), weight_decay=0.0)
-    step, spent, mean, copied = 0, 0.0, 0.0, 2.0  # copied: when copying was learnt, as a share; 2.0: not yet
+    # copied: when copying was learnt, as a share of the training; 2.0: not yet
+    step, spent, mean, copied = 0, 0.0, 0.0, 2.0 if plan.start is None else -SHORT_SHARE
     saved = plan.out / "checkpoint.pt"
     if plan.resume and saved.exists():
         state = torch.load(saved, weights_only=True)
@@ -148,7 +174,7 @@ def _worker(rank: int, plan: Plan) -> None:
         step, spent, mean, copied = state["step"], state["spent"], state["mean"], state["copied"]
     parameters = list(model.parameters())
     last, last_save = time.monotonic(), time.monotonic()
-    seen = 0
+    seen, shown = 0, time.monotonic()
     while True:
         progress = step / plan.steps if plan.steps else spent / (plan.minutes * 60)
         if progress >= 1:
@@ -159,19 +185,23 @@ def _worker(rank: int, plan: Plan) -> None:
         rate = min(1.0, (step + 1) / WARM_UP) * (LAST_RATE + (1 - LAST_RATE) * (1 - progress))
         for optimizer, first in ((muon, MATRIX_RATE), (adam, VECTOR_RATE)):
             for group in optimizer.param_groups:
-                group["lr"] = first * rate
+                group["lr"] = first * rate * plan.rate
         source = random.Random(f"{plan.seed} {step} {rank}")
         batch = rows(source, tokenizer, stage, plan.rows_each)
-        loss = loss_of(model, batch)
+        loss = loss_of(model, forward, batch, plan.device)
         model.zero_grad()
         loss.backward()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         now = time.monotonic()
         shared = torch.cat(
-            [*(gradient.flatten() for gradient in gradients), torch.tensor([loss.item(), now - last])]
+            [
+                *(gradient.flatten() for gradient in gradients),
+                torch.tensor([loss.item(), now - last], device=plan.device),
+            ]
         )
-        distributed.all_reduce(shared)
-        shared /= plan.workers
+        if plan.workers > 1:
+            distributed.all_reduce(shared)
+            shared /= plan.workers
         last = now
         place = 0
         for gradient in gradients:
@@ -185,18 +215,20 @@ def _worker(rank: int, plan: Plan) -> None:
         seen += batch.used * plan.workers
         mean = float(shared[-2]) if step == 1 else 0.97 * mean + 0.03 * float(shared[-2])
         if rank == 0 and step % 20 == 0:
-            speed = seen / max(now - last_save, 1e-9) if seen else 0
+            speed = seen / (time.monotonic() - shown)
+            seen, shown = 0, time.monotonic()
             print(
                 f"{spent / 60:6.2f} min  step {step:5}  {stage:6} loss {mean:.4f}  {speed:6.0f} tokens/s",
                 flush=True,
             )
         if rank == 0 and now - last_save > SAVE_EVERY:
             _save(plan, model, muon, adam, {"step": step, "spent": spent, "mean": mean, "copied": copied})
-            last_save, seen = now, 0
+            last_save = now
     if rank == 0:
         _save(plan, model, muon, adam, {"step": step, "spent": spent, "mean": mean, "copied": copied})
-    distributed.barrier()
-    distributed.destroy_process_group()
+    if plan.workers > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 def _save(plan: Plan, model: Model, muon: Muon, adam: torch.optim.Optimizer, place: dict[str, float]) -> None:
@@ -209,26 +241,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=45, help="how long to train (default 45)")
-    parser.add_argument(
-        "--steps", type=int, help="train so many steps instead: the same model on every machine"
-    )
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"how long to train (default {STEPS})")
+    parser.add_argument("--minutes", type=float, help="train so long instead, however many steps that is")
     parser.add_argument("--out", type=Path, default=Path("embedded-training"), help="where checkpoints go")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument(
         "--workers", type=int, default=min(2, os.cpu_count() or 1), help="one-thread processes"
     )
-    parser.add_argument("--rows", type=int, default=3, help="rows of 640 tokens per process and step")
+    parser.add_argument("--rows", type=int, default=12, help=f"rows of {ROW} tokens per process and step")
+    parser.add_argument("--from", dest="start", type=Path, metavar="GGUF", help="start from this model")
+    parser.add_argument("--rate", type=float, help="the first rates' factor (1, and 0.4 with --from)")
+    parser.add_argument("--eager", action="store_true", help="don't compile the model: starts sooner")
+    parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    parser.add_argument("--no-evaluation", action="store_true", help="stop when the model is exported")
     asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
+    out: Path = asked.out
+    out.mkdir(parents=True, exist_ok=True)
     plan = Plan(
-        asked.out.resolve(), asked.seed, asked.minutes, asked.steps, asked.resume, asked.workers, asked.rows
+        out=out.resolve(),
+        seed=asked.seed,
+        minutes=asked.minutes or 0.0,
+        steps=None if asked.minutes else asked.steps,
+        resume=asked.resume,
+        workers=asked.workers if asked.device == "cpu" else 1,
+        rows_each=asked.rows,
+        start=asked.start,
+        rate=asked.rate or (0.4 if asked.start else 1.0),
+        compiled=not asked.eager,
+        device=asked.device,
     )
-    if not (plan.resume and (plan.out / "tokenizer.json").exists()):
-        learn_tokenizer(plan.seed).save(str(plan.out / "tokenizer.json"))
+    if not (plan.resume and (out / "tokenizer.json").exists()):
+        made = read(plan.start)[1] if plan.start else learn_tokenizer(plan.seed)
+        made.save(str(out / "tokenizer.json"))
     (plan.out / ".meet").unlink(missing_ok=True)
     processes.spawn(_worker, (plan,), plan.workers)
+    write(*load(out), out / "model.gguf")
+    print(f"{out / 'model.gguf'}: {(out / 'model.gguf').stat().st_size:,} bytes", flush=True)
+    if not asked.no_evaluation:
+        report(out / "model.gguf", suites=list(TARGETS), configurations=["soft", "filter"], traces=200)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The values that requests speak of: names, paths, addresses, texts, dates, sums.
 
-They are many and random, so that a model trained on them has to copy instead of remembering. Whatever
-contains one of the reserved words of the held-out requests is never drawn: those values stay unseen.
+They are many and random, so that a model trained on them has to copy instead of remembering. Words are
+drawn from the source's half of each list (`gbnf_server.embedded.source`): what training draws, held-out
+traces don't.
 """
 
 from __future__ import annotations
@@ -11,18 +12,56 @@ import tomllib
 from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gbnf_server.embedded.wording import listed, word
 
 if TYPE_CHECKING:
-    from random import Random
+    from gbnf_server.embedded.source import Source
 
-_LISTS: dict[str, list[str]] = tomllib.loads((files(__package__) / "vocabulary.toml").read_text("utf-8"))
-FOLDERS, FILES, PLACES, NAMES = (tuple(_LISTS[key]) for key in ("folders", "files", "places", "names"))
-DOMAINS, EXTENSIONS, THINGS = (tuple(_LISTS[key]) for key in ("domains", "extensions", "things"))
-OCCASIONS, ROLES, MONTHS = (tuple(_LISTS[key]) for key in ("occasions", "roles", "months"))
-SENTENCES = (
+_LISTS: dict[str, Any] = tomllib.loads((files(__package__) / "vocabulary.toml").read_text("utf-8"))
+_ITALIAN: dict[str, list[str]] = _LISTS["it"]
+FOLDERS = {"en": tuple(_LISTS["folders"]), "it": tuple(_ITALIAN["folders"])}
+FILES = {"en": tuple(_LISTS["files"]), "it": tuple(_ITALIAN["files"])}
+THINGS = {"en": tuple(_LISTS["things"]), "it": tuple(_ITALIAN["things"])}
+MONTHS = {"en": tuple(_LISTS["months"]), "it": tuple(_ITALIAN["months"])}
+PLACES, NAMES, DOMAINS = (tuple(_LISTS[key]) for key in ("places", "names", "domains"))
+EXTENSIONS, OCCASIONS, ROLES = (tuple(_LISTS[key]) for key in ("extensions", "occasions", "roles"))
+OCCASIONS_IT = tuple((noun, gender) for gender in "mf" for noun in _ITALIAN[f"occasions_{gender}"])
+ROLES_IT, WEEKDAYS_IT = tuple(_ITALIAN["roles"]), tuple(_ITALIAN["weekdays"])
+IMPOSSIBLE: dict[str, list[str]] = _LISTS["impossible"]
+DECOYS: dict[str, list[str]] = _LISTS["decoys"]
+SENTENCES_IT = (
+    "[il|la|] {w} [è|era] [in ritardo|pronto|chiuso|aperto|rotto|qui|finito]",
+    "[compra|porta|prendi|ordina] [il|la|del|] {w} [e {w}|]",
+    "[sono|sarò] [in ritardo|lì alle {n}|a {place}|in vacanza|fuori oggi]",
+    "[ci vediamo|partiamo|iniziamo|arriviamo] alle {n}",
+    "[la riunione|il treno|il pranzo|la festa|il volo|la cena] [inizia|parte|comincia] alle {n}",
+    "[la riunione|il treno|la festa|la cena] è [spostata|rimandata] a [lunedì|martedì|venerdì|domani]",
+    "ricordati [di chiamare|di ringraziare|di] {name}",
+    "chiama [{name}|il {w}|la banca|il medico|casa] [domani|oggi|alle {n}|]",
+    "grazie per [il|la] {w}",
+    "a [domani|lunedì|presto|stasera]",
+    "[paga|spedisci|controlla|firma|finisci|rivedi] [il|la] {w} [entro|prima di] [lunedì|venerdì|domani]",
+    "ciao [a tutti|{name}|da {place}|]",
+    "non dimenticare [il|la] {w}",
+    "{name} [vuole|cerca|ha|preferisce] [il|la|un] {w}",
+    "[caro|ciao] {name}, [il|la] {w} [va bene|è qui|è pronta|è arrivato]",
+    "versione {n}.{n} del {w}",
+    "{w} {w}",
+    "{w} {w} {w}",
+    "{w}",
+    "tutto bene",
+    "annaffia [il|la] {w}",
+    "abbiamo vinto [il|la] {w}",
+    "buon compleanno {name}",
+    "[il rapporto|il bilancio|il contratto|l'ordine] è [pronto|firmato|approvato|allegato]",
+    "{w}: {n}",
+    "l'{w} è per {name}",
+    "perché non vieni a {place} con {name}",
+    "mi serve un {w} per [la|il] {w}",
+)
+SENTENCES_EN = (
     "the {w} [is|was] [late|ready|closed|open|broken|cancelled|here]",
     "[buy|bring|get|fetch|order] [the|some|a|] {w} [and {w}|]",
     "I [will be|am] [late|there at {n}|in {place}|on holiday|out today]",
@@ -56,123 +95,170 @@ SENTENCES = (
 
 @cache
 def reserved() -> re.Pattern[str]:
-    """Matches every word kept for the held-out requests (`reserved` in `held_out.toml`)."""
-    words = tomllib.loads((files(__package__) / "held_out.toml").read_text("utf-8"))["reserved"]
-    return re.compile("|".join(re.escape(word) for word in words), re.IGNORECASE)
+    """Matches every word that no trace holds."""
+    return re.compile("|".join(map(re.escape, _LISTS["reserved"])), re.IGNORECASE)
+
+
+SENTENCES = {"en": SENTENCES_EN, "it": SENTENCES_IT}
 
 
 @cache
-def words() -> tuple[str, ...]:
+def words(language: str = "en") -> tuple[str, ...]:
     """The common words that values are made of, without the reserved ones."""
-    lines = (files(__package__) / "words.txt").read_text("utf-8").split("\n")
+    name = "words.txt" if language == "en" else "words_it.txt"
+    lines = (files(__package__) / name).read_text("utf-8").split("\n")
     return tuple(line for line in lines if line and not line.startswith("#") and not reserved().search(line))
 
 
-def pseudo_word(random: Random) -> str:
-    """A pronounceable word that exists nowhere, 2-3 syllables: only copying helps."""
+def pseudo_word(random: Source) -> str:
+    """A pronounceable word that exists nowhere, 2-4 syllables: only copying helps."""
     while True:
         text = "".join(
             random.choice(_LISTS["onsets"]) + random.choice(_LISTS["vowels"]) + random.choice(_LISTS["codas"])
-            for _ in range(random.choice((1, 2, 2, 3)))
+            for _ in range(random.choice((1, 2, 2, 2, 3)))
         )
-        if len(text) > 2 and not reserved().search(text):
+        if len(text) > 2 and random.draws(text) and not reserved().search(text):
             return text
 
 
-def noun(random: Random) -> str:
-    """A word: mostly a real one."""
-    return random.choice(words()) if random.random() < 0.85 else pseudo_word(random)
+def noun(random: Source) -> str:
+    """A word: mostly a real one of the language, now and then of the other, or an invented one."""
+    kind = random.random()
+    if kind < 0.22:
+        return pseudo_word(random)
+    other = "it" if random.language == "en" else "en"
+    return random.word(words(random.language if kind < 0.85 else other))
 
 
-def stem(random: Random, known: tuple[str, ...]) -> str:
+def stem(random: Source, known: tuple[str, ...]) -> str:
     """The name of a file or folder, without extension: sometimes a usual one, mostly not."""
     kind = random.random()
-    if kind < 0.32:
-        text = random.choice(known)
-    elif kind < 0.62:
-        text = random.choice(words())
-    elif kind < 0.74:
+    if kind < 0.2:
+        text = random.word(known)
+    elif kind < 0.5:
+        text = noun(random)
+    elif kind < 0.64:
         text = pseudo_word(random)
-    elif kind < 0.79:
+    elif kind < 0.77:
         text = f"{noun(random)}{random.choice('-_')}{noun(random)}"
-    elif kind < 0.84:
-        text = f"{random.choice((*known, noun(random)))}{random.choice(('-', '_', ''))}{number_text(random)}"
-    elif kind < 0.91:
-        text = random.choice(PLACES)
+    elif kind < 0.85:
+        first = random.choice((random.word(known), noun(random)))
+        text = f"{first}{random.choice(('-', '_', ''))}{number_text(random)}"
+    elif kind < 0.92:
+        text = random.word(PLACES)
     else:
         text = noun(random).capitalize()
     return text if not reserved().search(text) else stem(random, known)
 
 
-def number_text(random: Random) -> str:
+def number_text(random: Source) -> str:
     """Digits as they stand in names: a year, a short number, a date."""
     kind = random.random()
     if kind < 0.4:
-        return str(random.randint(1990, 2031))
-    return str(random.randint(1, 99)) if kind < 0.95 else day(random)
+        return str(random.randint(1990, 2035))
+    return str(random.randint(1, 99)) if kind < 0.9 else day(random)
 
 
-def folder(random: Random) -> str:
+def folder(random: Source) -> str:
     """A folder's relative path, 1-3 levels."""
-    levels = random.choice((1, 1, 1, 1, 2, 2))
-    return "/".join(stem(random, FOLDERS if level == 0 else (*FOLDERS, *PLACES)) for level in range(levels))
+    levels = random.choice((1, 1, 1, 1, 2, 2, 2, 3))
+    known = FOLDERS[random.language]
+    return "/".join(stem(random, known if level == 0 else (*known, *PLACES)) for level in range(levels))
 
 
-def file_name(random: Random) -> str:
+def file_name(random: Source) -> str:
     """A file's name with its extension."""
-    return f"{stem(random, FILES)}.{random.choice(EXTENSIONS)}"
+    return f"{stem(random, FILES[random.language])}.{random.choice(EXTENSIONS)}"
 
 
-def file_path(random: Random) -> str:
+def file_path(random: Source) -> str:
     """A file's relative path."""
     name = file_name(random)
     return name if random.random() < 0.4 else f"{folder(random)}/{name}"
 
 
-def address(random: Random) -> str:
+def shown(random: Source, path: str) -> str:
+    """A path as requests write it: mostly as it is; else absolute, with its end mark, or in quotes."""
+    kind = random.random()
+    if kind < 0.86:
+        return path
+    if kind < 0.92:
+        return f"/{path}"
+    if kind < 0.95 and "." not in path:
+        return f"{path}/"
+    return random.choice((f'"{path}"', f"'{path}'", f'"{path}"', f"`{path}`"))
+
+
+def address(random: Source) -> str:
     """An email address."""
     kind = random.random()
-    if kind < 0.5:
-        user = random.choice(NAMES)
-    elif kind < 0.7:
-        user = f"{random.choice(NAMES)}.{noun(random)}"
+    if kind < 0.4:
+        user = random.word(NAMES)
+    elif kind < 0.65:
+        user = f"{random.word(NAMES)}{random.choice('..._-')}{noun(random)}"
     elif kind < 0.85:
         user = noun(random)
     else:
-        user = f"{random.choice(NAMES)}{random.randint(1, 99)}"
+        user = f"{random.word(NAMES)}{random.randint(1, 99)}"
     domain = (
         random.choice(DOMAINS)
-        if random.random() < 0.75
-        else f"{noun(random)}.{random.choice(DOMAINS).split('.')[-1]}"
+        if random.random() < 0.6
+        else f"{noun(random)}.{random.choice((*DOMAINS, 'x.fr', 'x.de', 'x.dev')).split('.')[-1]}"
     )
     text = f"{user}@{domain}"
     return text if not reserved().search(text) else address(random)
 
 
-def text(random: Random) -> str:
-    """What is written in a file or a message: 1-12 words, as people dictate them."""
+def text(random: Source) -> str:
+    """What is written in a file or a message: 1-20 words, as people dictate them."""
     kind = random.random()
-    if kind < 0.3:
-        pool = THINGS if random.random() < 0.5 else words()
-        return listed([random.choice(pool) for _ in range(random.randint(1, 3))], random)
+    if kind < 0.22:
+        things, all_words = THINGS[random.language], words(random.language)
+        pool = things if random.random() < 0.5 else all_words
+        return listed([random.word(pool) for _ in range(random.randint(1, 4))], random)
     if kind < 0.45:
-        return " ".join(noun(random) for _ in range(random.randint(1, 4)))
-    template = random.choice(SENTENCES)
+        return " ".join(noun(random) for _ in range(random.randint(1, 6)))
+    if kind < 0.52:
+        joint = (
+            random.choice((", ", " and ", "; ", ". "))
+            if random.language == "en"
+            else random.choice((", ", " e ", "; "))
+        )
+        return joint.join(_sentence(random) for _ in range(2))
+    made = _sentence(random)
+    change = random.random()
+    if change < 0.14:
+        made = made[:1].upper() + made[1:]
+    elif change < 0.17:
+        said = made.split(" ")
+        place = random.randrange(len(said))
+        said[place] = f'"{said[place]}"'
+        made = " ".join(said)
+    elif change < 0.2:
+        made += random.choice(("!", "?", "...", " :)", ".", " (!)"))
+    return made
+
+
+def _sentence(random: Source) -> str:
+    template = random.choice(SENTENCES[random.language])
     for _ in range(template.count("{w}")):
         template = template.replace("{w}", noun(random), 1)
-    slots = {"n": str(random.randint(1, 30)), "name": random.choice(NAMES), "place": random.choice(PLACES)}
+    name = random.word(NAMES)
+    slots = {
+        "n": str(random.randint(1, 30)),
+        "name": name.capitalize() if random.random() < 0.4 else name,
+        "place": random.word(PLACES).capitalize() if random.random() < 0.5 else random.word(PLACES),
+    }
     made = word((template,), random, slots)
-    if random.random() < 0.12:
-        made = made[:1].upper() + made[1:]
-    return made if not reserved().search(made) else text(random)
+    return made if not reserved().search(made) else _sentence(random)
 
 
-def long_text(random: Random) -> str:
+def long_text(random: Source) -> str:
     """What an older file may hold: several sentences or lines."""
     joiner = random.choice((". ", "\n", "\n- ", "; "))
     return joiner.join(text(random) for _ in range(random.randint(2, 4)))
 
 
-def day(random: Random) -> str:
+def day(random: Source) -> str:
     """A date, YYYY-MM-DD."""
     return (date(2024, 1, 1) + timedelta(days=random.randint(0, 2200))).isoformat()

@@ -16,21 +16,39 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from random import Random
+
+    from gbnf_server.embedded.source import Source
 
 Node: TypeAlias = "str | tuple[tuple[Node, ...], ...]"
 """Literal text, or a choice between sequences of nodes."""
 
-_FOUND: dict[str, Any] = tomllib.loads((files(__package__) / "wordings.toml").read_text("utf-8"))
-W: dict[str, list[str]] = {key: value for key, value in _FOUND.items() if isinstance(value, list)}
-"""The wordings of each intent."""
-WHICH: list[tuple[str, str]] = list(_FOUND["which"].items())
-WHICH_USUAL = WHICH[0]
-KINDS: dict[str, list[str]] = _FOUND["kinds"]
-SUMS: list[tuple[str, str]] = list(_FOUND["sums"].items())
-ZONES: dict[str, str] = _FOUND["zones"]
-PERIODS: dict[str, list[str]] = _FOUND["periods"]
-DURATIONS: dict[str, int] = _FOUND["durations"]
+_FOUND: dict[str, dict[str, Any]] = {
+    language: tomllib.loads((files(__package__) / name).read_text("utf-8"))
+    for language, name in (("en", "wordings.toml"), ("it", "wordings_it.toml"))
+}
+W: dict[str, dict[str, list[str]]] = {
+    language: {key: value for key, value in found.items() if isinstance(value, list)}
+    for language, found in _FOUND.items()
+}
+"""The wordings of each intent, by language."""
+
+
+def _tables(key: str) -> dict[str, dict[str, Any]]:
+    return {language: found[key] for language, found in _FOUND.items()}
+
+
+WHICH: dict[str, list[tuple[str, str]]] = {
+    language: list(table.items()) for language, table in _tables("which").items()
+}
+KINDS: dict[str, dict[str, list[str]]] = _tables("kinds")
+SUMS: dict[str, list[tuple[str, str]]] = {
+    language: list(table.items()) for language, table in _tables("sums").items()
+}
+ZONES: dict[str, dict[str, str]] = _tables("zones")
+PERIODS: dict[str, dict[str, list[str]]] = _tables("periods")
+PARTS_OF_DAY: dict[str, dict[str, list[str]]] = _tables("parts")
+DURATIONS: dict[str, dict[str, int]] = _tables("durations")
+_FIXED: dict[str, dict[str, str]] = _tables("fixed")
 
 _SPACES = re.compile(r" {2,}")
 _BEFORE_MARK = re.compile(r" +([,?!:;]|\.(?= |$))")
@@ -68,17 +86,20 @@ def _sequence(template: str, start: int) -> tuple[tuple[Node, ...], int]:
     return tuple(nodes), position
 
 
-def _choose(nodes: Sequence[Node], random: Random) -> str:
+def _choose(nodes: Sequence[Node], random: Source) -> str:
     return "".join(
         node if isinstance(node, str) else _choose(node[int(random.random() * len(node))], random)
         for node in nodes
     )
 
 
-def word(templates: Sequence[str], random: Random, slots: Mapping[str, str]) -> str:
+def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> str:
     """One wording of one of the templates, its slots filled."""
-    template = templates[int(random.random() * len(templates))]
-    text = _SPACES.sub(" ", _choose(_parse(template), random)).strip()
+    for _ in range(80):
+        template = templates[int(random.random() * len(templates))]
+        text = _SPACES.sub(" ", _choose(_parse(template), random)).strip()
+        if not text or random.draws(text):
+            break
     return _BEFORE_MARK.sub(r"\1", text).format_map(slots)
 
 
@@ -87,11 +108,19 @@ def closed(text: str) -> str:
     return _BEFORE_MARK.sub(r"\1", _SPACES.sub(" ", text)).strip()
 
 
-def listed(values: Sequence[str], random: Random) -> str:
+def fixed(random: Source, key: str, **slots: object) -> str:
+    """A text that the model says of its own, such as a title or an answer's sentence."""
+    return _FIXED[random.language][key].format_map(slots)
+
+
+def listed(values: Sequence[str], random: Source) -> str:
     """`a`, `a and b`, `a, b and c` or `a, b, c`, as people write lists."""
     if len(values) == 1:
         return values[0]
-    last = random.choice((" and ", " and ", " and ", ", ", ", and "))
+    if random.language == "it":
+        last = random.choice((" e ", " e ", " e ", ", "))
+    else:
+        last = random.choice((" and ", " and ", " and ", ", ", ", and "))
     if last == ", and " and len(values) == 2:
         last = " and "
     return ", ".join(values[:-1]) + last + values[-1]

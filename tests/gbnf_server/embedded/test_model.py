@@ -9,10 +9,11 @@ from llama_cpp import Llama
 
 from gbnf_server.backends.base import DEMONSTRATION_MODEL
 from gbnf_server.embedded import model_path
+from gbnf_server.embedded.chat import pieces
 from gbnf_server.embedded.traces import trace
 
 ROLES = ("system", "user", "assistant", "tool")
-MEBIBYTES_8 = 8 * 1024 * 1024
+MEGABYTES_8 = 8_000_000
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def llama() -> Llama:
 
 
 def test_the_model_is_small() -> None:
-    assert model_path().stat().st_size <= MEBIBYTES_8
+    assert model_path().stat().st_size <= MEGABYTES_8
 
 
 def test_the_model_says_what_it_is(llama: Llama) -> None:
@@ -49,6 +50,19 @@ def test_marks_are_single_tokens_and_the_end_ends(llama: Llama) -> None:
     for mark in ("<|end|>", *(f"<|{role}|>" for role in ROLES)):
         assert len(llama.tokenize(mark.encode(), add_bos=False, special=True)) == 1
     assert llama.tokenize(b"<|end|>", add_bos=False, special=True) == [llama.token_eos()]
+
+
+def test_the_fixed_pieces_of_a_conversation_are_single_tokens(llama: Llama) -> None:
+    for piece in pieces():
+        assert len(llama.tokenize(piece.encode(), add_bos=False, special=True)) == 1, piece
+
+
+def test_a_call_forced_up_to_a_choice_is_made_of_the_tokens_of_the_whole_call(llama: Llama) -> None:
+    call = '{"name": "send_messages", "arguments": {"to": ["a@b.c"], "subject": "x y", "body": "z"}}'
+    whole = llama.tokenize(call.encode(), add_bos=False, special=True)
+    for forced in ('{"name": "', '{"name": "send_messages", "arguments": {"', f"{call[:-3]}"):
+        tokens = llama.tokenize(forced.encode(), add_bos=False, special=True)
+        assert whole[: len(tokens)] == tokens, forced
 
 
 def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:

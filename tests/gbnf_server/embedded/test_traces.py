@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from gbnf import validate_call
 from gbnf.manifests import FINAL_ANSWER
 from gbnf_server.embedded import vocabulary, wording
-from gbnf_server.embedded.evaluate import held_out
-from gbnf_server.embedded.traces import PARTS, executors, pool_prompt, trace
+from gbnf_server.embedded.pools import executors, pool_prompt
+from gbnf_server.embedded.source import Source
+from gbnf_server.embedded.traces import PARTS, trace
 
 SEEDS = st.integers(0, 2**32)
 
@@ -73,7 +74,7 @@ def test_every_intent_and_every_tool_occurs() -> None:
     source = random.Random(0)
     names = {step.name for _ in range(4000) for step in trace(source).steps}
     assert names == set(executors()) - {"request_new_executor"}
-    assert all(make(random.Random(1), 1).steps for _, make, _ in PARTS)
+    assert all(make(Source(1, language), 1).steps for _, make, _ in PARTS for language in ("en", "it"))
 
 
 def test_the_system_message_is_the_planners_minimal_prompt() -> None:
@@ -87,15 +88,21 @@ def test_the_system_message_is_the_planners_minimal_prompt() -> None:
     ]
 
 
-def test_held_out_calls_are_valid_and_use_values_that_training_never_draws() -> None:
-    requests = held_out()
-    assert len(requests) >= 12
-    for one in requests:
-        for number, call in enumerate(one.calls, 1):
-            verdict = validate_call(call, tuple(executors().values()), steps=range(1, number))
-            assert verdict.ok, (one.text, verdict.errors)
-    unseen = [one for one in requests if vocabulary.reserved().search(one.text)]
-    assert len(unseen) >= len(requests) - 1  # "what is 137 * 46 …" has only numbers
+@given(SEEDS)
+def test_a_request_without_its_tool_is_refused_in_its_language(seed: int) -> None:
+    made = trace(random.Random(seed))
+    if len(made.steps) > made.given:
+        return
+    answer = json.loads(made.turns()[-1][1])["arguments"]["message"]
+    assert answer.startswith("Non posso" if made.language == "it" else "I cannot")
+
+
+@given(SEEDS)
+def test_decoys_bear_names_of_their_own(seed: int) -> None:
+    made = trace(random.Random(seed))
+    names = [line.split("(", 1)[0] for line in made.system().split("\n")[1:]]
+    assert len(set(names)) == len(names)
+    assert {line.split("(", 1)[0] for line in made.decoys}.isdisjoint(executors())
 
 
 @pytest.mark.parametrize(
@@ -109,15 +116,15 @@ def test_held_out_calls_are_valid_and_use_values_that_training_never_draws() -> 
     ],
 )
 def test_wordings_close_the_gaps_of_empty_choices(template: str, made: str) -> None:
-    assert wording.word((template,), random.Random(0), {"p": "x/y", "e": "md"}) == made
+    assert wording.word((template,), Source(0), {"p": "x/y", "e": "md"}) == made
 
 
 @pytest.mark.parametrize("template", ["make [a|b folder", "make a] folder"])
 def test_an_unbalanced_wording_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match="wording"):
-        wording.word((template,), random.Random(0), {})
+        wording.word((template,), Source(0), {})
 
 
 @pytest.mark.parametrize("value", ["[a|b]", "{p}", "a  b"])
 def test_a_value_is_never_read_as_a_wording(value: str) -> None:
-    assert wording.word(("read {p}",), random.Random(0), {"p": value}) == f"read {value}"
+    assert wording.word(("read {p}",), Source(0), {"p": value}) == f"read {value}"

@@ -1,0 +1,49 @@
+"""The chance that traces are made of, the language they are in, and which half of the world they draw from.
+
+What must stay true: values and wordings are split once, by their own text, into those that training draws
+and those that only the held-out suite draws; no draw of one half can give something of the other.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Literal, TypeVar
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Language = Literal["en", "it"]
+_Value = TypeVar("_Value", bound=str)
+
+KEPT_SHARE = 9
+"""One text of so many is kept from training."""
+
+
+class Source(Random):
+    """A generator of chance, with a language and a half: `held_out` draws only what training never sees."""
+
+    language: Language
+    held_out: bool
+
+    def __init__(self, seed: int, language: Language = "en", *, held_out: bool = False) -> None:
+        super().__init__(seed)
+        self.language = language
+        self.held_out = held_out
+
+    def draws(self, text: str) -> bool:
+        """Whether `text` belongs to this source's half."""
+        return kept(text) == self.held_out
+
+    def word(self, words: Sequence[_Value]) -> _Value:
+        """One of the words of this source's half; any, where the list is too short to have one."""
+        for _ in range(60):
+            found = self.choice(words)
+            if self.draws(found):
+                return found
+        return found
+
+
+def kept(text: str) -> bool:
+    """Whether a value or a wording is kept from training."""
+    return crc32(text.lower().encode()) % KEPT_SHARE == 0
