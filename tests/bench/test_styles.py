@@ -1,0 +1,65 @@
+"""The bench of styles: what counts as right, and a cell on the embedded model."""
+
+from __future__ import annotations
+
+import pytest
+
+from gbnf.manifests import FINAL_ANSWER, load_manifests
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.embedded import model_path
+from gbnf_server.shipped import manifests_path
+from styles import Cell, cases_of, compare, offered, table, verdict
+
+POOL = load_manifests(manifests_path())
+CASES = {case.id: case for case in cases_of("representative", POOL)}
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ('{"name": "create_dirs", "arguments": {"paths": ["tmp/x"]}}', ""),
+        ('Sure: CREATE\nCALL create_dirs {"paths": "tmp/x"}', ""),
+        ('{"name": "create_dirs", "arguments": {"paths": ["tmp/y"]}}', "wrong arguments"),
+        ('{"name": "create_dirs", "arguments": {}}', "invalid"),
+        ('{"name": "read_files", "arguments": {"paths": ["tmp/x"]}}', "wrong tool"),
+        ('{"name": "make_folder", "arguments": {}}', "no tool"),
+        ("I created it.", "no call"),
+        ('{"name": "create_dirs", "arguments": {"paths": ["tm', "cut"),
+    ],
+)
+def test_what_counts(text: str, failure: str) -> None:
+    completion = Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
+    assert verdict(completion, CASES["create-folder"], (*POOL, FINAL_ANSWER), "soft") == failure
+
+
+def test_a_grammar_leaves_nothing_to_mend() -> None:
+    wrapped = Completion(
+        '{"name": "create_dirs", "arguments": {"paths": "tmp/x"}}', "stop", 1, 1, 0, 0.0, 0.0
+    )
+    assert verdict(wrapped, CASES["create-folder"], POOL, "grammar") == "invalid"
+
+
+def test_the_tools_that_a_request_needs_are_always_offered() -> None:
+    for case in CASES.values():
+        names = [tool.name for tool in offered(case, POOL, 3)]
+        assert len(names) == 3
+        assert case.first <= set(names)
+
+
+def test_a_cell_of_the_embedded_model() -> None:
+    with InProcess(model_path()) as backend:
+        cells = list(
+            compare(backend, [CASES["time"]], POOL, trials=2, styles=["minimal", "verbose"], tools=2)
+        )
+    assert [(cell.style, cell.way, cell.trials) for cell in cells] == [
+        ("minimal", "grammar", 2),
+        ("minimal", "soft", 2),
+        ("verbose", "grammar", 2),
+        ("verbose", "soft", 2),
+    ]
+    assert cells[0].ok
+    assert table(cells, "a bench").row_count == 4
+    failed = Cell("minimal", "soft")
+    failed.failures.update({"cut": 2, "invalid": 1})
+    assert (failed.dominant, failed.trials) == ("cut (2)", 3)
