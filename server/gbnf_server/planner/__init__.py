@@ -1,7 +1,7 @@
 """The planner: a model decides step by step, tools are executed, until there is an answer or a limit.
 
 events, effects   what a run tells, and what it asks of the world
-calls             from a model's text to a call that may be executed
+calls, gates      from a model's text to a call, and whether it may be executed
 state, loop       the loop itself: a generator without I/O
 drivers           the same loop, blocking and in asyncio
 planner           all of it put together

@@ -1,16 +1,4 @@
-"""From the model's text to a call that may be executed: pure, and suspicious of everything.
-
-A text goes through these gates in order, and the first that refuses it is its `Refusal`:
-
-    cut             the token limit ended it, so that what stands there is not what the model meant
-    ungrammatical   it does not fit the grammar that the backend was given: the backend ignored it
-    unparsed        it is no JSON text, or one with duplicate keys, half characters or endless numbers
-    invalid         it is JSON and no valid call of an offered tool
-    repeated        it is a valid call that was already made `REPEATS` times in this run
-
-Only what passes them all is ever executed. Where calls are read softly, `read_softly` stands in place of the
-first three gates, and a call that was cut still passes none.
-"""
+"""From the model's text to a call: reading it, and filling in what it refers to. Pure, and suspicious."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Outcome: TypeAlias = Literal["answered", "blocked", "exhausted", "failed"]
 within the allowed steps. failed: the model, its server or the grammar gave an error."""
 
 Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "repeated"]
-"""Why a model's text was not executed; `gbnf_server.planner.calls` says what each means."""
+"""Why a model's text was not executed; `gbnf_server.planner.gates` says what each means."""
 
 ToolFault: TypeAlias = Literal["error", "timeout", "denied"]
 """Why a valid call has no result: the tool said so, it took too long, or the person did not approve it."""

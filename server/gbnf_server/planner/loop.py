@@ -4,7 +4,7 @@ A driver (`gbnf_server.planner.drivers`) performs each effect and sends its repl
 `GbnfError` that came of it; to an event it replies with what went wrong in the hooks that saw it. A clock
 and the turn's id are given; nothing else of the world is read. What must stay true, whatever a model writes:
 
-- only a text that passes every gate of `gbnf_server.planner.calls` is executed, and once;
+- only a text that passes every gate of `gbnf_server.planner.gates` is executed, and once;
 - every step leaves one assistant and one tool message in the history, save the one that answers;
 - the run ends within `max_steps` steps, and `RunFinished` is its last event.
 """
@@ -22,7 +22,6 @@ from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.pool import Selection, filter_pool
 from gbnf.prompt import call_text, error_text, result_text, system_prompt
 from gbnf.steps import offered_args
-from gbnf.validation import validate_call
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.planner import calls
@@ -31,7 +30,6 @@ from gbnf_server.planner.events import (
     CallBlocked,
     Event,
     ModelCalled,
-    Refusal,
     Run,
     RunFinished,
     RunStarted,
@@ -43,6 +41,7 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
+from gbnf_server.planner.gates import Offer, Refused, judge
 from gbnf_server.planner.state import Settings, State
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -51,24 +50,6 @@ Planning: TypeAlias = Generator[Effect | Event, Any, Run]
 
 _Value = TypeVar("_Value")
 _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
-
-
-class _Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
-    """A gate's verdict on the model's text, with the sentence that the model reads."""
-
-    def __init__(self, refusal: Refusal, error: str) -> None:
-        self.refusal, self.error = refusal, error
-        super().__init__(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """What the model may do in this step."""
-
-    told: tuple[Executor, ...]  # what the prompt tells of: the pool as the filter left it, the built-in ones
-    callable: tuple[Executor, ...]  # of those, what may be called
-    refers_to: tuple[int, ...]
-    grammar: str | None
 
 
 def plan(
@@ -119,8 +100,8 @@ class _Loop:
         yield from self._tell(StepStarted(at, state.number, names, offer.refers_to, seconds))
         completion, model_s = yield from self._decode(offer)
         try:
-            call, repairs = self._judge(completion, offer)
-        except _Refused as refused:
+            call, repairs = judge(completion, offer, state, settings)
+        except Refused as refused:
             return (yield from self._block(completion.text, refused, model_s))
         state.blocked_in_a_row = 0
         state.history.append({"role": "assistant", "content": call_text(call)})
@@ -134,7 +115,7 @@ class _Loop:
         yield from self._execute(executor, step)
         return None
 
-    def _offer(self) -> _Offer:
+    def _offer(self) -> Offer:
         """Filter the pool by all that the person said, and link the grammar of what remains."""
         state, settings = self.state, self.settings
         tools = self._select("\n".join([state.query, *state.said])).kept
@@ -154,12 +135,12 @@ class _Loop:
         asking = (*tools, *((ASK_USER,) if settings.ask_user else ()))
         # final_answer is told of from the start: the prompt stays the same when it becomes possible
         told = (*asking, FINAL_ANSWER)
-        return _Offer(told, told if answers else asking, refers_to, grammar)
+        return Offer(told, told if answers else asking, refers_to, grammar)
 
     def _select(self, said: str) -> Selection:
         return filter_pool(self.executors, said) if self.settings.filter else Selection(self.executors)
 
-    def _decode(self, offer: _Offer) -> _Part[tuple[Completion, float]]:
+    def _decode(self, offer: Offer) -> _Part[tuple[Completion, float]]:
         """Let the model write; the completion, and the seconds that it took."""
         state, settings = self.state, self.settings
         system = system_prompt(offer.told, style=settings.prompt_style, language=settings.language)
@@ -202,54 +183,7 @@ class _Loop:
             )
         return completion, seconds
 
-    def _judge(self, completion: Completion, offer: _Offer) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The call in the model's text, and the repairs that reading it took.
-
-        Raises `_Refused` at the first gate that the text does not pass.
-        """
-        call, repairs = self._read(completion, offer)
-        verdict = validate_call(call, offer.callable, steps=offer.refers_to)
-        if not verdict.ok:
-            early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
-            if early and FINAL_ANSWER not in offer.callable:
-                first = self.settings.final_answer_from
-                raise _Refused("invalid", f"final_answer is possible from step {first} on; call a tool first")
-            raise _Refused("invalid", "; ".join(verdict.errors))
-        if self.state.made[calls.canonical(call)] >= calls.REPEATS:
-            raise _Refused(
-                "repeated",
-                f"{call['name']} was already called {calls.REPEATS} times with these arguments; "
-                "use what it returned, or call something else",
-            )
-        valid: dict[str, Any] = call
-        return valid, repairs
-
-    def _read(self, completion: Completion, offer: _Offer) -> tuple[Any, tuple[str, ...]]:
-        """The JSON value in the text, not yet validated. Raises `_Refused` where there is none."""
-        cut = completion.finish == "length"
-        if self.settings.soft and not self.settings.grammar:
-            try:
-                return calls.read_softly(completion.text, offer.told, cut=cut)
-            except ValueError as error:
-                raise _Refused("cut" if cut else "unparsed", str(error)) from None
-        if cut:
-            raise _Refused(
-                "cut",
-                f"the call was cut after {completion.completion_tokens} tokens and not executed; "
-                "write a shorter one",
-            )
-        if completion.grammar_violation is not None:
-            raise _Refused(
-                "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
-            )
-        try:
-            return calls.parse(completion.text), ()
-        except ValueError as error:
-            raise _Refused(
-                "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
-            ) from None
-
-    def _block(self, text: str, refused: _Refused, model_s: float) -> _Part[Run | None]:
+    def _block(self, text: str, refused: Refused, model_s: float) -> _Part[Run | None]:
         """Put the refusal into the history; the finished run where it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1

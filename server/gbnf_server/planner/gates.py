@@ -1,0 +1,96 @@
+"""The gates between a model's text and a call that may be executed.
+
+A text goes through them in order, and the first that refuses it is its `Refusal`:
+
+    cut             the token limit ended it, so that what stands there is not what the model meant
+    ungrammatical   it does not fit the grammar that the backend was given: the backend ignored it
+    unparsed        it is no JSON text, or one with duplicate keys, half characters or endless numbers
+    invalid         it is JSON and no valid call of an offered tool
+    repeated        it is a valid call that was already made `calls.REPEATS` times in this run
+
+Only what passes them all is ever executed. Where calls are read softly, `calls.read_softly` stands in place
+of the first three, and a call that was cut still passes none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.validation import validate_call
+from gbnf_server.backends.base import Completion
+from gbnf_server.planner import calls
+from gbnf_server.planner.events import Refusal
+from gbnf_server.planner.state import Settings, State
+
+
+class Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
+    """A gate's verdict on the model's text, with the sentence that the model reads."""
+
+    def __init__(self, refusal: Refusal, error: str) -> None:
+        self.refusal, self.error = refusal, error
+        super().__init__(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the model may do in a step.
+
+    `told`: the tools that the prompt tells of, those of the pool as the filter left it and the built-in ones;
+    `callable`: of those, what may be called; `refers_to`: the earlier steps that have entries.
+    """
+
+    told: tuple[Executor, ...]
+    callable: tuple[Executor, ...]
+    refers_to: tuple[int, ...]
+    grammar: str | None
+
+
+def judge(
+    completion: Completion, offer: Offer, state: State, settings: Settings
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The call in the model's text, and the repairs that reading it took.
+
+    Raises `Refused` at the first gate that the text does not pass.
+    """
+    call, repairs = _read(completion, offer, settings)
+    verdict = validate_call(call, offer.callable, steps=offer.refers_to)
+    if not verdict.ok:
+        early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
+        if early and FINAL_ANSWER not in offer.callable:
+            first = settings.final_answer_from
+            raise Refused("invalid", f"final_answer is possible from step {first} on; call a tool first")
+        raise Refused("invalid", "; ".join(verdict.errors))
+    if state.made[calls.canonical(call)] >= calls.REPEATS:
+        raise Refused(
+            "repeated",
+            f"{call['name']} was already called {calls.REPEATS} times with these arguments; "
+            "use what it returned, or call something else",
+        )
+    valid: dict[str, Any] = call
+    return valid, repairs
+
+
+def _read(completion: Completion, offer: Offer, settings: Settings) -> tuple[Any, tuple[str, ...]]:
+    """The JSON value in the text, not yet validated. Raises `Refused` where there is none."""
+    cut = completion.finish == "length"
+    if settings.soft and not settings.grammar:
+        try:
+            return calls.read_softly(completion.text, offer.told, cut=cut)
+        except ValueError as error:
+            raise Refused("cut" if cut else "unparsed", str(error)) from None
+    if cut:
+        raise Refused(
+            "cut",
+            f"the call was cut after {completion.completion_tokens} tokens and not executed; "
+            "write a shorter one",
+        )
+    if completion.grammar_violation is not None:
+        raise Refused("ungrammatical", f"the call does not fit the format: {completion.grammar_violation}")
+    try:
+        return calls.parse(completion.text), ()
+    except ValueError as error:
+        raise Refused(
+            "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
+        ) from None
