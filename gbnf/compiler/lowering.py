@@ -25,7 +25,8 @@ from gbnf.compiler.layout import LAYOUTS, Whitespace
 from gbnf.compiler.literals import factor, value_expr, values_expr
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.numbers import range_expr
-from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
+from gbnf.compiler.objects import object_expr
+from gbnf.compiler.orders import Freedom
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
 from gbnf.compiler.report import Finding, Kind
 from gbnf.compiler.rules import RuleTable, Scope
@@ -60,7 +61,7 @@ class Options:
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
     that is still held; None: any number. `closed`: objects that declare properties and say nothing of
     additional ones have none. `property_order`: declared properties come in declared order, or in any, as
-    far as `gbnf.compiler.objects.MAX_ANY_ORDER` goes.
+    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.orders` go.
     """
 
     whitespace: Whitespace = "default"
@@ -104,6 +105,7 @@ class Lowering:
         self.findings: dict[tuple[str, str], Finding] = {}
         self.reason = ""  # why the last impossible place is impossible
         self._layout = LAYOUTS[self.options.whitespace]
+        self._freedom = Freedom() if self.options.property_order == "any" else None
         self._expander = Expander(self.document, self._unenforced, closed=self.options.closed)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
@@ -159,7 +161,8 @@ class Lowering:
 
     def _is_spent(self) -> bool:
         """Whether so much has been written or looked into that what is new has to be left open."""
-        return len(self.table.productions) > MAX_RULES or self._expander.effort > MAX_EFFORT
+        rules = len(self.table.productions) - (self._freedom.spent if self._freedom else 0)
+        return rules > MAX_RULES or self._expander.effort > MAX_EFFORT
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
         """A lone reference is the place that it leads to, and lends it its name."""
@@ -347,11 +350,9 @@ class Lowering:
                     other.value, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1
                 )
             others.append((other.keys, value))
-        any_order = self.options.property_order == "any"
-        if any_order and len(shape.properties) > MAX_ANY_ORDER:
-            reason = f"more than {MAX_ANY_ORDER} properties come in declared order only"
-            self._remark(pointer, "properties", "declared_order", reason)
-        built = object_expr(shape, values, others, self._layout, scope, any_order=any_order)
+        built = object_expr(shape, values, others, self._layout, scope, self._freedom)
+        if built.refused:
+            self._remark(pointer, "properties", "declared_order", built.refused)
         for keyword, reason in built.loosened:
             self._unenforced(f"{pointer}/{keyword}", keyword, reason)
         return built.expr

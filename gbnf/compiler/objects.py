@@ -5,7 +5,7 @@ is, which `requires_one_of` groups are satisfied and how many properties there w
 their number asks). From each state every later property of a chain is offered up to the next one that can't
 be left out, all keys in one trie: so each property comes at most once and in declared order, required ones
 always, and no comma dangles. Chains interleave freely, and other properties may stand anywhere between. In
-any order, every property is a chain of its own.
+any order, every property is a chain of its own; where that takes too many states, see `gbnf.compiler.orders`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from gbnf.compiler.chain import CHUNK, chain_expr
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor, key_except, quoted
+from gbnf.compiler.orders import Freedom, split_expr, split_pairs
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import NOTHING, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
@@ -39,10 +40,14 @@ Other = tuple["Dfa | None", Expr]
 
 
 class BuiltObject(NamedTuple):
-    """An object's expression, and each keyword that it doesn't hold, with the reason."""
+    """An object's expression, and each keyword that it doesn't hold, with the reason.
+
+    `refused` says which orders of the properties it refuses although any was asked for; "" for none.
+    """
 
     expr: Expr
     loosened: tuple[tuple[str, str], ...] = ()
+    refused: str = ""
 
 
 def object_expr(
@@ -51,12 +56,11 @@ def object_expr(
     others: Sequence[Other],
     layout: Layout,
     scope: Scope,
-    *,
-    any_order: bool = False,
+    freedom: Freedom | None = None,
 ) -> BuiltObject:
     """The objects of `shape`: `values` holds an expression for each declared property.
 
-    `any_order`: declared properties may come in any order, where they are at most `MAX_ANY_ORDER`.
+    `freedom`: properties may come in any order, as far as it goes; None: in declared order.
     """
     if any(values[name] == NOTHING for name in shape.required):
         return BuiltObject(NOTHING)
@@ -69,8 +73,22 @@ def object_expr(
     if least <= len(shape.required):
         least = 0
     counted = max(least, most or 0)
-    chains = _chains(shape, values, any_order=any_order)
-    if counted > MAX_COUNT or counted * math.prod(len(chain) + 1 for chain in chains) > MAX_STATES:
+    chains, refused = _chains(shape, values), ""
+    plain = len(chains) == 1 and not shape.one_of_groups and not counted
+    if freedom is not None and declared > 1:
+        each_alone = [[name] for chain in chains for name in chain]
+        if (
+            declared <= MAX_ANY_ORDER
+            and _fits(counted, each_alone)
+            and freedom.spend(declared << declared - 1)
+        ):
+            chains = each_alone
+        elif plain and freedom.spend(split_pairs(declared)):
+            expr = split_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
+            return BuiltObject(expr, refused=f"not every order of {declared} properties is accepted")
+        else:
+            refused = f"{declared} properties come in declared order only"
+    if not _fits(counted, chains):
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
         least, most = 0, None
@@ -80,14 +98,17 @@ def object_expr(
         expr = chain_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
     else:
         expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
-    return BuiltObject(expr, tuple(loosened))
+    return BuiltObject(expr, tuple(loosened), refused)
 
 
-def _chains(shape: Object, values: dict[str, Expr], *, any_order: bool) -> list[list[str]]:
+def _fits(counted: int, chains: list[list[str]]) -> bool:
+    """Whether so many properties can be counted along the chains."""
+    return counted <= MAX_COUNT and counted * math.prod(len(chain) + 1 for chain in chains) <= MAX_STATES
+
+
+def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
     """The properties in chains: each in its order, and free among each other, as far as `MAX_PAIRS` goes."""
     possible = [name for name in values if values[name] != NOTHING]
-    if any_order and len(possible) <= MAX_ANY_ORDER:
-        return [[name] for name in possible]
     left = set(possible)
     chains = [[name for name in chain if name in left] for chain in shape.chains]
     chains = [chain for chain in chains if chain] or [possible]

@@ -14,8 +14,9 @@ class Finding:
 
     `kind` is "unenforced" where the grammar accepts values that `keyword` forbids; "free_form" where the
     schema itself gives the grammar nothing to hold; "declared_order" where any order of the properties was
-    asked for, and only the declared one is accepted. `pointer` is a JSON pointer into the schema, for a
-    pool into the arguments of `tool`. `validator` says whether validation after decoding catches it.
+    asked for, and only some are accepted, the declared one among them. `pointer` is a JSON pointer into the
+    schema, for a pool into the arguments of `tool`. `validator` says whether validation after decoding
+    catches it.
     """
 
     tool: str

@@ -30,7 +30,8 @@ def compile_schema(
     Properties come in declared order; see `gbnf.compiler.layout` for `whitespace`. Without `max_depth`,
     recursive schemas become recursive rules. `closed=True` gives objects that declare properties and say
     nothing of additional ones none; the standard, and the default, leave them open. With
-    `property_order="any"` small objects take their properties in any order (the report names the others).
+    `property_order="any"` small objects take their properties in any order, larger ones in many or in the
+    declared one (the report names them).
 
     Raises SchemaError where the schema is malformed, or where no value satisfies it.
     """
