@@ -2,8 +2,8 @@
 
 A run that was blocked, exhausted or failed has often done its work: the tools' results are there, and only
 the answer is missing. `salvage` puts them into words, by a model under a plain-text contract where one is
-given, else as a list. It executes nothing, says which steps it stands on, and is never taken for the run's own
-answer.
+given, else as a list. It executes nothing, says which steps it stands on, and is never taken for the run's
+own answer.
 """
 
 from __future__ import annotations

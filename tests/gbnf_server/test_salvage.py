@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner.events import Run, Step
-from gbnf_server.salvage import salvage
+from gbnf_server.salvage import Salvaged, salvage
 from support.models import make_model
+from support.server import completion, scripted
 
 
 def step(number: int, name: str, result: dict[str, Any] | None, error: str | None = None) -> Step:
@@ -52,12 +54,22 @@ def test_a_long_result_is_cut_in_the_list() -> None:
     assert len(salvaged.text) < 700
 
 
-def test_a_model_puts_it_into_words_under_the_contract(tmp_path: Path) -> None:
+def test_a_model_puts_it_into_words_from_the_results_alone() -> None:
+    said = "There are two notes.\n\nThe second could not be read."
+    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+        salvaged = salvage(FOUND, server, grammar=False)
+        asked = json.dumps(script.asked)
+    assert salvaged == Salvaged(said, "model", (1, 3))
+    assert "notes/a.md" in asked
+    assert "there is no such file" not in asked
+
+
+def test_a_cut_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
     with InProcess(make_model(tmp_path / "tiny.gguf", context=4096)) as model:
         salvaged = salvage(FOUND, model, max_tokens=16)
     assert salvaged is not None
     assert salvaged.steps == (1, 3)
-    assert salvaged.by == "list"  # what the token limit cut is not trusted
+    assert salvaged.by == "list"
     assert salvaged.error.startswith("error: ")
 
 
