@@ -13,9 +13,10 @@ from typing import Any
 
 from gbnf.errors import SchemaError
 from gbnf.regular.automaton import Dfa
+from gbnf.schema.cases import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.flatten import Branching, Flattener, Report, own_keywords
+from gbnf.schema.flatten import Branching, Flat, Flattener, Report, own_keywords
 from gbnf.schema.keywords import KEYWORDS, TYPES
 from gbnf.schema.negation import NotHeldError
 from gbnf.schema.shapes import array_shape, number_shape, object_shape
@@ -89,6 +90,14 @@ class Expander:
         if source is not None and (too_many or not branchings):
             return self._finite(source, facets, whole=too_many)
         if too_many:
+            found = cases(Flat(facets, branchings), self._flattener.flatten, self._is_impossible, budget)
+            if found is not None:
+                if not found:
+                    return ValueSet(
+                        reason=f"every choice at '{facets[0].pointer or '/'}' contradicts another"
+                    )
+                share = budget // len(found)
+                return union([self._solve(case.facets, case.branchings, share) for case in found])
             branchings = self._fewer(branchings, budget)
         if not branchings:
             return self._intersect(facets)
@@ -104,6 +113,9 @@ class Expander:
     ) -> ValueSet:
         flat = self._flattener.flatten((branch,), facets)
         return self._solve(flat.facets, (*others, *flat.branchings), budget)
+
+    def _is_impossible(self, places: Conjunction) -> bool:
+        return self._compared(places).empty
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
         """As many choices as stay within `budget`, the smallest first; the others are reported."""

@@ -226,6 +226,23 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
         ),
         pytest.param(
             {
+                "type": "object",
+                "properties": {"kind": {"type": "string"}},
+                "required": ["kind"],
+                "allOf": [
+                    {
+                        "if": {"properties": {"kind": {"const": f"k{number}"}}},
+                        "then": {"properties": {"size": {"const": number}}, "required": ["size"]},
+                    }
+                    for number in range(12)
+                ],
+            },
+            ['{"kind": "k0", "size": 0}', '{"kind": "k11", "size": 11}', '{"kind": "x"}'],
+            ['{"kind": "k0"}', '{"kind": "k3", "size": 2}', '{"kind": 1}', '{"size": 1}'],
+            id="many conditions on one property",
+        ),
+        pytest.param(
+            {
                 "$schema": "http://json-schema.org/draft-04/schema#",
                 "systems": {"type": "array", "items": {"id": {"type": "string"}, "type": "integer"}},
                 "$ref": "#/systems",
