@@ -27,6 +27,7 @@ from gbnf.grammar.ir import (
     seq,
 )
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _KEY_REST = Ref("keyRest")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
@@ -34,7 +35,7 @@ _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 
 def quoted(text: str) -> str:
     """The canonical JSON spelling of a string, quotes included."""
-    return json.dumps(text, ensure_ascii=False)
+    return _encode(text)
 
 
 def value_expr(value: Any, layout: Layout) -> Expr:
@@ -54,9 +55,9 @@ def value_expr(value: Any, layout: Layout) -> Expr:
             items = [value_expr(item, layout) for item in value]
             return seq(layout.begin_array, _joined(items, layout.comma), layout.end_array)
         case float() if value.is_integer():
-            return alt(literal(str(int(value))), literal(json.dumps(value)))
+            return alt(literal(str(int(value))), literal(_encode(value)))
         case _:
-            return literal(json.dumps(value, ensure_ascii=False))
+            return literal(_encode(value))
 
 
 def values_expr(values: Iterable[Any], layout: Layout) -> Expr:

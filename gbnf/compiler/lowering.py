@@ -167,11 +167,11 @@ class Lowering:
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
         """A lone reference is the place that it leads to, and lends it its name."""
         seen = set()
-        while len(places) == 1 and places not in seen:
-            seen.add(places)
+        while len(places) == 1:
             raw = places[0].raw
-            if not isinstance(raw, Mapping) or "$ref" not in raw:
+            if not isinstance(raw, Mapping) or "$ref" not in raw or places in seen:
                 break
+            seen.add(places)
             if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {"$ref"}:
                 break
             places = (self.document.follow(self.document.enter(places[0]), "$ref"),)

@@ -26,7 +26,9 @@ class RuleTable:
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Give a reserved nonterminal its production. Returns that of an equal one, if there is one."""
         known = self._known.setdefault(production, ref)
-        self.productions.pop(ref.name, None)  # in the order of definition, most rules stand behind their parts
+        self.productions.pop(
+            ref.name, None
+        )  # in the order of definition, most rules stand behind their parts
         if known != ref and isinstance(production, Seq | Alt):
             self.productions[ref.name] = known  # for those that refer to it already
             return known

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from gbnf.grammar.chars import matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Rules, Seq
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
@@ -31,37 +31,36 @@ def emit(rules: Rules) -> str:
 
 def emit_expr(expr: Expr) -> str:
     """One expression as GBNF, without parentheses around it. Raises ValueError as `emit` does."""
-    if type(expr) is Ref:
-        return expr.name
-    if type(expr) is Literal:
-        return emit_literal(expr.text)
-    if type(expr) is CharClass:
-        return _emit_class(expr)
-    assert isinstance(expr, Seq | Alt | Repeat)
     if expr.gbnf is None:
-        expr.gbnf = _emit_composite(expr)
+        expr.gbnf = _write(expr)
     return expr.gbnf
 
 
-def _emit_composite(expr: Seq | Alt | Repeat) -> str:
-    if type(expr) is Seq:
+def _write(expr: Expr) -> str:
+    if isinstance(expr, Literal):
+        return emit_literal(expr.text)
+    if isinstance(expr, Seq):
         if not expr.items:
             return '""'
-        return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in expr.items])
-    if type(expr) is Alt:
+        return " ".join(
+            [f"({emit_expr(i)})" if type(i) is Alt else i.gbnf or emit_expr(i) for i in expr.items]
+        )
+    if isinstance(expr, Alt):
         if not expr.items:
             raise ValueError(
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                 "remove what refers to it"
             )
-        return " | ".join(map(emit_expr, expr.items))
-    assert isinstance(expr, Repeat)
+        return " | ".join([item.gbnf or emit_expr(item) for item in expr.items])
+    if isinstance(expr, CharClass):
+        return _emit_class(expr)
+    if isinstance(expr, Ref):
+        return expr.name
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
     return atom + _suffix(expr.minimum, expr.maximum)
 
 
-@lru_cache(maxsize=4096)
 def emit_literal(text: str) -> str:
     """The text between quotes. Raises ValueError for NUL and surrogates, which no text can hold."""
     if text.isprintable():  # most are, and then nothing else needs an escape

@@ -1,7 +1,9 @@
 """The grammar as values: six kinds of expression, rules that name them, and a grammar that holds rules.
 
 Nothing here changes once it is made, and everything knows its hash: expressions are compared all the time.
-They are plain classes because thousands are made for a schema. The constructors
+They are plain classes because thousands are made for a schema, and they keep what is found out about them,
+because many schemas share them: `gbnf` is their text, None until `gbnf.grammar.emit` has written it. The
+constructors
 `literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules,
 given parts that they have made: so nothing that is impossible is left inside an expression (`NOTHING` stands
 alone or not at all). What needs the whole grammar is a pass (`gbnf.grammar.passes`). Only
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 MAX_CODE_POINT = 0x10FFFF
 
@@ -22,16 +24,21 @@ class Literal:
     """A terminal: this text, exactly. Never empty (`EMPTY` is the empty sequence)."""
 
     __match_args__ = ("text",)
-    __slots__ = ("text",)
+    __slots__ = ("gbnf", "text")
+    references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
+        self.gbnf: str | None = None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Literal and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Literal, (self.text,)
 
     def __repr__(self) -> str:
         return f"Literal({self.text!r})"
@@ -41,11 +48,13 @@ class CharClass:
     """One code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
 
     __match_args__ = ("ranges", "negated")
-    __slots__ = ("_hash", "negated", "ranges")
+    __slots__ = ("_hash", "gbnf", "negated", "ranges")
+    references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, ranges: tuple[tuple[int, int], ...], negated: bool = False) -> None:
         self.ranges: Final = ranges
         self.negated: Final = negated
+        self.gbnf: str | None = None
         self._hash = hash((ranges, negated))
 
     def __contains__(self, char: str) -> bool:
@@ -69,10 +78,12 @@ class Ref:
     """The nonterminal of this name."""
 
     __match_args__ = ("name",)
-    __slots__ = ("name",)
+    __slots__ = ("gbnf", "name", "references")
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
+        self.gbnf: str | None = name
+        self.references: Final = (name,)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Ref and self.name == other.name
@@ -80,12 +91,15 @@ class Ref:
     def __hash__(self) -> int:
         return hash(self.name) ^ 1
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ref, (self.name,)
+
     def __repr__(self) -> str:
         return f"Ref({self.name!r})"
 
 
 class _Composite:
-    """An expression made of others. What is found out about one is kept, since many grammars share it."""
+    """An expression made of others."""
 
     __slots__ = ("_hash", "gbnf", "references")
 
@@ -93,7 +107,6 @@ class _Composite:
         self._hash: int | None = None
         #: The names of the rules that it refers to, in order, each once; None until `references` was asked.
         self.references: tuple[str, ...] | None = None
-        #: Its text; None until `gbnf.grammar.emit` has written it.
         self.gbnf: str | None = None
 
     def _parts(self) -> tuple[Any, ...]:
@@ -225,7 +238,7 @@ def alt(*items: Expr) -> Expr:
             flat.update(dict.fromkeys(item.items))
         else:
             flat[item] = None
-    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
+    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat)) if flat else NOTHING
 
 
 def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
@@ -247,20 +260,12 @@ def optional(item: Expr) -> Expr:
 
 def references(expr: Expr) -> tuple[str, ...]:
     """The names of the rules that `expr` refers to, in order, each once."""
-    if isinstance(expr, Literal | CharClass):
-        return ()
-    if isinstance(expr, Ref):
-        return (expr.name,)
-    known = expr.references
-    if known is None:
+    if expr.references is None:
         found: list[str] = []
         for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
-            if type(item) is Ref:
-                found.append(item.name)
-            elif type(item) is not Literal and type(item) is not CharClass:
-                found += references(item)
-        known = expr.references = tuple(dict.fromkeys(found) if len(found) > 1 else found)
-    return known
+            found += references(item) if item.references is None else item.references
+        expr.references = tuple(dict.fromkeys(found) if len(found) > 1 else found)
+    return expr.references
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,13 @@ def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) 
 
 
 def array_shape(facets: Sequence[Subschema], report: Report) -> Array | None:
-    shape = Array()
+    shape = _array(facets[0])
+    for facet in facets[1:]:
+        shape = _meet_arrays(shape, _array(facet))
     for facet in facets:
         for keyword in ("minContains", "maxContains", "unevaluatedItems"):
             if _array_keyword_asks(facet, keyword):
                 report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not hold this keyword")
-        shape = _meet_arrays(shape, _array(facet))
     low, high = shape.min_items, shape.max_items
     for index, places in enumerate(shape.prefix):
         if places == NEVER:
@@ -99,8 +100,8 @@ def object_shape(
 
     `keys` gives the language of `propertyNames`.
     """
-    shape = Object()
-    for facet in facets:
+    shape = _object(facets[0], report)
+    for facet in facets[1:]:
         shape = _meet_objects(shape, _object(facet, report), facet, report)
     if any("unevaluatedProperties" in facet.raw for facet in facets):
         shape = _close_unevaluated(shape, facets, report)

@@ -87,7 +87,7 @@ def grammars(draw: st.DrawFn) -> Rules:
 
 
 #: The most ways into an expression that the engine is asked to look through.
-_MOST_WAYS = 300
+_MOST_WAYS = 60
 
 
 def quick(rules: Rules) -> bool:

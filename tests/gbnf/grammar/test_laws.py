@@ -32,7 +32,7 @@ def test_the_engine_takes_what_is_emitted_and_completes_what_is_derived(rules: R
     assert engine().judge(emit(rules), text, trusted=True).complete
 
 
-@seed(21)  # as above
+@seed(5)  # as above
 @given(grammars(), seeds, st.data())
 def test_the_matcher_agrees_with_the_engine(rules: Rules, random: Random, data: st.DataObject) -> None:
     derived = derive(rules, random, budget=40)
