@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from gbnf.calls import Final
 from gbnf.calls import parse as parse_softly
 from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.repair import repair_call
 
 REPEATS = 2
 """How many times one call may be made in a run; once more is refused."""
@@ -31,11 +32,14 @@ def parse(text: str) -> Any:
     return value
 
 
-def read_softly(text: str, tools: Sequence[Executor], *, cut: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_softly(
+    text: str, tools: Sequence[Executor], *, steps: Sequence[int] = (), cut: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The first call in the text, a text without one being the final answer; and what was done to read it.
 
-    `cut`: the token limit ended the text, which matters where the call had not ended before. Raises
-    ValueError with the sentence that the model reads.
+    Arguments are brought to what the tool declares (`gbnf.repair`); the result is still to be validated.
+    `steps` as in `validate_call`. `cut`: the token limit ended the text, which matters where the call had not
+    ended before. Raises ValueError with the sentence that the model reads.
     """
     step = parse_softly(text, tools)
     repairs = [str(repair) for repair in step.repairs]
@@ -46,11 +50,16 @@ def read_softly(text: str, tools: Sequence[Executor], *, cut: bool) -> tuple[dic
         return answer, (*repairs, "answer: took a text without a call for the final answer")
     if not step.calls:
         raise ValueError("; ".join(refused.error for refused in step.refused))
-    if step.calls[0].cut:
+    call = step.calls[0]
+    # lines, and a bare name, have no end of their own: only the backend tells that they were cut
+    endless = step.shape == "yaml" or (step.shape == "call" and not call.arguments)
+    if call.cut or (cut and endless):
         raise ValueError("the call was cut and not executed; write a shorter one")
     if len(step.calls) > 1:
         repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
-    return step.calls[0].as_call(), tuple(repairs)
+    repaired = repair_call(call, tools, steps=steps)
+    repairs += [str(coercion) for coercion in repaired.coercions]
+    return dict(repaired.call), tuple(repairs)
 
 
 def canonical(call: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ def _read(completion: Completion, offer: Offer, settings: Settings) -> tuple[Any
     cut = completion.finish == "length"
     if settings.soft and not settings.grammar:
         try:
-            return calls.read_softly(completion.text, offer.told, cut=cut)
+            return calls.read_softly(completion.text, offer.told, steps=offer.refers_to, cut=cut)
         except ValueError as error:
             raise Refused("cut" if cut else "unparsed", str(error)) from None
     if cut:

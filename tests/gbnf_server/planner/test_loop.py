@@ -238,6 +238,21 @@ def test_a_soft_call_that_was_cut_is_not_executed(finish: str) -> None:
         assert driven.of(ToolCalled) == []
 
 
+@pytest.mark.parametrize("text", ["tool: create_dirs\nargs:\n  paths: [tri]\n", "CALL get_now"])
+def test_a_soft_call_without_an_end_is_only_executed_where_the_text_was_not_cut(text: str) -> None:
+    for finish, executed in (("stop", 1), ("length", 0)):
+        driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], settings=SOFT)
+        assert len(driven.of(ToolCalled)) == executed
+
+
+def test_soft_arguments_are_brought_to_what_the_tool_declares() -> None:
+    text = call("find_files", base_path=".", patterns="*.md", colour="red")
+    driven = drive_by_hand(POOL, [completion(text), completion(ANSWER)], settings=SOFT)
+    [called] = driven.of(ToolCalled)
+    assert called.arguments == {"base_path": ".", "patterns": ["*.md"]}
+    assert len(driven.run.steps[0].repairs) == 2
+
+
 def test_a_whole_soft_call_counts_though_the_prose_after_it_was_cut() -> None:
     driven = drive_by_hand(
         POOL, [completion(NOW + "\nThis is becau", finish="length"), completion(ANSWER)], settings=SOFT
