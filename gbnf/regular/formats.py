@@ -3,7 +3,7 @@
 What must stay true: a format's language lies within the standard, and within what jsonschema's format checker
 accepts (with its `format-nongpl` extras), unless its `caveat` says what goes beyond. For dates and times the
 checker's own narrowing holds: a year is at least 0001 and a second at most 59, so there are no leap seconds.
-`regex` and formats of other names have no language here: they say nothing that a grammar could hold.
+Formats of other names have no language here.
 """
 
 from __future__ import annotations
@@ -119,6 +119,22 @@ _TEMPLATE = (
 
 _POINTER = "(?:/(?:[^/~]|~[01])*)*"
 
+# Patterns: ECMA-262, section 22.2.1 with annex B, and flags as others write them.
+
+_REPEATED = r"(?:[*+?]\??)?"
+_ATOM = rf"(?:[^()*+?[\\|]|\\[\s\S]|\[(?:[^\]\\]|\\[\s\S])*\]|\(\?[A-Za-z]+\)){_REPEATED}|\|"
+_OPENING = r"\((?:\?(?:[:=!]|<[=!]|P?<[A-Za-z_$][\w$]*>|[A-Za-z-]+:))?"
+
+
+def _regex(nesting: int) -> str:
+    """Patterns with groups nested so deep; in deeper ones, parentheses are not paired."""
+    inner = rf"(?:{_ATOM}|{_OPENING}|\){_REPEATED})*"
+    for _ in range(nesting):
+        inner = rf"(?:{_ATOM}|{_OPENING}{inner}\){_REPEATED})*"
+    return inner
+
+
+_UNPAIRED = "ranges, escapes, names and what stands in braces are not checked, nor deeper groups than 3"
 _UNDECODED = "labels of other alphabets, and those that begin with xn--, are not checked"
 _TOO_LONG = "names of more than 253 characters are not refused"
 _ASTRAL = "it allows characters beyond U+FFFF, as the standard does and jsonschema's checker does not"
@@ -142,5 +158,6 @@ FORMATS: Mapping[str, Format] = {
     "uri-template": Format(_TEMPLATE, _ESCAPED_NAME),
     "uuid": Format("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
     "json-pointer": Format(_POINTER),
+    "regex": Format(_regex(3), _UNPAIRED),
     "relative-json-pointer": Format(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})", _ZERO_INSIDE),
 }
