@@ -126,11 +126,10 @@ def compile_tool(
     name = prefix or executor.name
     table = RuleTable(RESERVED)
     references = dict.fromkeys(executor.step_references, _FROM_STEP) if has_steps else {}
-    lowering = Lowering(
-        Document(_arguments_schema(args, closed=options.closed)), options, table, executor.name, references
-    )
     ref = table.reserve("args", name)
     with nesting_guarded():
+        document = Document(_arguments_schema(args, closed=options.closed))
+        lowering = Lowering(document, options, table, executor.name, references)
         lowering.root(ref, Scope(table, (name,)))
         rules = run_passes(Rules(table.productions, ref.name))
         if rules.productions[ref.name] == NOTHING:

@@ -8,7 +8,7 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gbnf.errors import SchemaError
@@ -31,7 +31,7 @@ from gbnf.schema.values import (
     String,
     ValueSet,
     distinct,
-    same_value,
+    value_key,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
@@ -315,11 +315,11 @@ class _Judge:
     def __init__(self, facet: Subschema, document: Document) -> None:
         raw = facet.raw
         self._document = document
-        self._members: list[tuple[frozenset[str], list[Any]]] = []
-        for listed in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
-            if isinstance(listed, list):
-                strings = frozenset([value for value in listed if isinstance(value, str)])
-                self._members.append((strings, [value for value in listed if not isinstance(value, str)]))
+        self._listed: frozenset[Hashable] | None = None
+        for values in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
+            if isinstance(values, list):
+                keys = frozenset(map(value_key, values))
+                self._listed = keys if self._listed is None else self._listed & keys
         self._place = _only(facet, KEYWORDS - {"enum", "const"})
         declared = raw.get("type", "string")
         allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
@@ -329,12 +329,10 @@ class _Judge:
 
     def allows(self, value: Any) -> bool:
         """Whether the facet allows the value."""
-        if isinstance(value, str):
-            place, listed = self._string_place, all(value in strings for strings, _ in self._members)
-        else:
-            place = self._place
-            listed = all(any(same_value(value, one) for one in others) for _, others in self._members)
-        return listed and (place is None or self._document.allows(place, value))
+        place = self._string_place if isinstance(value, str) else self._place
+        if self._listed is not None and value_key(value) not in self._listed:
+            return False
+        return place is None or self._document.allows(place, value)
 
 
 def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:

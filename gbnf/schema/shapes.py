@@ -30,6 +30,8 @@ from gbnf.schema.values import (
     conjunction,
 )
 
+#: The most states that the classes of keys may have, all in all, into which patterns part them.
+MAX_KEY_STATES = 3000
 #: Bounds of more digits than this has are not held.
 MAX_BOUND_SIZE = 10**40
 
@@ -233,9 +235,11 @@ def _hold_patterns(
                 assert one.keys is not None
                 more.append(KeyClass(one.keys - keys, one.value))
                 more.append(KeyClass(one.keys & keys, conjunction(one.value, value)))
+            _check_size(more)
         except (PatternError, TooManyStates) as error:
-            place = f"{facet.pointer}/patternProperties/{pattern}"
-            report(place, "patternProperties", str(error))
+            for other in facet.raw["patternProperties"]:
+                reason = str(error) if other == pattern else "a pattern beside it is not held"
+                report(f"{facet.pointer}/patternProperties/{other}", "patternProperties", reason)
             if "additionalProperties" in facet.raw:
                 reason = "a pattern beside it is not held, so other properties are left open"
                 report(f"{facet.pointer}/additionalProperties", "additionalProperties", reason)
@@ -246,6 +250,12 @@ def _hold_patterns(
             for name, places in properties.items()
         }
     return properties, (*matched, KeyClass(unmatched, rest))
+
+
+def _check_size(classes: Sequence[KeyClass]) -> None:
+    """Raises TooManyStates where the classes of keys take too many, all in all."""
+    if sum(len(one.keys.table.rows) for one in classes if one.keys is not None) > MAX_KEY_STATES:
+        raise TooManyStates(MAX_KEY_STATES)
 
 
 def _hold_names(

@@ -8,6 +8,7 @@ size is reported and left out, so that the language only grows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from jsonschema import FormatChecker
 
@@ -48,6 +49,7 @@ def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
     return None if high is not None and low > high else String(language, low, high)
 
 
+@lru_cache(maxsize=512)
 def cut(shape: String) -> Dfa:
     """The strings of a shape as one automaton. Raises TooManyStates."""
     language = Dfa.anything() if shape.language is None else shape.language

@@ -8,6 +8,7 @@ conjunction is expanded only when somebody asks), and equal conjunctions are equ
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -144,21 +145,26 @@ EVERYTHING = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Ob
 
 
 def distinct(values: list[Any]) -> list[Any]:
-    """Each JSON value once: 1 and 1.0 are the same, 1 and true are not."""
+    """Each JSON value once, strings first: 1 and 1.0 are the same, 1 and true are not."""
     strings = dict.fromkeys(value for value in values if isinstance(value, str))
-    others: list[Any] = []
+    others: dict[Hashable, Any] = {}
     for value in values:
-        if not isinstance(value, str) and not any(same_value(value, other) for other in others):
-            others.append(value)
-    return [*strings, *others]
+        if not isinstance(value, str):
+            others.setdefault(value_key(value), value)
+    return [*strings, *others.values()]
 
 
 def same_value(left: Any, right: Any) -> bool:
     """Equality of JSON values: 1 and 1.0 are the same, true and 1 are not. Source: core, 4.2.2."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_value(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_value, left, right))
-    return bool(left == right)
+    return value_key(left) == value_key(right)
+
+
+def value_key(value: Any) -> Hashable:
+    """Equal exactly for the same JSON values, and hashable."""
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, dict):
+        return dict, frozenset([(key, value_key(item)) for key, item in value.items()])
+    if isinstance(value, list):
+        return list, tuple([value_key(item) for item in value])
+    return value  # type: ignore[no-any-return]  # text, a number or null
