@@ -32,7 +32,7 @@ from gbnf_server.bench.suite_files import load_suite, shipped_suites
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
-SMALL = 8
+SMALL = 5
 """Cases of a suite that are played; of a longer one, so many at equal distances."""
 
 
