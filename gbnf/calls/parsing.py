@@ -54,7 +54,9 @@ def step_of(text: str, segments: Sequence[Segment], names: Names) -> Step:
     known = [call for call in written if names.find(call.name) is not None]
     chosen = min(known or written, key=lambda call: _PRIORITY[call.shape], default=None)
     if chosen is None:
-        return Final(prose.lstrip() if thoughts else prose, thoughts, tuple(notes))
+        first = next((each for each in segments if text[each.start : each.end].strip()), None)
+        opens = first is not None and (begin or first.kind == "thoughts")
+        return Final(prose.lstrip() if opens else prose, thoughts, tuple(notes))
     calls: list[ToolCall] = []
     refused: list[Refused] = []
     for call in written:

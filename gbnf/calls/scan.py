@@ -83,17 +83,16 @@ class Scanner:
                 yield from _text(plain, start)
                 plain = at
                 yield Segment("calls", start, at, reading.written, reading.closed)
-            elif not (reading.closed or reading.code):
-                if not ends:  # more may come
-                    yield from _text(plain, start)
-                    yield Segment("open", start, len(text), closed=False)
-                    return
+            elif ends and not (reading.closed or reading.code):  # nothing but a sign in prose
                 open_left -= 1
                 at = start + 1 if open_left >= 0 else len(text)
-            elif not reading.closed:
+            elif not ends and at == len(text):  # what looks closed may go on
                 yield from _text(plain, start)
+                yield Segment("text" if reading.code else "open", start, at, closed=False)
+                return
+            else:
+                yield from _text(plain, at)
                 plain = at
-                yield Segment("text", start, at, closed=False)
         yield from _text(plain, len(text))
 
     def _read(self, text: str, at: int) -> Reading | None:

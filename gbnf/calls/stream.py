@@ -58,6 +58,7 @@ class CallStream:
         self._thinking = thinking
         self._thought = False
         self._holding = False
+        self._blank = ""  # spaces before the first prose: thoughts may follow, and then they go
         self._due = 0  # what is held back is looked at again when the text is so long
         self.shown = ""
 
@@ -78,11 +79,10 @@ class CallStream:
         parts = [self._free(stretch) for stretch in self._stretches()]
         given = "".join(parts)
         if not self.shown:
+            given = self._blank + given
             bare = given.lstrip()
-            if not bare:
-                self._passed -= len(given) if given and not self._thought else 0
-                return ""
-            given = bare if self._thought else given
+            self._blank = "" if bare else given
+            given = (bare if self._thought else given) if bare else ""
         self.shown += given
         return given
 
@@ -92,7 +92,8 @@ class CallStream:
 
     def _stretches(self) -> list[tuple[int, int]]:
         """The stretches of prose that are settled, and not yet given; moves the scan on."""
-        text, found = self._text, []
+        text = self._text
+        found: list[tuple[int, int]] = []
         for segment in self._scanner.segments(text, self._at, ends=False):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
                 self._due = len(text) + (len(text) - segment.start) // _PATIENCE
@@ -104,7 +105,8 @@ class CallStream:
                 if not segment.closed:
                     self._due = len(text) + (len(text) - segment.start) // _PATIENCE
                     break
-                self._thought = True
+                # spaces around thoughts go where no prose has come before
+                self._thought = self._thought or not any(text[start:end].strip() for start, end in found)
                 self._at = self._passed = segment.end
                 continue
             end = segment.end

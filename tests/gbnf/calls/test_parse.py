@@ -309,6 +309,8 @@ def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
     assert stream.feed('_call>{"name": "get_now", ') == ""
     assert stream.feed('"arguments": {}}</tool_call>') == ""
     assert isinstance(stream.close(), ToolCalls)
+    stream = CallStream(POOL2)
+    assert (stream.feed("\n<b"), stream.feed("> bold")) == ("", "\n<b> bold")
     stream = CallStream(POOL2, thinking=True)
     assert stream.feed("hm, get_now") == ""
     assert stream.feed("</think>It is noon.") == "It is noon."
@@ -317,3 +319,22 @@ def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
 def test_a_shape_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="none of fenced"):
         render(ToolCall("call_1", "get_now", {}), "xml")  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n<parameter=timezone>",
+        "\u2028```<think>",
+        "```tool\n```tool\n",
+        "x = get_now()",
+        "```c\nx\n```\nCALL get_now {}",
+    ],
+)
+def test_streams_that_once_showed_too_much(text: str) -> None:
+    stream = CallStream(POOL2)
+    for char in text:
+        stream.feed(char)
+    step = stream.close()
+    assert step == parse(text, POOL2)
+    assert step.content.startswith(stream.shown if isinstance(step, Final) else stream.shown.strip())
