@@ -90,13 +90,17 @@ class _Chain:
         return self._scope.define(ref, self._production(state, ref))
 
     def _production(self, state: int, rest: Expr) -> Expr:
-        alternatives = []
         pairs = self._pairs(state, rest)
-        if pairs != NOTHING:
-            alternatives.append(seq(self._layout.comma, pairs))
-        if self._may_end[state]:
-            alternatives.append(self._layout.end_object)
-        return factor(alternatives)
+        if pairs == NOTHING:
+            return self._layout.end_object if self._may_end[state] else NOTHING
+        more = seq(self._layout.comma, pairs)
+        return self._or_end(more) if self._may_end[state] else more
+
+    def _or_end(self, more: Expr) -> Expr:
+        """Another pair behind its comma, or the closing bracket."""
+        if isinstance(self._layout.end_object, Literal):  # nothing to share with the comma
+            return Alt((more, self._layout.end_object))
+        return factor([more, self._layout.end_object])
 
     def _pairs(self, state: int, rest: Expr) -> Expr:
         """The pairs that may come next; `rest` stands behind additional ones."""

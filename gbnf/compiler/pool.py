@@ -18,7 +18,7 @@ from gbnf.compiler.lowering import Lowering, Options, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.report import Finding
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.compiler.schema import check_whitespace, nesting_guarded
+from gbnf.compiler.schema import check_whitespace, compilation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.grammar.ir import NOTHING, Expr, Literal, Ref, Rules, literal, seq
 from gbnf.grammar.passes import run_passes
@@ -127,7 +127,7 @@ def compile_tool(
     table = RuleTable(RESERVED)
     references = dict.fromkeys(executor.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
-    with nesting_guarded():
+    with compilation():
         document = Document(_arguments_schema(args, closed=options.closed))
         lowering = Lowering(document, options, table, executor.name, references)
         lowering.root(ref, Scope(table, (name,)))

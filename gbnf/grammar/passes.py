@@ -50,8 +50,8 @@ def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> l
     """Those of `names` that don't derive a string as far as `productive` shows, which grows on the way."""
     productions, waiting = rules.productions, []
     for name in names:
-        needed = {one for one in rules.references[name] if one not in productive and one in productions}
-        if _derives(productions[name], needed):
+        needed = [one for one in rules.references[name] if one not in productive and one in productions]
+        if _derives(productions[name], frozenset(needed)) if needed else productions[name] != NOTHING:
             productive.add(name)
         else:
             waiting.append(name)
@@ -179,11 +179,8 @@ def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
     """Whether `expr` derives a string without the rules in `doubtful`."""
     if doubtful.isdisjoint(references(expr)):
         return expr != NOTHING
-    match expr:
-        case Seq(items):
-            return all(_derives(item, doubtful) for item in items)
-        case Alt(items):
-            return any(_derives(item, doubtful) for item in items)
-        case Repeat(item, minimum, _):
-            return minimum == 0 or _derives(item, doubtful)
-    return False
+    if isinstance(expr, Alt):
+        return any([_derives(item, doubtful) for item in expr.items])  # noqa: C419  # faster, as it is short
+    if isinstance(expr, Seq):
+        return all([_derives(item, doubtful) for item in expr.items])  # noqa: C419  # as above
+    return isinstance(expr, Repeat) and (expr.minimum == 0 or _derives(expr.item, doubtful))
