@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.bench.metrics import BY_KEY, METRICS, Percentile, Quotient, shown
@@ -32,7 +32,6 @@ SCORES = st.builds(
 GROUPS = st.lists(st.lists(SCORES, min_size=1, max_size=3), min_size=1, max_size=12)
 
 
-@settings(max_examples=40)
 @given(GROUPS, st.sampled_from(METRICS))
 def test_an_interval_holds_its_estimate(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
     found = estimate(metric, groups)
@@ -63,7 +62,6 @@ def test_a_percentile_is_numpys(groups: list[list[Score]], metric: Percentile) -
     assert estimate(metric, groups).value == expected
 
 
-@settings(max_examples=40)
 @given(GROUPS, st.sampled_from(METRICS))
 def test_nothing_differs_from_itself(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
     change = difference(metric, groups, groups)
@@ -73,7 +71,6 @@ def test_nothing_differs_from_itself(groups: list[list[Score]], metric: Quotient
         assert change.high in (None, 0)
 
 
-@settings(max_examples=40)
 @given(GROUPS, st.sampled_from(METRICS))
 def test_numbers_are_the_same_at_every_run(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
     assert estimate(metric, groups) == estimate(metric, groups)
