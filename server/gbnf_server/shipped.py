@@ -11,21 +11,20 @@ from pathlib import Path
 from gbnf_server.errors import SetupError
 
 _PACKAGE = Path(__file__).resolve().parent
-_ROOT = _PACKAGE.parent.parent
 
 
 def manifests_path() -> Path:
     """The folder of the shipped manifests. Raises SetupError where the installation lost it."""
-    return _folder("manifests", _ROOT / "manifests", "*/manifest.toml")
+    return _folder("manifests", "manifests", "*/manifest.toml")
 
 
 def suites_path() -> Path:
     """The folder of the shipped suites of the planner bench. Raises SetupError as above."""
-    return _folder("suites", _ROOT / "bench" / "suites", "*.toml")
+    return _folder("suites", "bench/suites", "*.toml")
 
 
-def _folder(name: str, in_checkout: Path, file: str) -> Path:
-    candidates = (_PACKAGE / name, in_checkout)
+def _folder(name: str, in_checkout: str, file: str) -> Path:
+    candidates = (_PACKAGE / name, _PACKAGE.parent.parent / in_checkout)
     for folder in candidates:
         if any(folder.glob(file)):
             return folder
