@@ -181,6 +181,11 @@ class _Automaton:
         groups = [[where[name] for name in sorted(group) if name in where] for group in shape.one_of_groups]
         self._groups = [group for group in groups if not any(self._required[c][i] for c, i in group)]
         self._all_satisfied = (1 << len(self._groups)) - 1
+        self._satisfies: dict[tuple[int, int], int] = {}  # the bits of the groups that each property is in
+        for bit, group in enumerate(self._groups):
+            for place in group:
+                self._satisfies[place] = self._satisfies.get(place, 0) | 1 << bit
+        self._following: dict[_State, list[_Pair]] = {}
         self._rests: dict[_State, Expr] = {}
         self._entries: dict[_Pair, Expr] = {}
         self._later: dict[tuple[int, _State], Expr] = {}
@@ -202,25 +207,24 @@ class _Automaton:
 
     def _next(self, state: _State) -> list[_Pair]:
         """The declared properties that may come next."""
-        if self._full(state):
-            return []
+        known = self._following.get(state)
+        if known is None:
+            known = self._following[state] = [] if self._full(state) else self._find_next(state)
+        return known
+
+    def _find_next(self, state: _State) -> list[_Pair]:
         found = []
+        given = self._counting(state)
         for chain, names in enumerate(self._chains):
+            before, after = state.at[:chain], state.at[chain + 1 :]
             for place in range(state.at[chain], len(names)):
-                follower = self._follower(state, chain, place)
-                if self._can_be_satisfied(follower):
+                satisfied = state.satisfied | self._satisfies.get((chain, place), 0)
+                follower = _State((*before, place + 1, *after), satisfied, given)
+                if satisfied == self._all_satisfied or self._can_be_satisfied(follower):
                     found.append(_Pair(chain, place, follower))
                 if self._required[chain][place]:
                     break
         return found
-
-    def _follower(self, state: _State, chain: int, place: int) -> _State:
-        at = (*state.at[:chain], place + 1, *state.at[chain + 1 :])
-        satisfied = state.satisfied
-        for bit, group in enumerate(self._groups):
-            if (chain, place) in group:
-                satisfied |= 1 << bit
-        return _State(at, satisfied, self._counting(state))
 
     def _can_be_satisfied(self, state: _State) -> bool:
         """Whether each group that is not satisfied has a property that may still come."""
