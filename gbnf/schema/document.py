@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jsonschema
@@ -59,6 +60,27 @@ class Subschema:
         return id(self.raw)
 
 
+class _LateResolver:
+    """The resolver of a whole schema, made when it is asked for: many schemas refer to nothing."""
+
+    def __init__(self, specification: Specification[Any], schema: Any) -> None:
+        self._specification, self._schema = specification, schema
+
+    def __getattr__(self, name: str) -> Any:
+        resolver = vars(self).get("_resolver")
+        if resolver is None:
+            resource: Resource[Any] = self._specification.create_resource(self._schema)
+            uri = resource.id() or _ROOT_URI
+            registry: Registry[Any] = SPECIFICATIONS.with_resource(uri, resource)
+            resolver = self._resolver = registry.resolver(uri)
+        return getattr(resolver, name)
+
+
+@lru_cache(maxsize=64)
+def _specification(dialect: str) -> Specification[Any]:
+    return _forgiving(specification_with(dialect, default=DRAFT202012))
+
+
 class Document:
     """A schema, its dialect and its references."""
 
@@ -67,18 +89,12 @@ class Document:
             raise SchemaError("", f"a schema is an object or a boolean, not {schema!r}")
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
-        self._specification = _forgiving(specification_with(self.dialect, default=DRAFT202012))
-        resource: Resource[Any] = self._specification.create_resource(schema)
-        uri = resource.id() or _ROOT_URI
-        registry: Registry[Any] = SPECIFICATIONS.with_resource(uri, resource)
-        self.root = Subschema(schema, "", registry.resolver(uri), entered=True)
+        self._specification = _specification(self.dialect)
+        self.root = Subschema(schema, "", _LateResolver(self._specification, schema), entered=True)
+        #: Up to draft 7, keywords beside `$ref` are ignored.
+        self.refs_hide_siblings = self.dialect.partition("draft-0")[2][:1] in ("3", "4", "6", "7")
         self._validator: Any = None
         self._dynamic_anchors: Counter[str] | None = None
-
-    @property
-    def refs_hide_siblings(self) -> bool:
-        """Up to draft 7, keywords beside `$ref` are ignored."""
-        return any(draft in self.dialect for draft in ("draft-03", "draft-04", "draft-06", "draft-07"))
 
     def is_static(self, reference: str) -> bool:
         """Whether a `$dynamicRef` or `$recursiveRef` can lead to one place only, wherever it is met."""
