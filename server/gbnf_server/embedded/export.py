@@ -61,7 +61,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], Tokenizer]:
             weight = (
                 weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
             )
-        weights[name] = torch.from_numpy(np.ascontiguousarray(weight, dtype=np.float32))
+        weights[name] = torch.from_numpy(np.array(weight, dtype=np.float32))
     return weights, tokens.encoder(texts("tokenizer.ggml.tokens"), merges)
 
 

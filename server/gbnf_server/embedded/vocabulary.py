@@ -110,13 +110,30 @@ def words(language: str = "en") -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#") and not reserved().search(line))
 
 
+@cache
+def _any_words() -> tuple[str, ...]:
+    """Every word there is, of requests too: pieces of invented words, never words by themselves."""
+    package = files(__package__)
+    names = ("wordings.toml", "wordings_it.toml", "vocabulary.toml", "words.txt", "words_it.txt")
+    text = " ".join((package / name).read_text("utf-8") for name in names)
+    return tuple(sorted(set(re.findall(r"[a-zàèéìòù]{2,9}", text.lower()))))
+
+
 def pseudo_word(random: Source) -> str:
-    """A pronounceable word that exists nowhere, 2-4 syllables: only copying helps."""
+    """A word that exists nowhere, of syllables or of two words: only copying helps.
+
+    Of words in training, because a piece that requests use in another sense ("minutes") has to be copied too.
+    """
     while True:
-        text = "".join(
-            random.choice(_LISTS["onsets"]) + random.choice(_LISTS["vowels"]) + random.choice(_LISTS["codas"])
-            for _ in range(random.choice((1, 2, 2, 2, 3)))
-        )
+        if not random.held_out and random.random() < 0.45:
+            text = random.choice(_any_words()) + random.choice(_any_words())
+        else:
+            text = "".join(
+                random.choice(_LISTS["onsets"])
+                + random.choice(_LISTS["vowels"])
+                + random.choice(_LISTS["codas"])
+                for _ in range(random.choice((1, 2, 2, 2, 3)))
+            )
         if len(text) > 2 and random.draws(text) and not reserved().search(text):
             return text
 
