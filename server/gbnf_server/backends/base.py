@@ -17,6 +17,16 @@ from typing import Literal, Protocol, Self
 
 from gbnf.prompt import Message, PromptStyle
 
+Dialect = Literal["gbnf", "json_schema", "none"]
+"""What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
+
+
+def dialect_of(backend: object) -> Dialect:
+    """A backend's `dialect`; one that has none takes GBNF."""
+    found: Dialect = getattr(backend, "dialect", "gbnf")
+    return found
+
+
 DEMONSTRATION_MODEL = "gbnf-planner-demo"
 """`general.name` of the embedded model, which was trained on the minimal prompt."""
 
@@ -46,7 +56,10 @@ class Completion:
 
 
 class Backend(Protocol):
-    """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together."""
+    """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together.
+
+    A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead.
+    """
 
     @property
     def name(self) -> str: ...

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf import compile_pool
+from gbnf.dialects import call_schema, schema_text
 from gbnf.errors import GbnfError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.pool import Selection, filter_pool
@@ -122,16 +123,11 @@ class _Loop:
         refers_to = tuple(sorted(state.entries))
         answers = state.number >= settings.final_answer_from
         grammar = None
-        if settings.grammar:
-            grammar = str(
-                compile_pool(
-                    tools,
-                    final_answer=answers,
-                    ask_user=settings.ask_user,
-                    steps=refers_to,
-                    union=settings.union,
-                )
-            )
+        asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": refers_to}
+        if settings.grammar and settings.dialect == "json_schema":
+            grammar = schema_text(call_schema(tools, **asked))
+        elif settings.grammar:
+            grammar = str(compile_pool(tools, **asked, union=settings.union))
         asking = (*tools, *((ASK_USER,) if settings.ask_user else ()))
         # final_answer is told of from the start: the prompt stays the same when it becomes possible
         told = (*asking, FINAL_ANSWER)

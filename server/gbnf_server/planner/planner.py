@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
 from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, dialect_of
 from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, World, adrive, drive
 from gbnf_server.planner.events import Event, Run
@@ -56,13 +56,15 @@ class Planner:
             raise PoolError("the pool is empty: give the planner at least one executor")
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
+        dialect = dialect_of(backend)
         self.settings = Settings(
             max_steps=max_steps,
             max_blocked=max_blocked,
             final_answer_from=final_answer_from,
             ask_user=ask_user,
-            grammar=grammar and os.environ.get(GRAMMAR_VARIABLE) != "0",
-            soft=soft,
+            grammar=grammar and dialect != "none" and os.environ.get(GRAMMAR_VARIABLE) != "0",
+            soft=soft or dialect == "none",
+            dialect=dialect,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,

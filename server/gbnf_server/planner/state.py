@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gbnf.prompt import Message, PromptStyle
+from gbnf_server.backends.base import Dialect
 from gbnf_server.planner.events import Outcome, Run, Step
 
 
@@ -16,7 +17,8 @@ class Settings:
 
     `max_blocked` refusals in a row end a run. `final_answer_from` is the first step that may end it.
     With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes, or, with
-    `soft`, read for calls in any usual shape (`gbnf.calls`). For comparing, and nothing to run with: with
+    `soft`, read for calls in any usual shape (`gbnf.calls`). `dialect` is what the backend takes as a
+    grammar; where it takes none, calls are read softly. For comparing, and nothing to run with: with
     `union` off the grammar lets any name go with any arguments, with `filter` off all tools are offered.
     """
 
@@ -26,6 +28,7 @@ class Settings:
     ask_user: bool = False
     grammar: bool = True
     soft: bool = False
+    dialect: Dialect = "gbnf"
     union: bool = True
     filter: bool = True
     max_tokens: int = 512

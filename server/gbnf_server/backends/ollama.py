@@ -1,0 +1,202 @@
+"""Ollama's `/api/chat`. It takes no grammar: the union of calls goes as a JSON Schema, in `format`.
+
+Ollama's own fault line is the context. Its default is short, and a conversation that is longer is cut
+without a word. So `num_ctx` is always sent, `truncate` and `shift` are refused (servers since late 2025 then
+answer with an error), and where an older server has cut all the same it is found out by its own count of the
+prompt's tokens. A prompt that was cut is an error: the model hasn't seen its tools.
+
+Wire format: https://docs.ollama.com/api, `docs/openapi.yaml` and `api/types.go` of the project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from gbnf.dialects import schema_violation
+from gbnf.prompt import Message, PromptStyle
+from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion, Dialect
+from gbnf_server.backends.conversation import Roles, adapt, split_reasoning
+from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
+
+_ROLES = Roles(system=True, tool=False)
+"""Ollama's templates drop results of tools without a word where a model has none; a user's words stay."""
+
+_BYTES_PER_TOKEN = 6.0
+"""Prompts of tools and JSON have 3 to 5 bytes a token. A server that cuts keeps half the context or less."""
+
+_NANO = 1e-9
+
+
+class Ollama:
+    """A model that Ollama serves. `context_length` is in tokens, prompt and answer together.
+
+    `constrained=False` sends no `format`: calls are then read softly. `prompt_style`: by default "minimal"
+    for the embedded model, else "full".
+    """
+
+    def __init__(
+        self,
+        model: str,
+        url: str = "http://127.0.0.1:11434",
+        *,
+        context_length: int = 8192,
+        constrained: bool = True,
+        api_key: str | None = None,
+        prompt_style: PromptStyle | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
+        if context_length < 1:
+            raise ValueError(f"context_length is {context_length}; a context has at least one token")
+        self._exchange = Exchange(url, called="Ollama", api_key=api_key, patience=patience or Patience())
+        self.model, self.url = model, self._exchange.url
+        self.name = f"Ollama's {model} at {self.url}"
+        self.context_length = context_length
+        self.dialect: Dialect = "json_schema" if constrained else "none"
+        demonstration = DEMONSTRATION_MODEL in model
+        self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """Answer the conversation; see `Backend`. `grammar` is the text of a JSON Schema."""
+        body = self._body(messages, grammar, max_tokens, temperature, seed)
+        return self._read(self._exchange.send("POST", "/api/chat", body), body, grammar)
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
+        body = self._body(messages, grammar, max_tokens, temperature, seed)
+        return self._read(await self._exchange.asend("POST", "/api/chat", body), body, grammar)
+
+    def close(self) -> None:
+        self._exchange.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _body(
+        self,
+        messages: Sequence[Message],
+        grammar: str | None,
+        max_tokens: int,
+        temperature: float,
+        seed: int,
+    ) -> dict[str, Any]:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": adapt(messages, _ROLES),
+            "stream": False,
+            "truncate": False,
+            "shift": False,
+            "options": {
+                "num_ctx": self.context_length,
+                "num_predict": max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+                # nothing but the temperature shapes the choice; Ollama's defaults would
+                "top_k": 0,
+                "top_p": 1.0,
+                "min_p": 0.0,
+                "repeat_penalty": 1.0,
+            },
+        }
+        if grammar is not None:
+            body["format"] = read_schema(grammar, self.name)
+            body["think"] = False
+        return body
+
+    def _read(self, response: httpx.Response, body: dict[str, Any], schema: str | None) -> Completion:
+        answer, error = read_json(response)
+        if error:
+            raise self._refusal(response.status_code, error)
+        message = answer.get("message")
+        text = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(text, str) or answer.get("done") is not True:
+            raise BackendError(f"{self.name} answered without a text, or only a part. Is it Ollama?")
+        self._check_whole(answer, body["messages"])
+        # servers before 0.3 give no reason: then a full count is the only sign of a cut
+        full = _count(answer, "eval_count") >= body["options"]["num_predict"]
+        reason = answer.get("done_reason", "length" if full else "stop")
+        finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
+        reasoning, wrong = str(message.get("thinking") or ""), None
+        if schema is None:
+            thought, text = split_reasoning(text)
+            reasoning = reasoning or thought
+        elif finish == "stop":
+            wrong = schema_violation(schema, text)
+        return Completion(
+            text=text,
+            finish=finish,
+            prompt_tokens=_count(answer, "prompt_eval_count"),
+            completion_tokens=_count(answer, "eval_count"),
+            cached_tokens=0,  # Ollama does not tell
+            prompt_s=_count(answer, "prompt_eval_duration") * _NANO,
+            completion_s=_count(answer, "eval_duration") * _NANO,
+            grammar_violation=wrong,
+            reasoning=reasoning,
+        )
+
+    def _check_whole(self, answer: dict[str, Any], messages: list[Message]) -> None:
+        """Raise ContextOverflow where the count of tokens shows that the prompt was cut.
+
+        The server counts what it kept. A prompt of no more bytes than the context has tokens fits for
+        certain; of a longer one, too few tokens for its bytes were kept, or as many as the context has.
+        """
+        counted = _count(answer, "prompt_eval_count")
+        size = sum(len(message["content"].encode()) for message in messages)
+        if not counted or size <= self.context_length:
+            return
+        if counted >= self.context_length or size / counted > _BYTES_PER_TOKEN:
+            raise ContextOverflow(None, self.context_length)
+
+    def _refusal(self, status: int, error: str) -> BackendError:
+        if speaks_of_context(error):
+            return ContextOverflow(None, self.context_length)
+        if status == httpx.codes.NOT_FOUND and "model" in error:
+            return ServerError(status, f"{error}. Get it with `ollama pull {self.model}`.")
+        if status in {400, 500} and any(word in error.lower() for word in ("format", "grammar", "schema")):
+            return GrammarRefused(error)
+        return ServerError(status, error)
+
+
+def read_schema(text: str, name: str) -> dict[str, Any]:
+    """The JSON Schema in `text`. Raises GrammarRefused where a GBNF grammar stands there instead."""
+    try:
+        schema = json.loads(text)
+    except ValueError:
+        schema = None
+    if not isinstance(schema, dict):
+        raise GrammarRefused(f"{name} takes a JSON Schema and no GBNF; see gbnf.dialects.call_schema")
+    return schema
+
+
+def _count(answer: dict[str, Any], key: str) -> int:
+    value = answer.get(key)
+    return value if isinstance(value, int) and value > 0 else 0

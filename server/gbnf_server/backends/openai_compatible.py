@@ -1,0 +1,225 @@
+"""Servers with OpenAI's `/v1/chat/completions`, which all hold a model to a format in a way of their own.
+
+    vllm        structured_outputs: {"grammar": GBNF}       since vLLM 0.11; the only way since 0.12
+    vllm_old    guided_grammar: GBNF                        before
+    sglang      ebnf: GBNF
+    lm_studio   response_format: {"type": "json_schema"}    LM Studio, llama-server and others
+    plain       nothing: calls are read softly
+
+vLLM and SGLang get the grammar in xgrammar's part of GBNF. A server that doesn't know a field may ignore
+it, so every answer is followed through our own matcher, or judged by the schema.
+Sources: vLLM's "Structured Outputs", SGLang's `entrypoints/openai/protocol.py`, LM Studio's "Structured
+Output".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from gbnf.dialects import schema_violation, xgrammar_text
+from gbnf.prompt import Message, PromptStyle
+from gbnf_server.backends.base import Completion, Dialect
+from gbnf_server.backends.conversation import Roles, adapt, split_reasoning
+from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
+from gbnf_server.backends.ollama import read_schema
+from gbnf_server.backends.replay import violation
+from gbnf_server.engine import guard
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
+
+Server = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
+
+_DIALECTS: dict[Server, Dialect] = {
+    "vllm": "gbnf",
+    "vllm_old": "gbnf",
+    "sglang": "gbnf",
+    "lm_studio": "json_schema",
+    "plain": "none",
+}
+_ROLES = Roles(system=True, tool=False)
+"""Results of tools go as a user's words: the API takes them only beside calls with an id."""
+_OF_THE_GRAMMAR = ("grammar", "ebnf", "structured", "guided", "response_format", "schema")
+
+
+class OpenAICompatible:
+    """A model behind OpenAI's chat API. `url` is the server's address, with or without `/v1`.
+
+    `model` None takes the first that the server lists. `context_length` (tokens) None takes what the server
+    tells of its model, as vLLM and SGLang do.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        server: Server,
+        *,
+        model: str | None = None,
+        context_length: int | None = None,
+        api_key: str | None = None,
+        prompt_style: PromptStyle = "full",
+        patience: Patience | None = None,
+    ) -> None:
+        """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
+        if server not in _DIALECTS:
+            raise ValueError(f"server is {server!r}; it is one of {', '.join(_DIALECTS)}")
+        base = url.rstrip("/").removesuffix("/v1")
+        self._exchange = Exchange(base, called=server, api_key=api_key, patience=patience or Patience())
+        self.url, self.server, self.dialect = self._exchange.url, server, _DIALECTS[server]
+        self.prompt_style: PromptStyle = prompt_style
+        self._model, self._context_length = model, context_length
+
+    @property
+    def name(self) -> str:
+        return f"{self._model or 'the model'} of {self.server} at {self.url}"
+
+    @property
+    def context_length(self) -> int:
+        """Asks the server, the first time. Raises BackendError where it doesn't tell."""
+        if self._context_length is None:
+            self._learn(self._exchange.send("GET", "/v1/models"))
+        if self._context_length is None:
+            raise BackendError(
+                f"{self.url}/v1/models does not tell the context's length. Give context_length."
+            )
+        return self._context_length
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """Answer the conversation; see `Backend`. `grammar` is GBNF, or a schema where `dialect` says so."""
+        if self._model is None:
+            self._learn(self._exchange.send("GET", "/v1/models"))
+        body = self._body(messages, grammar, max_tokens, temperature, seed)
+        return self._read(self._exchange.send("POST", "/v1/chat/completions", body), grammar)
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Completion:
+        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
+        if self._model is None:
+            self._learn(await self._exchange.asend("GET", "/v1/models"))
+        body = self._body(messages, grammar, max_tokens, temperature, seed)
+        return self._read(await self._exchange.asend("POST", "/v1/chat/completions", body), grammar)
+
+    def close(self) -> None:
+        self._exchange.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _learn(self, response: httpx.Response) -> None:
+        answer, error = read_json(response)
+        if error:
+            raise ServerError(response.status_code, error)
+        cards = [card for card in answer.get("data") or () if isinstance(card, dict)]
+        found = next((card for card in cards if self._model in (None, card.get("id"))), None)
+        if found is None or not isinstance(found.get("id"), str):
+            raise BackendError(f"{self.url}/v1/models lists no model {self._model or ''}. Load one there.")
+        self._model = found["id"]
+        length = found.get("max_model_len")
+        if self._context_length is None and isinstance(length, int):
+            self._context_length = length
+
+    def _body(
+        self,
+        messages: Sequence[Message],
+        grammar: str | None,
+        max_tokens: int,
+        temperature: float,
+        seed: int,
+    ) -> dict[str, Any]:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": adapt(messages, _ROLES),
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+            "top_p": 1.0,
+            "stream": False,
+        }
+        if self.dialect == "gbnf":
+            # nothing but the temperature shapes the choice; a model's own defaults would
+            body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+            if grammar is not None:
+                body["chat_template_kwargs"] = {"enable_thinking": False}
+        return body if grammar is None else body | self._held(grammar)
+
+    def _held(self, grammar: str) -> dict[str, Any]:
+        """The fields that hold the model to the grammar, in the server's own way."""
+        if self.dialect == "gbnf":
+            guard(grammar)
+        match self.server:
+            case "vllm":
+                return {"structured_outputs": {"grammar": xgrammar_text(grammar)}}
+            case "vllm_old":
+                return {"guided_grammar": xgrammar_text(grammar)}
+            case "sglang":
+                return {"ebnf": xgrammar_text(grammar)}
+            case "lm_studio":
+                schema = {"name": "call", "strict": True, "schema": read_schema(grammar, self.name)}
+                return {"response_format": {"type": "json_schema", "json_schema": schema}}
+            case "plain":
+                raise GrammarRefused(f"{self.name} takes none: plan with grammar=False, soft=True")
+
+    def _read(self, response: httpx.Response, grammar: str | None) -> Completion:
+        answer, error = read_json(response)
+        if error:
+            raise self._refusal(response.status_code, error)
+        choices = answer.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(message, dict):
+            raise BackendError(f"{self.name} answered without a message. Is it a chat server?")
+        text = message.get("content") or ""
+        # what isn't a proper end ("content_filter", "abort", …) is a cut: it is never executed
+        finish: Literal["stop", "length"] = "stop" if choice.get("finish_reason") == "stop" else "length"
+        reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
+        wrong = None
+        if grammar is None:
+            thought, text = split_reasoning(text)
+            reasoning = reasoning or thought
+        elif self.dialect == "gbnf":
+            wrong = violation(grammar, text, cut=finish == "length")
+        elif finish == "stop":
+            wrong = schema_violation(grammar, text)
+        usage = answer.get("usage") or {}
+        return Completion(
+            text=text,
+            finish=finish,
+            prompt_tokens=int(usage.get("prompt_tokens") or 0),
+            completion_tokens=int(usage.get("completion_tokens") or 0),
+            cached_tokens=int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
+            prompt_s=0.0,  # the API has no times
+            completion_s=0.0,
+            grammar_violation=wrong,
+            reasoning=reasoning,
+        )
+
+    def _refusal(self, status: int, error: str) -> BackendError:
+        if speaks_of_context(error):
+            return ContextOverflow(None, self._context_length)
+        if status in {400, 422} and any(word in error.lower() for word in _OF_THE_GRAMMAR):
+            return GrammarRefused(error)
+        return ServerError(status, error)
