@@ -87,9 +87,12 @@ def schema_violation(schema: str, text: str) -> str | None:
     """
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return f"the text is no JSON value ({error})"
-    error = best_match(_validator(schema).iter_errors(value))
+    except (ValueError, RecursionError) as fault:
+        return f"the text is no JSON value ({fault})"
+    try:
+        error = best_match(_validator(schema).iter_errors(value))
+    except RecursionError:
+        return "the value is nested too deeply"
     if error is None:
         return None
     said = error.message if len(error.message) <= _SHOWN else error.message[: _SHOWN - 1] + "…"
@@ -113,7 +116,7 @@ def _arguments(
                     f"the arguments of {tool.name!r} use {keyword}, which has no place in a joint schema",
                     'Write references as JSON pointers, "#/$defs/…".',
                 )
-    schema = judged_schema(offered, frozenset(), closed=closed)
+    schema: dict[str, Any] = judged_schema(offered, frozenset(), closed=closed)
     if steps and tool.step_references:
         numbers = {name: {"enum": list(steps)} for name in tool.step_references}
         schema = {**schema, "properties": {**schema["properties"], **numbers}}
@@ -128,7 +131,7 @@ def _written(schema: Any, base: str) -> Any:
     def below(_place: Place, member: Any) -> Any:
         return _written(member, base)
 
-    kept = {key: held for key, held in rebuilt(schema, below).items() if key in _KEPT}
+    kept: dict[str, Any] = {key: held for key, held in rebuilt(schema, below).items() if key in _KEPT}
     reference = kept.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         kept["$ref"] = base + reference[1:]

@@ -137,7 +137,8 @@ class Ollama:
         if error:
             raise self._refusal(response.status_code, error)
         message = answer.get("message")
-        text = message.get("content") if isinstance(message, dict) else None
+        message = message if isinstance(message, dict) else {}
+        text = message.get("content")
         if not isinstance(text, str) or answer.get("done") is not True:
             raise BackendError(f"{self.name} answered without a text, or only a part. Is it Ollama?")
         self._check_whole(answer, body["messages"])

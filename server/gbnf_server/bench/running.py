@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, dialect_of
 from gbnf_server.bench.cases import Case, Suite
 from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.records import Key, Record, RunLog
@@ -122,6 +122,7 @@ class Bench:
             language=case.language,
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
+            dialect=dialect_of(self._backend),
             **configuration.settings,
         )
 

@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from gbnf.calls import ToolCalls, parse
 from gbnf.errors import GbnfError
 from gbnf.manifests import FINAL_ANSWER, Executor
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, dialect_of
 from gbnf_server.bench.bfcl.files import Entry, Leaderboard
 from gbnf_server.bench.bfcl.functions import executors_of
 from gbnf_server.bench.bfcl.rules import Call, fault
@@ -145,6 +145,7 @@ class Quiz:
             seed=self._options.seed,
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
+            dialect=dialect_of(self._backend),
             **configuration.settings,
         )
 

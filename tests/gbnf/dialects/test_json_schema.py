@@ -1,0 +1,117 @@
+"""The joint schema of a pool: jsonschema by it, and llama.cpp's engine by the grammar, say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf import compile_pool, load_manifests, validate_call
+from gbnf.dialects import call_schema, schema_text, schema_violation
+from gbnf.errors import PoolError, SchemaError
+from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.testing import calls, near_misses
+from gbnf.testing.texts import spelled
+from support.oracle import CHECKOUT, engine
+
+SHIPPED = load_manifests(CHECKOUT / "manifests")
+
+
+def tool(name: str, **args: Any) -> Executor:
+    return Executor(name=name, args={"type": "object", **args})
+
+
+TREE = tool(
+    "plant",
+    required=["tree"],
+    properties={"tree": {"$ref": "#/$defs/node"}, "note": {"$ref": "#/properties/label"}, "label": {}},
+    **{"$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}}},
+)
+LIST = tool(
+    "list.all",
+    properties={"node": {"$ref": "#/$defs/node"}},
+    **{"$defs": {"node": {"type": "integer", "minimum": 1, "maximum": 9}}},
+)
+STEPS = tool(
+    "send",
+    properties={"from_step": {"type": "integer"}, "text": {"type": "string"}, "to": {"enum": ["a", "b"]}},
+    requires_one_of=[["from_step", "text"]],
+)
+GROUPS = tool(
+    "many",
+    properties={name: {"type": "boolean"} for name in "abcdefghij"},
+    requires_one_of=[list("abcde"), list("fghij")],
+)
+POOLS = st.lists(st.sampled_from([*SHIPPED, TREE, LIST, STEPS, GROUPS]), unique=True, min_size=1, max_size=6)
+
+
+@given(POOLS, st.sampled_from([(), (1,), (1, 3)]), st.data())
+def test_it_says_of_calls_and_near_misses_what_the_grammar_says(pool: Any, steps: Any, data: Any) -> None:
+    grammar = compile_pool(pool, final_answer=True, steps=steps)
+    schema = schema_text(call_schema(pool, final_answer=True, steps=steps))
+    tools = (*pool, FINAL_ANSWER)
+    call = data.draw(calls(tools, steps=steps))
+    miss = data.draw(near_misses(tools, steps=steps)).value
+    assume(not any(one.kind == "unenforced" and one.tool == miss["name"] for one in grammar.report))
+    texts = [spelled(call), spelled(miss)]
+    taken = [found.complete for found in engine().judge_many(str(grammar), texts, trusted=True)]
+    assert taken == [True, False]
+    assert [schema_violation(schema, text) is None for text in texts] == taken
+
+
+@given(POOLS, st.data())
+def test_open_objects_stay_open(pool: Any, data: Any) -> None:
+    call = data.draw(calls(pool, closed=False))
+    schema = schema_text(call_schema(pool, closed=False))
+    assert validate_call(call, pool, closed=False).ok
+    assert schema_violation(schema, json.dumps(call)) is None
+
+
+@given(POOLS)
+def test_it_is_a_schema_without_our_own_words(pool: Any) -> None:
+    text = schema_text(call_schema(pool, steps=(1,)))
+    Draft202012Validator.check_schema(json.loads(text))
+    for word in ('"requires_one_of"', '"fills"', '"runtime_resolved"', '"description"'):
+        assert word not in text
+
+
+def test_each_branch_binds_a_name_to_its_arguments() -> None:
+    schema = call_schema([STEPS], final_answer=True, steps=(2,))
+    named = [branch["properties"]["name"]["const"] for branch in schema["anyOf"]]
+    assert named == ["send", "send", "final_answer"]
+    required = [branch["properties"]["arguments"]["required"] for branch in schema["anyOf"]]
+    assert required == [["from_step"], ["text"], ["message"]]
+    assert all(list(branch["properties"]) == ["name", "arguments"] for branch in schema["anyOf"])
+
+
+def test_references_of_two_tools_do_not_clash() -> None:
+    schema = schema_text(call_schema([TREE, LIST]))
+    for call, is_valid in [
+        ({"name": "plant", "arguments": {"tree": {"next": {}}}}, True),
+        ({"name": "plant", "arguments": {"tree": 3}}, False),
+        ({"name": "list.all", "arguments": {"node": 3}}, True),
+        ({"name": "list.all", "arguments": {"node": {}}}, False),
+    ]:
+        assert (schema_violation(schema, json.dumps(call)) is None) == is_valid
+
+
+def test_what_cannot_be_said_is_an_error() -> None:
+    with pytest.raises(PoolError, match="empty"):
+        call_schema([])
+    with pytest.raises(PoolError, match="two tools"):
+        call_schema([LIST, LIST])
+    with pytest.raises(PoolError, match="earlier step"):
+        call_schema([tool("t", required=["from_step"], properties={"from_step": {"type": "integer"}})])
+    with pytest.raises(SchemaError, match=r"\$anchor.*joint schema"):
+        call_schema([tool("t", properties={"a": {"$anchor": "x"}})])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "no JSON"), ('{"name": "send"}', "arguments"), ("[" * 5000, "no JSON")]
+)
+def test_what_is_wrong_with_an_answer(text: str, said: str) -> None:
+    assert said in str(schema_violation(schema_text(call_schema([STEPS])), text))

@@ -1,0 +1,135 @@
+"""GBNF for xgrammar, put to the real xgrammar, and to llguidance, the other engine of vLLM and SGLang."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gbnf import compile_pool, load_manifests, parse_gbnf
+from gbnf.dialects import call_schema, schema_text, xgrammar_text
+from gbnf.grammar.derive import derive
+from gbnf.grammar.ir import Rules
+from gbnf.grammar.match import Matcher
+from gbnf.manifests import FINAL_ANSWER
+from gbnf.testing import calls, near_misses
+from gbnf.testing.texts import spelled
+from support.grammars import LETTERS, grammars
+from support.oracle import CHECKOUT, engine
+
+SHIPPED = load_manifests(CHECKOUT / "manifests")
+STEPS = st.sampled_from([(), (1, 3)])
+Accepts = Callable[[str], bool]
+
+
+@cache
+def xgrammar_compiler() -> Any:
+    xgrammar = pytest.importorskip("xgrammar", reason="pip install xgrammar")
+    bytes_and_end = [bytes([value]) for value in range(256)] + [b"</s>"]
+    tokens = xgrammar.TokenizerInfo(
+        bytes_and_end, vocab_type=xgrammar.VocabType.RAW, stop_token_ids=[len(bytes_and_end) - 1]
+    )
+    return xgrammar, xgrammar.GrammarCompiler(tokens, cache_enabled=False)
+
+
+def by_xgrammar(gbnf: str) -> Accepts:
+    xgrammar, compiler = xgrammar_compiler()
+    compiled = compiler.compile_grammar(xgrammar.Grammar.from_ebnf(gbnf))
+
+    def accepts(text: str) -> bool:
+        matcher = xgrammar.GrammarMatcher(compiled, terminate_without_stop_token=True)
+        return bool(matcher.accept_string(text) and matcher.is_completed())
+
+    return accepts
+
+
+def by_llguidance(definition: Callable[[Any], Any]) -> Accepts:
+    llguidance = pytest.importorskip("llguidance", reason="pip install llguidance")
+    read = definition(llguidance)
+    tokens = llguidance.LLTokenizer("byte")
+
+    def accepts(text: str) -> bool:
+        matcher = llguidance.LLMatcher(tokens, read)
+        assert not matcher.is_error(), matcher.get_error()
+        raw = list(text.encode())
+        return bool(matcher.try_consume_tokens(raw) == len(raw) and matcher.is_accepting())
+
+    return accepts
+
+
+def both_read(rules: Rules, texts: list[str]) -> None:
+    gbnf = xgrammar_text(rules)
+    theirs, ours, again = by_xgrammar(gbnf), Matcher(rules), Matcher(parse_gbnf(gbnf))
+    for text in texts:
+        expected = ours.match(text).complete
+        assert theirs(text) == expected, (gbnf, text)
+        assert again.match(text).complete == expected, (gbnf, text)
+
+
+@settings(max_examples=60)
+@given(grammars(), st.integers(0, 2**32), st.text(LETTERS, max_size=6))
+def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:
+    derived = derive(rules, random.Random(seed))
+    assume(len(derived) < 500)
+    both_read(rules, [text, derived, derived[1:], derived[:-1], derived + "a"])
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "texts"),
+    [
+        ("root ::= .", ["a", "é", "\n", "", "ab"]),
+        ("root ::= [\\x5Ea]", ["^", "a", "b", "\\"]),
+        ("root ::= [\\x5E-c]", ["^", "_", "c", "d"]),
+        ("root ::= [\\x5E]", ["^", "a", "\\"]),
+        ("root ::= [^\\x5E]", ["^", "a", "\\"]),
+        ("root ::= [^\\x5E-c]", ["^", "_", "a", "d"]),
+        ("root ::= [\\x01-\\x1Fa]", ["\x01", "\x1f", "a", "F", "\x7f", "1"]),
+        ("root ::= [\\x5E\\x7F0-9]", ["^", "\x7f", "0", "F"]),
+        ('root ::= "\\x1Fa\\x7F0"', ["\x1fa\x7f0", "a"]),
+        ('root ::= "\\xA0a" 0b\n0b ::= "c" | r0b\nr0b ::= "d"', ["\xa0ac", "\xa0ad", "a"]),
+        ('root ::= "\\u2028a" [\\u2028a] [\\U000E0001a]', ["\u2028aaa", "\u2028a\u2028\U000e0001", "aaa"]),
+    ],
+)
+def test_what_xgrammar_reads_otherwise_is_written_otherwise(gbnf: str, texts: list[str]) -> None:
+    both_read(parse_gbnf(gbnf), texts)
+
+
+def test_the_text_of_a_grammar_will_do() -> None:
+    assert xgrammar_text("root ::= .") == xgrammar_text(parse_gbnf("root ::= .")) == "root ::= [^\\x00]\n"
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1, max_size=5), STEPS, st.data())
+def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> None:
+    """llama.cpp by our GBNF; xgrammar by its part of it; llguidance by its own reading of that part."""
+    grammar = compile_pool(pool, final_answer=True, steps=steps)
+    gbnf = xgrammar_text(grammar.rules)
+    tools = (*pool, FINAL_ANSWER)
+    call = data.draw(calls(tools, steps=steps))
+    texts = [spelled(call), spelled(data.draw(near_misses(tools, steps=steps)).value), spelled(call)[:-1]]
+    expected = [found.complete for found in engine().judge_many(str(grammar), texts, trusted=True)]
+    theirs = by_xgrammar(gbnf)
+    assert [theirs(text) for text in texts] == expected
+    guided = by_llguidance(lambda llguidance: llguidance.grammar_from("grammar", gbnf))
+    assert [guided(text) for text in texts] == expected
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1, max_size=5), st.data())
+def test_valid_calls_pass_both_engines_by_the_schema(pool: Any, data: Any) -> None:
+    schema = schema_text(call_schema(pool, final_answer=True))
+    call = data.draw(calls((*pool, FINAL_ANSWER)))
+    xgrammar, _ = xgrammar_compiler()
+    gbnf = str(xgrammar.Grammar.from_json_schema(schema, any_whitespace=True))
+    guided = by_llguidance(lambda llguidance: llguidance.grammar_from("json_schema", schema))
+    text = json.dumps(call, ensure_ascii=False)
+    # their converters differ in how strings may be spelled: bounded ones of xgrammar know no escapes
+    assume(text.isprintable() and "\\" not in text)
+    assert guided(text)
+    assert by_xgrammar(gbnf)(text)

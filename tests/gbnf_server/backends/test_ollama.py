@@ -1,0 +1,306 @@
+"""Ollama's wire format, checked by its published schema on a local server. No real Ollama has run here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf.dialects import call_schema, schema_text
+from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.prompt import Message
+from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.ollama import Ollama
+from gbnf_server.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    GrammarRefused,
+    ServerError,
+)
+from gbnf_server.planner import Planner
+from support.executors import world
+from support.server import Reply, scripted
+
+ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
+QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
+
+# ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift` of api/types.go; closed, so that
+# a field that Ollama doesn't know is found.
+REQUEST = {
+    "type": "object",
+    "required": ["model", "messages", "options"],
+    "properties": {
+        "model": {"type": "string"},
+        "messages": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["role", "content"],
+                "properties": {
+                    "role": {"enum": ["system", "user", "assistant", "tool"]},
+                    "content": {"type": "string"},
+                },
+                "additionalProperties": False,
+            },
+        },
+        "format": {"oneOf": [{"const": "json"}, {"type": "object"}]},
+        "stream": {"type": "boolean"},
+        "think": {"type": "boolean"},
+        "truncate": {"type": "boolean"},
+        "shift": {"type": "boolean"},
+        "options": {
+            "type": "object",
+            "required": ["num_ctx"],
+            "properties": {
+                **dict.fromkeys(["num_ctx", "num_predict", "seed", "top_k"], {"type": "integer"}),
+                **dict.fromkeys(["temperature", "top_p", "min_p", "repeat_penalty"], {"type": "number"}),
+            },
+            "additionalProperties": False,
+        },
+    },
+    "additionalProperties": False,
+}
+
+
+def chat(content: str = CALL, **fields: Any) -> Reply:
+    """An answer of /api/chat as Ollama gives it."""
+    return Reply(
+        200,
+        {
+            "model": "m",
+            "created_at": "2026-11-21T10:00:00Z",
+            "message": {"role": "assistant", "content": content},
+            "done": True,
+            "done_reason": "stop",
+            "total_duration": 9_000_000,
+            "load_duration": 1_000_000,
+            "prompt_eval_count": 26,
+            "prompt_eval_duration": 5_000_000,
+            "eval_count": 12,
+            "eval_duration": 3_000_000,
+            **fields,
+        },
+    )
+
+
+def served(*replies: Reply | Callable[[], None]) -> Any:
+    return scripted(**{"api/chat": list(replies)})
+
+
+def client(url: str, **options: Any) -> Ollama:
+    return Ollama("m", url, **{"patience": QUICK, **options})
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
+    """Both ways to ask, as one function."""
+
+    def call(backend: Ollama, messages: list[Message] = ASK, **options: Any) -> Completion:
+        options.setdefault("grammar", SCHEMA)
+        if request.param == "sync":
+            return backend.complete(messages, **options)
+        return asyncio.run(backend.acomplete(messages, **options))
+
+    return call
+
+
+def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., Completion]) -> None:
+    messages: list[Message] = [
+        *ASK,
+        {"role": "assistant", "content": CALL},
+        {"role": "tool", "content": '{"step": 1, "result": {"entries": ["a"]}}'},
+    ]
+    with served(chat()) as server, client(server.url, context_length=2048) as backend:
+        for grammar in (SCHEMA, None):
+            ask(backend, messages, grammar=grammar, max_tokens=7, temperature=0.5, seed=3)
+        for path, body in server.asked:
+            assert path == "/api/chat"
+            Draft202012Validator(REQUEST).validate(body)
+            assert body["options"]["num_ctx"] == 2048
+            assert (body["options"]["num_predict"], body["options"]["seed"]) == (7, 3)
+            assert (body["truncate"], body["shift"], body["stream"]) == (False, False, False)
+            assert body["messages"][-1]["content"].startswith("Result of step 1")
+        assert server.asked[0][1]["format"] == json.loads(SCHEMA)
+        assert "format" not in server.asked[1][1]
+
+
+def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
+    with served(chat()) as server, client(server.url) as backend:
+        typed: Backend = backend
+        assert (typed.context_length, typed.prompt_style) == (8192, "full")
+        answer = ask(backend)
+    assert (answer.text, answer.finish, answer.grammar_violation) == (CALL, "stop", None)
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (26, 12, 0)
+    assert (answer.prompt_s, answer.completion_s) == (0.005, 0.003)
+
+
+@pytest.mark.parametrize(
+    ("fields", "finish"),
+    [
+        ({"done_reason": "stop"}, "stop"),
+        ({"done_reason": "length"}, "length"),
+        ({"done_reason": "load"}, "length"),
+    ],
+)
+def test_a_cut_answer_says_so(fields: dict[str, Any], finish: str) -> None:
+    with served(chat('{"name": "fi', **fields)) as server, client(server.url) as backend:
+        answer = backend.complete(ASK, grammar=SCHEMA)
+    assert answer.finish == finish
+    assert (answer.grammar_violation is None) == (finish == "length")
+
+
+def test_an_answer_that_ignored_the_schema_is_found_out() -> None:
+    with served(chat("Sure!"), chat('{"name": "x", "arguments": {}}')) as server:
+        backend = client(server.url)
+        assert "no JSON" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
+        assert "$.name" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
+        backend.close()
+
+
+def test_thoughts_are_kept_apart() -> None:
+    thinking = {"message": {"role": "assistant", "content": "yes", "thinking": "hm"}}
+    with served(chat(**thinking), chat("<think>hm</think>yes")) as server, client(server.url) as backend:
+        for _ in range(2):
+            answer = backend.complete(ASK, grammar=None)
+            assert (answer.reasoning, answer.text) == ("hm", "yes")
+
+
+# A prompt that was cut.
+
+
+@pytest.mark.parametrize(
+    ("size", "counted", "was_cut"),
+    [
+        (1000, 250, False),
+        (6000, 1500, False),
+        (6000, 2047, False),
+        (6000, 2048, True),  # full: nothing was left for an answer
+        (12000, 1026, True),  # half the context and two, which newer servers keep of what is too long
+        (6000, 0, False),  # the server told nothing
+        (2048, 300, False),  # no more bytes than tokens: it was whole, however few they are
+    ],
+)
+def test_a_cut_prompt_is_noticed(
+    ask: Callable[..., Completion], size: int, counted: int, was_cut: bool
+) -> None:
+    messages: list[Message] = [{"role": "user", "content": "x" * size}]
+    reply = chat(prompt_eval_count=counted)
+    with served(reply) as server, client(server.url, context_length=2048) as backend:
+        if was_cut:
+            with pytest.raises(ContextOverflow, match="2048"):
+                ask(backend, messages)
+        else:
+            assert ask(backend, messages).text == CALL
+
+
+@given(tokens=st.integers(1, 8192), bytes_per_token=st.floats(1, 5.9))
+def test_a_whole_prompt_is_never_taken_for_a_cut_one(tokens: int, bytes_per_token: float) -> None:
+    backend = Ollama("m", context_length=8193)
+    messages: list[Message] = [{"role": "user", "content": "x" * int(tokens * bytes_per_token)}]
+    backend._check_whole({"prompt_eval_count": tokens}, messages)
+    backend.close()
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "said"),
+    [
+        (Reply(404, {"error": "model 'm' not found"}), ServerError, "ollama pull m"),
+        (Reply(400, {"error": "the prompt exceeds the context length"}), ContextOverflow, "8192"),
+        (Reply(400, {"error": "invalid format: failed to parse grammar"}), GrammarRefused, "grammar"),
+        (Reply(500, {"error": "llama runner has terminated"}), ServerError, "500"),
+        (Reply(502, "<html>"), ServerError, "<html>"),
+        (Reply(200, "[]"), ServerError, "200"),
+        (Reply(200, {"done": True}), BackendError, "without a text"),
+        (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "only a part"),
+    ],
+)
+def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:
+    with served(reply) as server, client(server.url) as backend, pytest.raises(kind, match=said):
+        ask(backend)
+
+
+def test_gbnf_is_refused_before_anything_is_sent() -> None:
+    with served(chat()) as server, client(server.url) as backend:
+        with pytest.raises(GrammarRefused, match="no GBNF"):
+            backend.complete(ASK, grammar='root ::= "a"')
+        assert server.asked == []
+
+
+def test_it_is_patient_and_stays_usable(ask: Callable[..., Completion]) -> None:
+    with served(Reply(503, {"error": "loading"}), lambda: None, chat()) as server:
+        backend = client(server.url)
+        assert ask(backend).text == CALL
+        assert ask(backend).text == CALL
+        backend.close()
+        backend.close()
+        with pytest.raises(BackendError, match="closed"):
+            ask(backend)
+
+
+def test_nobody_there(ask: Callable[..., Completion]) -> None:
+    with client("http://127.0.0.1:9") as backend, pytest.raises(BackendUnreachable, match="no server"):
+        ask(backend)
+    for url in ("localhost:11434", "http://"):
+        with pytest.raises(BackendUnreachable, match="no address"):
+            Ollama("m", url)
+    for options in ({"context_length": 0},):
+        with pytest.raises(ValueError, match="context"):
+            Ollama("m", **options)
+    with Ollama("m") as backend, pytest.raises(ValueError, match="max_tokens"):
+        backend.complete(ASK, grammar=None, max_tokens=0)
+
+
+def test_cancelling_closes_the_connection() -> None:
+    begun, left = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        left.wait(10)
+
+    async def run(backend: Ollama) -> None:
+        asking = asyncio.create_task(backend.acomplete(ASK, grammar=None))
+        await asyncio.to_thread(begun.wait, 10)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        left.set()
+
+    with served(wait, chat()) as server, client(server.url) as backend:
+        asyncio.run(run(backend))
+        assert backend.complete(ASK, grammar=None).text == CALL
+
+
+# In the planner.
+
+TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
+
+
+def test_the_planner_sends_a_schema_of_the_step(tmp_path: Path) -> None:
+    with served(chat()) as server, client(server.url) as backend:
+        run = Planner([TOOL], backend, context=world(tmp_path), final_answer_from=1).run("look")
+        assert (run.outcome, run.answer) == ("answered", "hi")
+        assert server.asked[0][1]["format"] == call_schema([TOOL], final_answer=True)
+
+
+def test_the_planner_reads_softly_where_no_schema_is_wanted(tmp_path: Path) -> None:
+    with served(chat("CALL final_answer(message='hi')")) as server:
+        backend = client(server.url, constrained=False)
+        run = Planner([TOOL], backend, context=world(tmp_path), final_answer_from=1).run("look")
+        assert (run.outcome, run.answer) == ("answered", "hi")
+        assert "format" not in server.asked[0][1]
+        backend.close()
