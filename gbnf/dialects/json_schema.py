@@ -108,9 +108,9 @@ def _arguments(
     tool: Executor, offered: Mapping[str, Any], steps: tuple[int, ...], *, closed: bool
 ) -> dict[str, Any]:
     """The schema of one tool's arguments, its references leading into `$defs`."""
-    for place, schema in walk(offered):
+    for place, inside in walk(offered):
         for keyword in _OWN_BASE:
-            if isinstance(schema, Mapping) and keyword in schema:
+            if isinstance(inside, Mapping) and keyword in inside:
                 raise SchemaError(
                     "/".join(["", *map(str, place), keyword]),
                     f"the arguments of {tool.name!r} use {keyword}, which has no place in a joint schema",
@@ -120,7 +120,8 @@ def _arguments(
     if steps and tool.step_references:
         numbers = {name: {"enum": list(steps)} for name in tool.step_references}
         schema = {**schema, "properties": {**schema["properties"], **numbers}}
-    return _written(schema, f"#/$defs/{tool.name}")
+    written: dict[str, Any] = _written(schema, f"#/$defs/{tool.name}")
+    return written
 
 
 def _written(schema: Any, base: str) -> Any:

@@ -64,8 +64,8 @@ REQUEST = {
             "type": "object",
             "required": ["num_ctx"],
             "properties": {
-                **dict.fromkeys(["num_ctx", "num_predict", "seed", "top_k"], {"type": "integer"}),
-                **dict.fromkeys(["temperature", "top_p", "min_p", "repeat_penalty"], {"type": "number"}),
+                **{key: {"type": "integer"} for key in ("num_ctx", "num_predict", "seed", "top_k")},
+                **{key: {"type": "number"} for key in ("temperature", "top_p", "min_p", "repeat_penalty")},
             },
             "additionalProperties": False,
         },
@@ -170,7 +170,7 @@ def test_an_answer_that_ignored_the_schema_is_found_out() -> None:
 
 
 def test_thoughts_are_kept_apart() -> None:
-    thinking = {"message": {"role": "assistant", "content": "yes", "thinking": "hm"}}
+    thinking: dict[str, Any] = {"message": {"role": "assistant", "content": "yes", "thinking": "hm"}}
     with served(chat(**thinking), chat("<think>hm</think>yes")) as server, client(server.url) as backend:
         for _ in range(2):
             answer = backend.complete(ASK, grammar=None)
@@ -258,9 +258,8 @@ def test_nobody_there(ask: Callable[..., Completion]) -> None:
     for url in ("localhost:11434", "http://"):
         with pytest.raises(BackendUnreachable, match="no address"):
             Ollama("m", url)
-    for options in ({"context_length": 0},):
-        with pytest.raises(ValueError, match="context"):
-            Ollama("m", **options)
+    with pytest.raises(ValueError, match="context"):
+        Ollama("m", context_length=0)
     with Ollama("m") as backend, pytest.raises(ValueError, match="max_tokens"):
         backend.complete(ASK, grammar=None, max_tokens=0)
 

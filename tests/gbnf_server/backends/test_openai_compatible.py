@@ -1,0 +1,325 @@
+"""Chat servers, each with the grammar in its own way: by published schemas, and on a real llama-server.
+
+A real vLLM, SGLang or LM Studio has not run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gbnf import compile_pool
+from gbnf.dialects import call_schema, schema_text, xgrammar_text
+from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.prompt import Message
+from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
+from gbnf_server.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    GrammarRefused,
+    ServerError,
+)
+from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.planner import Planner
+from support.executors import world
+from support.server import Reply, scripted
+
+ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+GBNF = str(compile_pool([FINAL_ANSWER]))
+SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
+QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
+SERVERS: tuple[Server, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
+GRAMMARS: dict[Server, str | None] = {
+    "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,
+}  # fmt: skip
+
+_MESSAGES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": {"role": {"enum": ["system", "user", "assistant"]}, "content": {"type": "string"}},
+        "additionalProperties": False,
+    },
+}
+_COMMON = {
+    "model": {"type": "string"},
+    "messages": _MESSAGES,
+    "max_tokens": {"type": "integer", "minimum": 1},
+    "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+    "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    "seed": {"type": "integer"},
+    "stream": {"const": False},
+}
+_SAMPLING = {
+    "top_k": {"type": "integer", "minimum": -1},
+    "min_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 2},
+    "chat_template_kwargs": {"type": "object"},
+}
+_OWN: dict[Server, dict[str, Any]] = {
+    # vLLM's "Structured Outputs": one of json, regex, choice, grammar, json_object, structural_tag
+    "vllm": _SAMPLING
+    | {
+        "structured_outputs": {
+            "type": "object",
+            "required": ["grammar"],
+            "properties": {"grammar": {"type": "string"}},
+            "additionalProperties": False,
+        }
+    },
+    "vllm_old": _SAMPLING | {"guided_grammar": {"type": "string"}},
+    # SGLang's ChatCompletionRequest: `ebnf: Optional[str]`
+    "sglang": _SAMPLING | {"ebnf": {"type": "string"}},
+    # OpenAI's ResponseFormatJSONSchema, which LM Studio's "Structured Output" takes
+    "lm_studio": {
+        "response_format": {
+            "type": "object",
+            "required": ["type", "json_schema"],
+            "properties": {
+                "type": {"const": "json_schema"},
+                "json_schema": {
+                    "type": "object",
+                    "required": ["name", "schema"],
+                    "properties": {
+                        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
+                        "strict": {"type": "boolean"},
+                        "schema": {"type": "object"},
+                    },
+                    "additionalProperties": False,
+                },
+            },
+            "additionalProperties": False,
+        }
+    },
+    "plain": {},
+}
+
+
+def request_schema(server: Server) -> dict[str, Any]:
+    """What the server takes, closed, so that a field that it doesn't know is found."""
+    needed = ["model", "messages"]
+    return {
+        "type": "object",
+        "required": needed,
+        "properties": _COMMON | _OWN[server],
+        "additionalProperties": False,
+    }
+
+
+def chat(content: str | None = CALL, finish_reason: str = "stop", **message: Any) -> Reply:
+    """A chat.completion as OpenAI's reference gives it."""
+    usage = {
+        "prompt_tokens": 26,
+        "completion_tokens": 12,
+        "total_tokens": 38,
+        "prompt_tokens_details": {"cached_tokens": 16},
+    }
+    said = {"role": "assistant", "content": content, **message}
+    choice = {"index": 0, "message": said, "finish_reason": finish_reason, "logprobs": None}
+    return Reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def models(*ids: str, **fields: Any) -> Reply:
+    return Reply(200, {"object": "list", "data": [{"id": one, "object": "model", **fields} for one in ids]})
+
+
+def served(*replies: Reply | Callable[[], None], listed: Reply | None = None) -> Any:
+    listing: list[Any] = [listed or models("m", max_model_len=4096)]
+    answers: dict[str, list[Any]] = {"v1/chat/completions": list(replies), "v1/models": listing}
+    return scripted(**answers)
+
+
+def client(url: str, server: Server = "vllm", **options: Any) -> OpenAICompatible:
+    return OpenAICompatible(url, server, **{"patience": QUICK, **options})
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
+    """Both ways to ask, as one function."""
+
+    def call(backend: OpenAICompatible, messages: list[Message] = ASK, **options: Any) -> Completion:
+        options.setdefault("grammar", GRAMMARS[backend.server])
+        if request.param == "sync":
+            return backend.complete(messages, **options)
+        return asyncio.run(backend.acomplete(messages, **options))
+
+    return call
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_request_is_as_published(server: Server, ask: Callable[..., Completion]) -> None:
+    messages: list[Message] = [
+        *ASK,
+        {"role": "assistant", "content": CALL},
+        {"role": "tool", "content": '{"step": 1, "error": "no"}'},
+    ]
+    with served(chat()) as script, client(script.url + "/v1", server) as backend:
+        ask(backend, messages, max_tokens=7, temperature=0.5, seed=3)
+        ask(backend, messages, grammar=None)
+        asked = [body for path, body in script.asked if path == "/v1/chat/completions"]
+    for body in asked:
+        Draft202012Validator(request_schema(server)).validate(body)
+        assert body["model"] == "m"
+        assert body["messages"][-1] == {"role": "user", "content": "Error in step 1: no"}
+    assert (asked[0]["max_tokens"], asked[0]["temperature"], asked[0]["seed"]) == (7, 0.5, 3)
+    ways: dict[Server, dict[str, Any]] = {
+        "vllm": {"structured_outputs": {"grammar": xgrammar_text(GBNF)}},
+        "vllm_old": {"guided_grammar": xgrammar_text(GBNF)},
+        "sglang": {"ebnf": xgrammar_text(GBNF)},
+        "lm_studio": {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "call", "strict": True, "schema": json.loads(SCHEMA)},
+            }
+        },
+        "plain": {},
+    }
+    held = ways[server]
+    assert {key: asked[0][key] for key in held} == held
+    assert not held.keys() & asked[1].keys()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_an_answer_with_its_counts(server: Server, ask: Callable[..., Completion]) -> None:
+    with served(chat()) as script, client(script.url, server) as backend:
+        typed: Backend = backend
+        assert typed.context_length == 4096
+        answer = ask(backend)
+    assert (answer.text, answer.finish, answer.grammar_violation) == (CALL, "stop", None)
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (26, 12, 16)
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "tool_calls"])
+def test_what_did_not_end_by_itself_is_cut(reason: str) -> None:
+    with served(chat('{"name": "fi', reason)) as script, client(script.url) as backend:
+        answer = backend.complete(ASK, grammar=GBNF)
+    assert (answer.finish, answer.grammar_violation) == ("length", None)
+
+
+@pytest.mark.parametrize("server", ["vllm", "vllm_old", "sglang", "lm_studio"])
+def test_a_server_that_ignored_the_field_is_found_out(server: Server) -> None:
+    with served(chat("Sure!"), chat(None)) as script, client(script.url, server) as backend:
+        for _ in range(2):
+            assert backend.complete(ASK, grammar=GRAMMARS[server]).grammar_violation is not None
+
+
+def test_thoughts_are_kept_apart() -> None:
+    replies = [chat("b", reasoning_content="a"), chat("b", reasoning="a"), chat("<think>a</think>b")]
+    with served(*replies) as script, client(script.url, "plain") as backend:
+        for _ in replies:
+            answer = backend.complete(ASK, grammar=None)
+            assert (answer.reasoning, answer.text) == ("a", "b")
+
+
+def test_the_model_and_its_context() -> None:
+    with served(chat(), listed=models("a", "b")) as script:
+        named = client(script.url, model="b", context_length=100)
+        assert (named.complete(ASK, grammar=None).text, named.context_length) == (CALL, 100)
+        assert [path for path, _ in script.asked] == ["/v1/chat/completions"]
+        with pytest.raises(BackendError, match="Give context_length"):
+            _ = client(script.url).context_length
+        with pytest.raises(BackendError, match="no model c"):
+            _ = client(script.url, model="c").context_length
+    with served(chat(), listed=models()) as script, pytest.raises(BackendError, match="lists no model"):
+        client(script.url).complete(ASK, grammar=None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "said"),
+    [
+        (
+            Reply(400, {"error": {"message": "This model's maximum context length is 4096 tokens. You …"}}),
+            ContextOverflow,
+            "4096",
+        ),
+        (
+            Reply(400, {"message": "The input (9 tokens) is longer than the model's context length (8)."}),
+            ContextOverflow,
+            "context",
+        ),
+        (Reply(400, {"error": {"message": "Invalid grammar specification."}}), GrammarRefused, "Invalid"),
+        (Reply(422, {"detail": "response_format: no such type"}), GrammarRefused, "no such type"),
+        (Reply(401, {"error": "Unauthorized"}), ServerError, "401: Unauthorized"),
+        (Reply(500, ""), ServerError, "500"),
+        (Reply(200, {"choices": []}), BackendError, "without a message"),
+    ],
+)
+def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:
+    with served(reply) as script, client(script.url) as backend, pytest.raises(kind, match=said):
+        ask(backend)
+
+
+def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> None:
+    with served(chat()) as script:
+        with pytest.raises(GrammarRefused, match="soft=True"):
+            client(script.url, "plain", model="m").complete(ASK, grammar=GBNF)
+        with pytest.raises(GrammarRefused, match="no GBNF"):
+            client(script.url, "lm_studio", model="m").complete(ASK, grammar=GBNF)
+        with pytest.raises(GrammarRefused):
+            client(script.url, "vllm", model="m").complete(ASK, grammar="root ::= root")
+        with pytest.raises(ValueError, match="max_tokens"):
+            client(script.url, model="m").complete(ASK, grammar=None, max_tokens=0)
+        assert script.asked == []
+    with pytest.raises(ValueError, match="lm_studio"):
+        OpenAICompatible("http://127.0.0.1:1", "other")  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(BackendUnreachable, match="no server"):
+        client("http://127.0.0.1:9").complete(ASK, grammar=None)
+
+
+# In the planner.
+
+TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_planner_gives_each_its_dialect(server: Server, tmp_path: Path) -> None:
+    with served(chat()) as script, client(script.url, server) as backend:
+        run = Planner([TOOL], backend, context=world(tmp_path), final_answer_from=1).run("look")
+        assert (run.outcome, run.answer, run.warnings) == ("answered", "hi", ())
+        Draft202012Validator(request_schema(server)).validate(script.asked[-1][1])
+        assert script.asked[-1][1].keys() & _OWN[server].keys() or server == "plain"
+
+
+# The real llama-server, which takes LM Studio's `response_format` too.
+
+
+@pytest.fixture(scope="module")
+def real(llama_server: RunningServer) -> str:
+    return llama_server.url
+
+
+def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Completion]) -> None:
+    """The model says nonsense, so only the schema can have made calls of it."""
+    pool = [
+        Executor(
+            "count", args={"type": "object", "required": ["to"], "properties": {"to": {"enum": [1, 2]}}}
+        ),
+        Executor("look", args={"type": "object", "properties": {"deep": {"type": "boolean"}}}),
+    ]
+    schema = schema_text(call_schema(pool))
+    with client(real, "lm_studio", context_length=512) as backend:
+        for seed in range(4):
+            answer = ask(backend, grammar=schema, max_tokens=200, temperature=1.5, seed=seed)
+            assert (answer.finish, answer.grammar_violation) == ("stop", None)
+            assert answer.prompt_tokens > 0
+        cut = ask(backend, grammar=schema, max_tokens=3)
+        assert (cut.finish, cut.completion_tokens) == ("length", 3)
+
+
+def test_a_real_server_that_is_asked_for_too_much(real: str) -> None:
+    long: list[Message] = [{"role": "user", "content": "hello " * 2000}]
+    with client(real, "plain") as backend:
+        with pytest.raises(ContextOverflow):
+            backend.complete(long, grammar=None)
+        assert backend.complete(ASK, grammar=None, max_tokens=4).finish == "length"
