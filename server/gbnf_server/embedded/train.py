@@ -45,7 +45,7 @@ SHORT_SHARE = 0.06
 """Share of the training that single wishes last, after copying."""
 MATRIX_RATE, VECTOR_RATE, LAST_RATE = 0.02, 3e-3, 0.04  # the last as a share of the first
 WARM_UP = 60  # steps
-STEPS = 4500
+STEPS = 4000
 SAVE_EVERY = 90.0  # seconds
 
 

@@ -120,7 +120,7 @@ def test_bare_answers_are_mostly_the_right_calls(llama: Llama) -> None:
         prompt = f"<|system|>{one.system()}<|end|><|user|>{one.request}<|end|><|assistant|>"
         said = llama.create_completion(prompt, max_tokens=200, temperature=0.0)["choices"][0]["text"]
         right += said == one.turns()[1][1]
-    assert right >= 10
+    assert right >= 17
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
