@@ -11,16 +11,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gbnf_server.backends.in_process import InProcess
     from gbnf_server.backends.llama_server import LlamaServer
+    from gbnf_server.backends.ollama import Ollama
+    from gbnf_server.backends.openai_compatible import OpenAICompatible
     from gbnf_server.executors import Context
     from gbnf_server.planner import Planner, Run
     from gbnf_server.shipped import manifests_path
 
-__all__ = ["Context", "InProcess", "LlamaServer", "Planner", "Run", "manifests_path"]
+__all__ = [
+    "Context",
+    "InProcess",
+    "LlamaServer",
+    "Ollama",
+    "OpenAICompatible",
+    "Planner",
+    "Run",
+    "manifests_path",
+]
 
 _HOMES = {
     "Context": "gbnf_server.executors",
     "InProcess": "gbnf_server.backends.in_process",
     "LlamaServer": "gbnf_server.backends.llama_server",
+    "Ollama": "gbnf_server.backends.ollama",
+    "OpenAICompatible": "gbnf_server.backends.openai_compatible",
     "Planner": "gbnf_server.planner",
     "Run": "gbnf_server.planner",
     "manifests_path": "gbnf_server.shipped",

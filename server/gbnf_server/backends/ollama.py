@@ -24,11 +24,9 @@ from gbnf_server.backends.conversation import Roles, adapt, split_reasoning
 from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
-_ROLES = Roles(system=True, tool=False)
-"""Ollama's templates drop results of tools without a word where a model has none; a user's words stay."""
-
 _BYTES_PER_TOKEN = 6.0
-"""Prompts of tools and JSON have 3 to 5 bytes a token. A server that cuts keeps half the context or less."""
+"""Prompts of tools and JSON have 3 to 4 bytes a token, prose in English up to 5. A server that cuts keeps
+half the context, so that the bytes for each token that it counts are at least twice as many."""
 
 _NANO = 1e-9
 
@@ -36,8 +34,9 @@ _NANO = 1e-9
 class Ollama:
     """A model that Ollama serves. `context_length` is in tokens, prompt and answer together.
 
-    `constrained=False` sends no `format`: calls are then read softly. `prompt_style`: by default "minimal"
-    for the embedded model, else "full".
+    `constrained=False` sends no `format`: calls are then read softly. `tool_role` sends the results of tools
+    as such, for models whose template shows them; others drop them without a word, and a user's words stay.
+    `prompt_style`: by default "minimal" for the embedded model, else "full".
     """
 
     def __init__(
@@ -47,6 +46,7 @@ class Ollama:
         *,
         context_length: int = 8192,
         constrained: bool = True,
+        tool_role: bool = False,
         api_key: str | None = None,
         prompt_style: PromptStyle | None = None,
         patience: Patience | None = None,
@@ -59,6 +59,7 @@ class Ollama:
         self.name = f"Ollama's {model} at {self.url}"
         self.context_length = context_length
         self.dialect: Dialect = "json_schema" if constrained else "none"
+        self._roles = Roles(system=True, tool=tool_role)
         demonstration = DEMONSTRATION_MODEL in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
 
@@ -111,7 +112,7 @@ class Ollama:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": adapt(messages, _ROLES),
+            "messages": adapt(messages, self._roles),
             "stream": False,
             "truncate": False,
             "shift": False,

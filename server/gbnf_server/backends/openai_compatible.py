@@ -1,6 +1,6 @@
 """Servers with OpenAI's `/v1/chat/completions`, which all hold a model to a format in a way of their own.
 
-    vllm        structured_outputs: {"grammar": GBNF}       since vLLM 0.11; the only way since 0.12
+    vllm        structured_outputs: {"grammar": GBNF}       the only way since vLLM 0.12
     vllm_old    guided_grammar: GBNF                        before
     sglang      ebnf: GBNF
     lm_studio   response_format: {"type": "json_schema"}    LM Studio, llama-server and others
@@ -39,8 +39,6 @@ _DIALECTS: dict[Server, Dialect] = {
     "lm_studio": "json_schema",
     "plain": "none",
 }
-_ROLES = Roles(system=True, tool=False)
-"""Results of tools go as a user's words: the API takes them only beside calls with an id."""
 _OF_THE_GRAMMAR = ("grammar", "ebnf", "structured", "guided", "response_format", "schema")
 
 
@@ -48,7 +46,8 @@ class OpenAICompatible:
     """A model behind OpenAI's chat API. `url` is the server's address, with or without `/v1`.
 
     `model` None takes the first that the server lists. `context_length` (tokens) None takes what the server
-    tells of its model, as vLLM and SGLang do.
+    tells of its model, as vLLM and SGLang do. `tool_role` sends the results of tools as such, where the
+    server takes them without a call's id and the model's template shows them; else they go as a user's words.
     """
 
     def __init__(
@@ -59,6 +58,7 @@ class OpenAICompatible:
         model: str | None = None,
         context_length: int | None = None,
         api_key: str | None = None,
+        tool_role: bool = False,
         prompt_style: PromptStyle = "full",
         patience: Patience | None = None,
     ) -> None:
@@ -69,6 +69,7 @@ class OpenAICompatible:
         self._exchange = Exchange(base, called=server, api_key=api_key, patience=patience or Patience())
         self.url, self.server, self.dialect = self._exchange.url, server, _DIALECTS[server]
         self.prompt_style: PromptStyle = prompt_style
+        self._roles = Roles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
 
     @property
@@ -152,7 +153,7 @@ class OpenAICompatible:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": adapt(messages, _ROLES),
+            "messages": adapt(messages, self._roles),
             "max_tokens": max_tokens,
             "temperature": temperature,
             "seed": seed,

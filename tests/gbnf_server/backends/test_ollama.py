@@ -136,6 +136,13 @@ def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., C
         assert "format" not in server.asked[1][1]
 
 
+def test_results_of_tools_go_as_such_where_that_is_wanted() -> None:
+    result: Message = {"role": "tool", "content": '{"step": 1, "result": {}}'}
+    with served(chat()) as server, client(server.url, tool_role=True) as backend:
+        backend.complete([*ASK, result], grammar=None)
+        assert server.asked[0][1]["messages"][-1] == result
+
+
 def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
     with served(chat()) as server, client(server.url) as backend:
         typed: Backend = backend

@@ -18,9 +18,11 @@ from gbnf import compile_pool
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
 from gbnf.manifests import FINAL_ANSWER, Executor
 from gbnf.prompt import Message
+from gbnf_server import llama_server_build
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.exchange import Patience
 from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
+from gbnf_server.embedded import model_path
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
@@ -30,8 +32,8 @@ from gbnf_server.errors import (
 )
 from gbnf_server.llama_server_run import RunningServer
 from gbnf_server.planner import Planner
-from support.executors import world
-from support.server import Reply, scripted
+from support.executors import shipped, world
+from support.server import Reply, require_llama_server, scripted
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 GBNF = str(compile_pool([FINAL_ANSWER]))
@@ -315,6 +317,20 @@ def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Complet
             assert answer.prompt_tokens > 0
         cut = ask(backend, grammar=schema, max_tokens=3)
         assert (cut.finish, cut.completion_tokens) == ("length", 3)
+
+
+def test_the_planner_on_a_real_server(tmp_path: Path) -> None:
+    """The embedded model, which knows the shipped tools, held by the joint schema alone."""
+    require_llama_server()
+    with (
+        llama_server_build.start(model_path(), threads=1) as server,
+        client(
+            server.url, "lm_studio", context_length=2048, tool_role=True, prompt_style="minimal"
+        ) as backend,
+    ):
+        run = Planner(shipped().values(), backend, context=world(tmp_path)).run("create the folder trips")
+    assert (run.outcome, run.warnings) == ("answered", ())
+    assert (tmp_path / "trips").is_dir()
 
 
 def test_a_real_server_that_is_asked_for_too_much(real: str) -> None:
