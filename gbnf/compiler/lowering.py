@@ -110,7 +110,7 @@ class Lowering:
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
-        self._strings: dict[String, Expr] = {}
+        self._strings: dict[String, tuple[Expr, tuple[tuple[str, str], ...]]] = {}
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
         """Compile the document's root as the production of `ref`."""
@@ -210,7 +210,7 @@ class Lowering:
             expr = multiples_expr(shape, scope)
             if expr is not None:
                 return expr
-            self._unenforced(f"{pointer}/multipleOf", "multipleOf", "its automaton is too large")
+            self._unheld(shape, pointer, "multipleOf", "its automaton is too large")
         return range_expr(shape)
 
     def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
@@ -218,36 +218,38 @@ class Lowering:
         if shape == String():
             return Ref("string")
         known = self._strings.get(shape)
-        if known is not None:
-            return known
-        expr = self._new_string(shape, scope, pointer)
-        if _weight(expr) > _LIGHT:
-            expr = scope.add("Text", expr)
-        return self._strings.setdefault(shape, expr)
+        if known is None:
+            expr, loosened = self._new_string(shape, scope)
+            if _weight(expr) > _LIGHT:
+                expr = scope.add("Text", expr)
+            known = self._strings[shape] = (expr, loosened)
+        expr, loosened = known
+        for keyword, reason in loosened:
+            self._unheld(shape, pointer, keyword, reason)
+        return expr
 
-    def _new_string(self, shape: String, scope: Scope, pointer: str) -> Expr:
+    def _new_string(self, shape: String, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
+        """An expression, and each keyword that it doesn't hold, with the reason."""
         low, high = shape.min_length, shape.max_length
         if shape.language is not None:
-            return self._regular(shape, shape.language, scope, pointer)
+            return self._regular(shape, shape.language, scope)
         chars = bounded(Ref("char"), low, high, scope)
-        if not chars.exact:
-            self._loosened(pointer, "minLength" if low > MAX_BOUND else "maxLength")
-        return seq(Literal('"'), chars.expr, Literal('"'))
+        beyond = "minLength" if low > MAX_BOUND else "maxLength"
+        loosened = () if chars.exact else ((beyond, _BEYOND),)
+        return seq(Literal('"'), chars.expr, Literal('"')), loosened
 
-    def _regular(self, shape: String, language: Dfa, scope: Scope, pointer: str) -> Expr:
+    @staticmethod
+    def _regular(shape: String, language: Dfa, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
         from gbnf.regular.lower import string_expr  # noqa: PLC0415  # most strings need no automaton
 
+        loosened: tuple[tuple[str, str], ...] = ()
         try:
             language = cut(shape)
         except TooManyStates:
-            for keyword, bound in (("minLength", shape.min_length), ("maxLength", shape.max_length)):
-                if bound:
-                    self._unenforced(
-                        f"{pointer}/{keyword}",
-                        keyword,
-                        "with the pattern beside it, it makes too large an automaton",
-                    )
-        return string_expr(language, scope)
+            bounds = (("minLength", shape.min_length), ("maxLength", shape.max_length))
+            reason = "with the pattern beside it, it makes too large an automaton"
+            loosened = tuple((keyword, reason) for keyword, bound in bounds if bound)
+        return string_expr(language, scope), loosened
 
     def _array(self, shape: Array, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Array():
@@ -263,7 +265,8 @@ class Lowering:
             return special
         expr, exact = array_expr(items, self._layout, scope)
         if not exact:
-            self._loosened(pointer, "minItems" if items.minimum > MAX_BOUND else "maxItems")
+            beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
+            self._unheld(shape, pointer, beyond, _BEYOND)
         return expr
 
     def _items(self, shape: Array, also: Conjunction, scope: Scope, pointer: str, depth: int) -> Items | None:
@@ -293,7 +296,7 @@ class Lowering:
             if values is not None:
                 written = [value_expr(value, self._layout) for value in values]
                 return unique_expr(written, items.minimum, items.maximum, self._layout, scope)
-            self._unenforced(f"{pointer}/uniqueItems", "uniqueItems", "the items are not a small finite set")
+            self._unheld(shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
         if len(shape.contains) == 1:
@@ -309,9 +312,7 @@ class Lowering:
             expr = containing_expr(items, matching, self._layout, scope)
             if expr is not None:
                 return expr
-        self._unenforced(
-            f"{pointer}/contains", "contains", "it takes too many states beside the other bounds"
-        )
+        self._unheld(shape, pointer, "contains", "it takes too many states beside the other bounds")
         return None
 
     def _few_values(self, places: Conjunction) -> list[Any] | None:
@@ -323,6 +324,8 @@ class Lowering:
                 values.append(None)
             elif isinstance(shape, Boolean):
                 values += [False, True]
+            elif isinstance(shape, Number) and (few := shape.few_integers(MAX_UNIQUE)) is not None:
+                values += few
             else:
                 return None
         return values if len(values) <= MAX_UNIQUE else None
@@ -354,7 +357,7 @@ class Lowering:
         if built.refused:
             self._remark(pointer, "properties", "declared_order", built.refused)
         for keyword, reason in built.loosened:
-            self._unenforced(f"{pointer}/{keyword}", keyword, reason)
+            self._unheld(shape, pointer, keyword, reason)
         return built.expr
 
     def _too_deep(self, depth: int, pointer: str, keyword: str) -> bool:
@@ -364,8 +367,13 @@ class Lowering:
         self._unenforced(f"{pointer}/{keyword}", keyword, f"nested deeper than max_depth={limit}")
         return True
 
-    def _loosened(self, pointer: str, keyword: str) -> None:
-        self._unenforced(f"{pointer}/{keyword}", keyword, f"bounds above {MAX_BOUND} are not held")
+    def _unheld(
+        self, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
+    ) -> None:
+        """Report a keyword wherever the shape has it from."""
+        places = [facet.pointer for facet in shape.facets if keyword in facet.raw]
+        for place in places or [pointer]:
+            self._unenforced(f"{place}/{keyword}", keyword, reason)
 
     def _unenforced(self, pointer: str, keyword: str, reason: str) -> None:
         self._remark(pointer, keyword, "unenforced", reason)
@@ -376,6 +384,8 @@ class Lowering:
     def _remark(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
         self.findings.setdefault((pointer, keyword), Finding(self.tool, pointer, keyword, kind, reason))
 
+
+_BEYOND = f"bounds above {MAX_BOUND} are not held"
 
 #: How much an expression may weigh to be written in several places: about the engine's rules for it.
 _LIGHT = 24

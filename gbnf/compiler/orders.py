@@ -27,8 +27,8 @@ MAX_SPLIT = 12
 #: How many properties of a larger object make a block.
 BLOCK = 8
 #: The most pairs that the orders of all objects of a schema may take, and the share of it that one may.
-MAX_PAIRS = 10_000
-SHARE = 4
+MAX_PAIRS = 15_000
+SHARE = 3
 
 
 def split_expr(

@@ -7,7 +7,7 @@ keywords speak of one JSON type at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Flattener:
         self._report = report
         self._complements: dict[Subschema, tuple[Subschema, ...] | NotHeldError] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
+        self._homes: dict[int, str] = {}  # the pointers of schemas that are written into others
 
     def flatten(self, places: Iterable[Subschema], known: tuple[Subschema, ...] = ()) -> Flat:
         """The facets of `places`, behind those in `known`, which hold already. Raises SchemaError."""
@@ -78,7 +79,7 @@ class Flattener:
                     else:
                         branchings.append(choice)
             if "allOf" in raw:
-                more += members(place, "allOf")
+                more += [self._at_home(member) for member in members(place, "allOf")]
             pending.extend(reversed(more))
         return Flat(tuple(facets), tuple(branchings))
 
@@ -123,6 +124,7 @@ class Flattener:
                 self._report(f"{place.pointer}/not", "not", reason)
             else:
                 found.append(Branching(place, "not", branches or (Subschema(False, place.pointer, None),)))
+        self._homes |= {id(inner.raw): inner.pointer for inner in _rewritten_members(place)}
         for keyword, rewrite in (
             ("if", _if),
             ("dependentRequired", _dependent),
@@ -135,6 +137,11 @@ class Flattener:
                     for number, some in enumerate(rewrite(place, keyword))
                 ]
         return found
+
+    def _at_home(self, place: Subschema) -> Subschema:
+        """The place, by its own pointer where it is read out of a schema that was made."""
+        home = self._homes.get(id(place.raw))
+        return place if home is None else Subschema(place.raw, home, place.resolver)
 
     def _rewrite(self, place: Subschema, keyword: str, number: int, raws: list[Any]) -> tuple[Subschema, ...]:
         key = (place, f"{keyword} {number}")
@@ -156,6 +163,19 @@ def members(place: Subschema, keyword: str) -> list[Subschema]:
             f"{place.pointer}/{keyword}", f"{keyword} must be a non-empty array of schemas, not {branches!r}"
         )
     return [place.at(keyword, index) for index in range(len(branches))]
+
+
+def _rewritten_members(place: Subschema) -> Iterator[Subschema]:
+    """The schemas below a place that stand in other schemas once its choices are rewritten."""
+    raw = place.raw
+    inside: list[tuple[str, ...]] = [(keyword,) for keyword in ("if", "then", "else") if keyword in raw]
+    for keyword in ("dependentSchemas", "dependencies"):
+        if isinstance(raw.get(keyword), Mapping):
+            inside += [(keyword, name) for name in raw[keyword]]
+    for steps in inside:
+        member = place.at(*steps)
+        if isinstance(member.raw, Mapping):
+            yield member
 
 
 def _if(place: Subschema, _keyword: str) -> list[list[Any]]:

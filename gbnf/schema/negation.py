@@ -8,7 +8,7 @@ branches are schema objects again, so everything else works on them unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from gbnf.schema.document import Subschema
@@ -19,6 +19,9 @@ NOT_PATTERN = "gbnf:notPattern"
 NOT_FORMAT = "gbnf:notFormat"
 NOT_WORDS = "gbnf:notWords"
 NOT_INTEGER = "gbnf:notInteger"
+
+#: The most branches of a `oneOf` whose complement is written: each pair of them is a case.
+MAX_ONE_OF = 5
 
 
 class NotHeldError(Exception):
@@ -133,6 +136,20 @@ def _not_items(value: Any, raw: Mapping[str, Any]) -> list[Any]:
     return [{"type": "array", "contains": {"not": value}}]
 
 
+def _not_contains(value: Any, raw: Mapping[str, Any]) -> list[Any]:
+    if not {"minContains", "maxContains"}.isdisjoint(raw):
+        raise NotHeldError("contains")
+    return [{"type": "array", "items": {"not": value}}]
+
+
+def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
+    """None of the branches, or two of them."""
+    if len(branches) > MAX_ONE_OF:
+        raise NotHeldError("oneOf")
+    none = {"allOf": [{"not": branch} for branch in branches]}
+    return [none, *({"allOf": [*pair]} for pair in combinations(branches, 2))]
+
+
 def _not_additional(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
     if value is True or value == {}:
         return []
@@ -159,6 +176,8 @@ _RULES: dict[str, _Rule] = {
     "pattern": lambda value, _raw: [{"type": "string", NOT_PATTERN: value}],
     "format": lambda value, _raw: [{"type": "string", NOT_FORMAT: value}],
     "items": _not_items,
+    "contains": _not_contains,
+    "oneOf": _not_one_of,
     "anyOf": lambda value, _raw: [{"allOf": [{"not": branch} for branch in value]}],
     "allOf": lambda value, _raw: [{"not": branch} for branch in value],
     "not": lambda value, _raw: [value],

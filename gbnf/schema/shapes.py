@@ -70,7 +70,7 @@ def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) 
         and (low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive)))
     ):
         return None
-    return Number(kind, low, high, tuple(dict.fromkeys(divisors)))
+    return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(facets))
 
 
 def array_shape(facets: Sequence[Subschema], report: Report) -> Array | None:
@@ -92,7 +92,7 @@ def array_shape(facets: Sequence[Subschema], report: Report) -> Array | None:
     if high is not None and low > high:
         return None
     prefix = shape.prefix if high is None else shape.prefix[:high]
-    return Array(prefix, shape.items, low, high, shape.contains, shape.unique)
+    return Array(prefix, shape.items, low, high, shape.contains, shape.unique, tuple(facets))
 
 
 def object_shape(
@@ -124,8 +124,16 @@ def object_shape(
     low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
     if high is not None and low > high:
         return None
-    chains = _chains(facets, properties)
-    return Object(properties, shape.required, others, shape.one_of_groups, shape.min_properties, high, chains)
+    return Object(
+        properties,
+        shape.required,
+        others,
+        shape.one_of_groups,
+        shape.min_properties,
+        high,
+        _chains(facets, properties),
+        tuple(facets),
+    )
 
 
 def _chains(

@@ -46,7 +46,7 @@ def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
         low = 0 if low <= shortest else low
         high = None if longest is not None and high is not None and longest <= high else high
         language = None if language == Dfa.anything() else language
-    return None if high is not None and low > high else String(language, low, high)
+    return None if high is not None and low > high else String(language, low, high, tuple(facets))
 
 
 @lru_cache(maxsize=512)
@@ -73,7 +73,8 @@ def joined(shapes: Sequence[String]) -> list[String]:
                 )
             except TooManyStates:
                 continue
-            found[index] = String(both, shape.min_length, shape.max_length)
+            facets = (*other.facets, *shape.facets)
+            found[index] = String(both, shape.min_length, shape.max_length, facets)
             break
         else:
             found.append(shape)

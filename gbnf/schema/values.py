@@ -4,10 +4,13 @@ A `ValueSet` is a union: finitely many values, and shapes, each of one JSON type
 are `Conjunction`s: sets of places in the document that must all hold. So the model is closed under
 intersection by construction (put two conjunctions together), recursion needs no special case (a
 conjunction is expanded only when somebody asks), and equal conjunctions are equal values.
+
+`facets` are the schema objects that a shape comes from, to speak of it; shapes of other places may be equal.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -58,6 +61,14 @@ class Number:
     minimum: Bound | None = None
     maximum: Bound | None = None
     divisors: tuple[Fraction, ...] = ()
+    facets: Conjunction = field(default=(), compare=False, repr=False)
+
+    def few_integers(self, most: int) -> range | None:
+        """All the numbers, where they are integers and not more than `most`."""
+        if not self.integer or self.divisors or self.minimum is None or self.maximum is None:
+            return None
+        low, high = math.ceil(self.minimum.value), math.floor(self.maximum.value)
+        return range(low, high + 1) if high - low < most else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,7 @@ class String:
     language: Dfa | None = None
     min_length: int = 0
     max_length: int | None = None
+    facets: Conjunction = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,7 @@ class Array:
     max_items: int | None = None
     contains: tuple[Conjunction, ...] = ()
     unique: bool = False
+    facets: Conjunction = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +122,7 @@ class Object:
     min_properties: int = 0
     max_properties: int | None = None
     chains: tuple[tuple[str, ...], ...] = ()
+    facets: Conjunction = field(default=(), compare=False, repr=False)
 
     def child(self, name: str) -> Conjunction:
         """What must stand under a key, declared or not."""

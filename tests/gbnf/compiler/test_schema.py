@@ -272,6 +272,24 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
             ["[" + ",".join(["{}"] * 59) + "]", "[" + ",".join(["{}"] * 91) + "]"],
             id="a repeated group of many rules",
         ),
+        pytest.param(
+            {"enum": [1, 2, 3, "a"], "not": {"oneOf": [{"minimum": 2}, {"type": "integer", "maximum": 2}]}},
+            ["2"],
+            ["1", "3", '"a"', "4"],
+            id="not one of",
+        ),
+        pytest.param(
+            {"type": "array", "items": {"type": "integer"}, "not": {"contains": {"minimum": 5}}},
+            ["[]", "[1, 4]"],
+            ["[5]", "[1, 7]"],
+            id="not containing",
+        ),
+        pytest.param(
+            {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "uniqueItems": True},
+            ["[]", "[3, 1]", "[2,1,3]"],
+            ["[1, 1]", "[1, 2, 1]", "[4]"],
+            id="unique integers of a small range",
+        ),
     ],
 )
 def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None:
@@ -279,6 +297,24 @@ def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None
     assert grammar.exact, grammar.report
     assert [text for text in accepted if not accepts(grammar, text)] == []
     assert [text for text in refused if accepts(grammar, text)] == []
+
+
+UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointers"),
+    [
+        ({"oneOf": [{"type": "null"}, UNIQUE]}, ["/oneOf/1/uniqueItems"]),
+        ({"if": {"type": "string"}, "then": True, "else": UNIQUE}, ["/else/uniqueItems"]),
+        ({"dependentSchemas": {"a/b": {"properties": {"c": UNIQUE}}}, "type": "object"},
+         ["/dependentSchemas/a~1b/properties/c/uniqueItems"]),
+        ({"allOf": [UNIQUE, {**UNIQUE, "maxItems": 9}]}, ["/allOf/0/uniqueItems", "/allOf/1/uniqueItems"]),
+    ],
+)  # fmt: skip
+def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list[str]) -> None:
+    found = compile_schema(schema).report
+    assert [finding.pointer for finding in found if finding.kind == "unenforced"] == pointers
 
 
 @pytest.mark.parametrize(
