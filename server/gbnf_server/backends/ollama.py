@@ -5,7 +5,7 @@ without a word. So `num_ctx` is always sent, `truncate` and `shift` are refused 
 answer with an error), and where an older server has cut all the same it is found out by its own count of the
 prompt's tokens. A prompt that was cut is an error: the model hasn't seen its tools.
 
-Wire format: https://docs.ollama.com/api, `docs/openapi.yaml` and `api/types.go` of the project.
+Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its issue tracker.
 """
 
 from __future__ import annotations

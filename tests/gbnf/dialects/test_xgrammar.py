@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, load_manifests, parse_gbnf
+from gbnf import compile_pool, compile_schema, load_manifests, parse_gbnf
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
 from gbnf.grammar.derive import derive
 from gbnf.grammar.ir import Rules
@@ -98,6 +98,23 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:
 )
 def test_what_xgrammar_reads_otherwise_is_written_otherwise(gbnf: str, texts: list[str]) -> None:
     both_read(parse_gbnf(gbnf), texts)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": r"^\p{L}+$"},
+        {"type": "string", "pattern": r"^[^a-f]{2,5}\s\w$"},
+        {"type": "string", "pattern": r"\^[\^x]", "maxLength": 20},
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "email"},
+        {"type": "number", "multipleOf": 0.05, "minimum": -3},
+    ],
+)
+def test_patterns_formats_and_numbers(schema: Any) -> None:
+    rules = compile_schema(schema).rules
+    derived = [derive(rules, random.Random(seed)) for seed in range(5)]
+    both_read(rules, [*derived, *(text[:-2] + text[-1:] for text in derived), '"é^"', "-3.05", '"a\\n"'])
 
 
 def test_the_text_of_a_grammar_will_do() -> None:

@@ -36,8 +36,8 @@ SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
 
-# ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift` of api/types.go; closed, so that
-# a field that Ollama doesn't know is found.
+# ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift`, which its issue tracker tells of;
+# closed, so that a field that Ollama doesn't know is found.
 REQUEST = {
     "type": "object",
     "required": ["model", "messages", "options"],
