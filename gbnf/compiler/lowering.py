@@ -26,7 +26,7 @@ from gbnf.compiler.literals import factor, value_expr, values_expr
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.objects import object_expr
-from gbnf.compiler.orders import Freedom
+from gbnf.compiler.orders import Budget
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
 from gbnf.compiler.report import Finding, Kind
 from gbnf.compiler.rules import RuleTable, Scope
@@ -105,7 +105,8 @@ class Lowering:
         self.findings: dict[tuple[str, str], Finding] = {}
         self.reason = ""  # why the last impossible place is impossible
         self._layout = LAYOUTS[self.options.whitespace]
-        self._freedom = Freedom() if self.options.property_order == "any" else None
+        self._orders = Budget(any_order=self.options.property_order == "any")
+        self._for_orders = 0  # rules that any order takes beyond the declared one
         self._expander = Expander(self.document, self._unenforced, closed=self.options.closed)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
@@ -161,7 +162,7 @@ class Lowering:
 
     def _is_spent(self) -> bool:
         """Whether so much has been written or looked into that what is new has to be left open."""
-        rules = len(self.table.productions) - (self._freedom.spent if self._freedom else 0)
+        rules = len(self.table.productions) - self._for_orders
         return rules > MAX_RULES or self._expander.effort > MAX_EFFORT
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
@@ -353,7 +354,11 @@ class Lowering:
                     other.value, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1
                 )
             others.append((other.keys, value))
-        built = object_expr(shape, values, others, self._layout, scope, self._freedom)
+        before = len(self.table.productions)
+        built = object_expr(shape, values, others, self._layout, scope, self._orders)
+        if self._orders.any_order:
+            added = len(self.table.productions) - before
+            self._for_orders += max(added - 2 * len(shape.properties), 0)
         if built.refused:
             self._remark(pointer, "properties", "declared_order", built.refused)
         for keyword, reason in built.loosened:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gbnf.compiler.chain import CHUNK, chain_expr
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor, key_except, quoted
-from gbnf.compiler.orders import Freedom, split_expr, split_pairs
+from gbnf.compiler.orders import Budget, split_expr, split_pairs
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import NOTHING, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
@@ -31,9 +31,6 @@ MAX_STATES = 1000
 MAX_COUNT = 100
 #: The most declared properties that may come in any order: each set of them is a state.
 MAX_ANY_ORDER = 8
-
-#: The most pairs that the chains of one object may make, counted from above; beyond, the last are joined.
-MAX_PAIRS = 1500
 
 #: The keys of a class of other properties (None: every key), and an expression for what stands under them.
 Other = tuple["Dfa | None", Expr]
@@ -56,12 +53,9 @@ def object_expr(
     others: Sequence[Other],
     layout: Layout,
     scope: Scope,
-    freedom: Freedom | None = None,
+    budget: Budget,
 ) -> BuiltObject:
-    """The objects of `shape`: `values` holds an expression for each declared property.
-
-    `freedom`: properties may come in any order, as far as it goes; None: in declared order.
-    """
+    """The objects of `shape`: `values` holds an expression for each declared property."""
     if any(values[name] == NOTHING for name in shape.required):
         return BuiltObject(NOTHING)
     loosened: list[tuple[str, str]] = []
@@ -74,20 +68,19 @@ def object_expr(
         least = 0
     counted = max(least, most or 0)
     chains, refused = _chains(shape, values), ""
+    each_alone = [[name] for chain in chains for name in chain]
     plain = len(chains) == 1 and not shape.one_of_groups and not counted
-    if freedom is not None and declared > 1:
-        each_alone = [[name] for chain in chains for name in chain]
-        if (
-            declared <= MAX_ANY_ORDER
-            and _fits(counted, each_alone)
-            and freedom.spend(declared << declared - 1)
-        ):
+    if budget.any_order and declared > 1:
+        small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
+        if small and budget.frees(declared << declared - 1):
             chains = each_alone
-        elif plain and freedom.spend(split_pairs(declared)):
+        elif plain and budget.frees(split_pairs(declared)):
             expr = split_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
             return BuiltObject(expr, refused=f"not every order of {declared} properties is accepted")
         else:
             refused = f"{declared} properties come in declared order only"
+    if chains is not each_alone:
+        chains = _joined(chains, budget)
     if not _fits(counted, chains):
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
@@ -107,12 +100,17 @@ def _fits(counted: int, chains: list[list[str]]) -> bool:
 
 
 def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
-    """The properties in chains: each in its order, and free among each other, as far as `MAX_PAIRS` goes."""
+    """The properties that are possible, by the schema that declares them, each chain in its order."""
     possible = [name for name in values if values[name] != NOTHING]
     left = set(possible)
     chains = [[name for name in chain if name in left] for chain in shape.chains]
-    chains = [chain for chain in chains if chain] or [possible]
-    while len(chains) > 1 and math.prod(len(chain) + 1 for chain in chains) * len(possible) > MAX_PAIRS:
+    return [chain for chain in chains if chain] or [possible]
+
+
+def _joined(chains: list[list[str]], budget: Budget) -> list[list[str]]:
+    """The chains, the last ones joined to one where they would take too many pairs to interleave."""
+    count = sum(map(len, chains))
+    while len(chains) > 1 and not budget.interleaves(math.prod(len(chain) + 1 for chain in chains) * count):
         *chains, one, other = chains
         chains.append([*one, *other])
     return chains

@@ -26,9 +26,11 @@ from gbnf.grammar.ir import EMPTY, NOTHING, Expr, alt, optional, repeat, seq
 MAX_SPLIT = 12
 #: How many properties of a larger object make a block.
 BLOCK = 8
-#: The most pairs that the orders of all objects of a schema may take, and the share of it that one may.
-MAX_PAIRS = 15_000
-SHARE = 3
+#: The most pairs that any order of all objects of a schema may take; one takes half of what is left at most.
+MAX_FREE = 10_000
+#: The most pairs that the chains of one object may take to interleave, counted from above; those of all.
+MAX_PAIRS = 1500
+MAX_INTERLEAVED = 30_000
 
 
 def split_expr(
@@ -51,17 +53,29 @@ def split_pairs(count: int) -> int:
     return count**3 // 6 if count <= MAX_SPLIT else count * (count // 2 + BLOCK * BLOCK // 6)
 
 
-class Freedom:
-    """What a schema's objects have spent on free orders, in pairs: each at most a share of what is left."""
+class Budget:
+    """How many pairs a schema's objects may still take to allow more than one order.
 
-    def __init__(self) -> None:
-        self.spent = 0
+    `any_order`: whether more than the interleaving of chains is wanted.
+    """
 
-    def spend(self, pairs: int) -> bool:
-        """Take so many pairs, if there are enough."""
-        if pairs * SHARE > MAX_PAIRS - self.spent:
+    def __init__(self, *, any_order: bool) -> None:
+        self.any_order = any_order
+        self._free = MAX_FREE
+        self._interleaved = MAX_INTERLEAVED
+
+    def frees(self, pairs: int) -> bool:
+        """Whether an object may take so many pairs for any order; they are taken."""
+        if not self.any_order or 2 * pairs > self._free:
             return False
-        self.spent += pairs
+        self._free -= pairs
+        return True
+
+    def interleaves(self, pairs: int) -> bool:
+        """Whether an object may take so many pairs for its chains; they are taken."""
+        if pairs > min(MAX_PAIRS, self._interleaved):
+            return False
+        self._interleaved -= pairs
         return True
 
 

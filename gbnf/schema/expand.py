@@ -310,7 +310,7 @@ def _plain(raw: Any) -> ValueSet | None:
 
 
 class _Judge:
-    """Which values one facet allows: its `enum` and `const` looked up, all else left to jsonschema."""
+    """Which values one facet allows: what it lists, or denies, is looked up, all else left to jsonschema."""
 
     def __init__(self, facet: Subschema, document: Document) -> None:
         raw = facet.raw
@@ -320,19 +320,33 @@ class _Judge:
             if isinstance(values, list):
                 keys = frozenset(map(value_key, values))
                 self._listed = keys if self._listed is None else self._listed & keys
-        self._place = _only(facet, KEYWORDS - {"enum", "const"})
+        self._denied = _denied(raw.get("not"))
+        left = KEYWORDS - {"enum", "const"} - ({"not"} if self._denied else set())
+        self._place = _only(facet, left)
         declared = raw.get("type", "string")
         allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
-        self._string_place = (
-            _only(facet, KEYWORDS - {"enum", "const", "type"}) if allows_strings else self._place
-        )
+        self._string_place = _only(facet, left - {"type"}) if allows_strings else self._place
 
     def allows(self, value: Any) -> bool:
         """Whether the facet allows the value."""
         place = self._string_place if isinstance(value, str) else self._place
         if self._listed is not None and value_key(value) not in self._listed:
             return False
+        if self._denied and value_key(value) in self._denied:
+            return False
         return place is None or self._document.allows(place, value)
+
+
+def _denied(raw: Any) -> frozenset[Hashable]:
+    """The values that a `not` denies where it does nothing else; none where it does."""
+    if not isinstance(raw, Mapping):
+        return frozenset()
+    match {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS}:
+        case {"const": value, **rest} if not rest:
+            return frozenset([value_key(value)])
+        case {"enum": list(values), **rest} if not rest:
+            return frozenset(map(value_key, values))
+    return frozenset()
 
 
 def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
