@@ -166,6 +166,13 @@ class Expander:
             if not all(one.branches for one in without):
                 apart[number] = ValueSet(reason="another branch of oneOf allows everything")
                 continue
+            hidden = next(
+                filter(None, [self._flattener.obstacle(choice.branches[other]) for other in mine]), ""
+            )
+            if hidden:
+                self._inexclusive(
+                    choice, number, mine[0], f"inside, the complement of {hidden!r} has no schema"
+                )
             apart[number] = self._branch(facets, choice.branches[number], (*others, *without), budget)
         return apart
 

@@ -98,6 +98,18 @@ class Flattener:
             raise known
         return known
 
+    def obstacle(self, place: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
+        """The keyword, in the complement of `place` or inside it, that has none; "" where all is held."""
+        if place in seen:
+            return ""
+        try:
+            branches = self.complement(place)
+        except NotHeldError as error:
+            return error.keyword
+        inner = [one for branch in branches if branch.made for one in (branch, *_parts(branch))]
+        negated = [one.at("not") for one in inner if isinstance(one.raw, Mapping) and "not" in one.raw]
+        return next(filter(None, (self.obstacle(one, seen | {place}) for one in negated)), "")
+
     def _complement(self, place: Subschema) -> tuple[Subschema, ...]:
         raw = place.raw
         if isinstance(raw, Mapping) and not {"$dynamicRef", "$recursiveRef"}.isdisjoint(raw):
@@ -153,6 +165,16 @@ class Flattener:
     def _made(place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
         pointer = f"{place.pointer}/{keyword}"
         return tuple(Subschema(raw, pointer, place.resolver, made=True) for raw in raws)
+
+
+def _parts(made: Subschema) -> list[Subschema]:
+    """The places inside a branch of a complement at which something is negated again."""
+    raw = made.raw
+    if not isinstance(raw, Mapping):
+        return []
+    found = [made.at("contains")] if "contains" in raw else []
+    found += [made.at("properties", name) for name in raw.get("properties", ())]
+    return found + [made.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
 
 
 def members(place: Subschema, keyword: str) -> list[Subschema]:
