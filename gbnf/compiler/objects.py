@@ -69,18 +69,18 @@ def object_expr(
     counted = max(least, most or 0)
     chains, refused = _chains(shape, values), ""
     each_alone = [[name] for chain in chains for name in chain]
-    plain = len(chains) == 1 and not shape.one_of_groups and not counted
-    if budget.any_order and declared > 1:
-        small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
-        if small and budget.frees(declared << declared - 1):
-            chains = each_alone
-        elif plain and budget.frees(split_pairs(declared)):
+    wanted = budget.any_order and declared > 1
+    small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
+    if wanted and small and budget.frees(declared << declared - 1, share=8):
+        chains = each_alone
+    else:
+        chains = _joined(chains, budget)
+        plain = len(chains) == 1 and not shape.one_of_groups and not counted
+        if wanted and plain and budget.frees(split_pairs(declared), share=2):
             expr = split_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
             return BuiltObject(expr, refused=f"not every order of {declared} properties is accepted")
-        else:
+        if wanted:
             refused = f"{declared} properties come in declared order only"
-    if chains is not each_alone:
-        chains = _joined(chains, budget)
     if not _fits(counted, chains):
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))

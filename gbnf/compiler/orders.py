@@ -26,7 +26,7 @@ from gbnf.grammar.ir import EMPTY, NOTHING, Expr, alt, optional, repeat, seq
 MAX_SPLIT = 12
 #: How many properties of a larger object make a block.
 BLOCK = 8
-#: The most pairs that any order of all objects of a schema may take; one takes half of what is left at most.
+#: The most pairs that any order of all objects of a schema may take.
 MAX_FREE = 10_000
 #: The most pairs that the chains of one object may take to interleave, counted from above; those of all.
 MAX_PAIRS = 1500
@@ -64,9 +64,12 @@ class Budget:
         self._free = MAX_FREE
         self._interleaved = MAX_INTERLEAVED
 
-    def frees(self, pairs: int) -> bool:
-        """Whether an object may take so many pairs for any order; they are taken."""
-        if not self.any_order or 2 * pairs > self._free:
+    def frees(self, pairs: int, share: int) -> bool:
+        """Whether an object may take so many pairs for any order, at most 1/`share` of what is left.
+
+        They are taken.
+        """
+        if not self.any_order or pairs * share > self._free:
             return False
         self._free -= pairs
         return True
