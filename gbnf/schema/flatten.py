@@ -172,7 +172,7 @@ def _parts(made: Subschema) -> list[Subschema]:
     raw = made.raw
     if not isinstance(raw, Mapping):
         return []
-    found = [made.at("contains")] if "contains" in raw else []
+    found = [made.at(keyword) for keyword in ("contains", "items") if isinstance(raw.get(keyword), Mapping)]
     found += [made.at("properties", name) for name in raw.get("properties", ())]
     return found + [made.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
 
