@@ -6,11 +6,15 @@ What must stay true of every backend:
 - A text that was cut (by the token limit or by the end of the context) says so with `finish="length"`.
 - Whatever goes wrong is an error of `gbnf_server.errors`; the backend stays usable after it.
 - One backend may be called from several threads.
+- `on_text` gets each new piece of the answer's text as it is written: whole characters only, and all pieces
+  together are the completion's `text`. Thoughts are not among them: a backend that tells thoughts from text
+  only at the end sends nothing before. It may be called in another thread than the caller's, never in two at
+  a time. What it raises ends the call and passes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
@@ -78,6 +82,7 @@ class Backend(Protocol):
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation. Temperature 0 is greedy, and ignores the seed.
 
@@ -93,6 +98,7 @@ class Backend(Protocol):
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation without blocking the event loop; otherwise as `complete`."""
         ...

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -81,9 +81,13 @@ class InProcess:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. Raises GrammarRefused, ContextOverflow or BackendError."""
-        return self._complete(messages, grammar, max_tokens, temperature, seed, threading.Event())
+        completion = self._complete(messages, grammar, max_tokens, temperature, seed, threading.Event())
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     async def acomplete(
         self,
@@ -93,13 +97,17 @@ class InProcess:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, in a thread; cancelling it ends the decoding at the next token."""
         stop = threading.Event()
         try:
-            return await asyncio.to_thread(
+            completion = await asyncio.to_thread(
                 self._complete, messages, grammar, max_tokens, temperature, seed, stop
             )
+            if on_text is not None:
+                on_text(completion.text)
+            return completion
         finally:
             stop.set()
 

@@ -16,7 +16,7 @@ import asyncio
 import ipaddress
 import ssl
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
@@ -128,9 +128,13 @@ class LlamaServer:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`."""
-        return self._drive(self._complete(messages, grammar, max_tokens, temperature, seed))
+        completion = self._drive(self._complete(messages, grammar, max_tokens, temperature, seed))
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     async def acomplete(
         self,
@@ -140,9 +144,13 @@ class LlamaServer:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        return await self._adrive(self._complete(messages, grammar, max_tokens, temperature, seed))
+        completion = await self._adrive(self._complete(messages, grammar, max_tokens, temperature, seed))
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     def close(self) -> None:
         self._client.close()

@@ -11,7 +11,7 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -71,10 +71,14 @@ class Ollama:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. `grammar` is the text of a JSON Schema."""
         body = self._body(messages, grammar, max_tokens, temperature, seed)
-        return self._read(self._exchange.send("POST", "/api/chat", body), body, grammar)
+        completion = self._read(self._exchange.send("POST", "/api/chat", body), body, grammar)
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     async def acomplete(
         self,
@@ -84,10 +88,14 @@ class Ollama:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
         body = self._body(messages, grammar, max_tokens, temperature, seed)
-        return self._read(await self._exchange.asend("POST", "/api/chat", body), body, grammar)
+        completion = self._read(await self._exchange.asend("POST", "/api/chat", body), body, grammar)
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     def close(self) -> None:
         self._exchange.close()

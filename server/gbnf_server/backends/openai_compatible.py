@@ -14,7 +14,7 @@ Output".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -95,12 +95,16 @@ class OpenAICompatible:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. `grammar` is GBNF, or a schema where `dialect` says so."""
         if self._model is None:
             self._learn(self._exchange.send("GET", "/v1/models"))
         body = self._body(messages, grammar, max_tokens, temperature, seed)
-        return self._read(self._exchange.send("POST", "/v1/chat/completions", body), grammar)
+        completion = self._read(self._exchange.send("POST", "/v1/chat/completions", body), grammar)
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     async def acomplete(
         self,
@@ -110,12 +114,16 @@ class OpenAICompatible:
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
         if self._model is None:
             self._learn(await self._exchange.asend("GET", "/v1/models"))
         body = self._body(messages, grammar, max_tokens, temperature, seed)
-        return self._read(await self._exchange.asend("POST", "/v1/chat/completions", body), grammar)
+        completion = self._read(await self._exchange.asend("POST", "/v1/chat/completions", body), grammar)
+        if on_text is not None:
+            on_text(completion.text)
+        return completion
 
     def close(self) -> None:
         self._exchange.close()
