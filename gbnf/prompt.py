@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.descriptions import STYLES, PromptStyle, described
 from gbnf.manifests import Executor
@@ -23,10 +23,14 @@ _WORTHWHILE = 200
 
 
 class Message(TypedDict):
-    """One message of a conversation; roles: system, user, assistant (a call), tool (what came of it)."""
+    """One message of a conversation; roles: system, user, assistant (a call), tool (what came of it).
+
+    `thinking` marks a last message that only begins the answer, with thoughts that are still open or closed.
+    """
 
     role: str
     content: str
+    thinking: NotRequired[Literal["open", "closed"]]
 
 
 _INSTRUCTIONS = {

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import httpx
 
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.conversation import split_reasoning
 from gbnf_server.backends.replay import violation
+from gbnf_server.backends.thinking import split_reasoning
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 

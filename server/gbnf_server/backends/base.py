@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from gbnf.prompt import Message, PromptStyle
+from gbnf_server.backends.thinking import Markers
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
@@ -28,6 +29,12 @@ Dialect = Literal["gbnf", "json_schema", "none"]
 def dialect_of(backend: object) -> Dialect:
     """A backend's `dialect`; one that has none takes GBNF."""
     found: Dialect = getattr(backend, "dialect", "gbnf")
+    return found
+
+
+def markers_of(backend: object) -> Markers | None:
+    """Where a backend's model begins and ends its thoughts, None where it can't be made to."""
+    found: Markers | None = getattr(backend, "markers", None)
     return found
 
 
@@ -62,7 +69,8 @@ class Completion:
 class Backend(Protocol):
     """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together.
 
-    A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead.
+    A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead. One that takes
+    the beginning of the model's thoughts (`thinking.begun`) has their `markers`.
     """
 
     @property

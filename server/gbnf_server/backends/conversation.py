@@ -89,19 +89,3 @@ def _told_by_user(message: Message) -> Message:
         case _:
             content = f"Result: {content}"
     return {"role": "user", "content": content}
-
-
-def close_thinking(prompt: str) -> str:
-    """End the block of thoughts that some templates open: a grammar binds from the first token on."""
-    bare = prompt.rstrip()
-    return f"{bare}\n\n</think>\n\n" if bare.endswith("<think>") else prompt
-
-
-def split_reasoning(text: str) -> tuple[str, str]:
-    """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b")."""
-    before, closed, after = text.partition("</think>")
-    if closed:
-        return before.strip().removeprefix("<think>").strip(), after.lstrip()
-    if text.lstrip().startswith("<think>"):
-        return text.strip().removeprefix("<think>").strip(), ""
-    return "", text

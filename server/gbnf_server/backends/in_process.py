@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
-from gbnf_server.backends.conversation import close_thinking, split_reasoning
 from gbnf_server.backends.sampling import Held, Picker
 from gbnf_server.backends.template import ChatTemplate
+from gbnf_server.backends.thinking import Markers, split_reasoning
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ContextOverflow, ModelLoadError
 from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeGrammar, NativeModel
@@ -72,6 +72,11 @@ class InProcess:
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._free = weakref.finalize(self, _free, model, self._context)
         self._model = model
+
+    @property
+    def markers(self) -> Markers | None:
+        """Where the model's thoughts begin and end, None for one that does not think aloud."""
+        return self._template.markers
 
     def complete(
         self,
@@ -150,8 +155,8 @@ class InProcess:
                 return self._answer(prompt, held, max_tokens, Picker(temperature, seed), stop)
 
     def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
-        prompt = self._template.render(messages)
-        tokens = self._model.tokenize(close_thinking(prompt) if constrained else prompt, special=True)
+        prompt = self._template.prompt(messages, constrained=constrained)
+        tokens = self._model.tokenize(prompt, special=True)
         start = self._model.start_token
         if start is not None and tokens[:1] != [start]:
             tokens.insert(0, start)

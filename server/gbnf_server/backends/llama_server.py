@@ -26,13 +26,8 @@ import httpx
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.answers import read_completion, unpack
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
-from gbnf_server.backends.conversation import (
-    Roles,
-    TemplateFailure,
-    adapt,
-    close_thinking,
-    probe,
-)
+from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
+from gbnf_server.backends.thinking import close_thinking
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
 

@@ -20,8 +20,9 @@ import httpx
 from gbnf.dialects import schema_violation
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion, Dialect
-from gbnf_server.backends.conversation import Roles, adapt, split_reasoning
+from gbnf_server.backends.conversation import Roles, adapt
 from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
+from gbnf_server.backends.thinking import split_reasoning
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 _BYTES_PER_TOKEN = 6.0

@@ -23,10 +23,11 @@ import httpx
 from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import Completion, Dialect
-from gbnf_server.backends.conversation import Roles, adapt, split_reasoning
+from gbnf_server.backends.conversation import Roles, adapt
 from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
 from gbnf_server.backends.ollama import read_schema
 from gbnf_server.backends.replay import violation
+from gbnf_server.backends.thinking import split_reasoning
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 

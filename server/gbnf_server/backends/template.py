@@ -10,6 +10,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from gbnf.prompt import Message
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
+from gbnf_server.backends.thinking import beginning, close_thinking, markers_of, opened
 from gbnf_server.errors import BackendError, ModelLoadError
 from gbnf_server.native import NativeModel
 
@@ -24,6 +25,8 @@ class ChatTemplate:
 
     def __init__(self, model: NativeModel) -> None:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
+        #: Where the model's thoughts begin and end, None for one that does not think aloud.
+        self.markers = markers_of(source)
         try:
             self._formatter = Jinja2ChatFormatter(
                 template=source,
@@ -34,15 +37,23 @@ class ChatTemplate:
         except (jinja2.TemplateError, TemplateFailure) as error:
             raise ModelLoadError(f"{model.path} has a chat template that cannot be used: {error}") from None
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
+        """The prompt of an answer: without thoughts, or behind those that the last message begins."""
+        said, begin = beginning(messages)
+        if begin is not None and self.markers is not None:
+            return opened(self.render(said, thinking=True), begin, self.markers)
+        prompt = self.render(said)
+        return close_thinking(prompt) if constrained else prompt
+
+    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:
-            return self._render(adapt(messages, self._roles))
+            return self._render(adapt(messages, self._roles), thinking=thinking)
         except TemplateFailure as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
 
-    def _render(self, messages: Sequence[Message]) -> str:
+    def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:
-            return str(self._formatter(messages=list(messages), enable_thinking=False).prompt)
+            return str(self._formatter(messages=list(messages), enable_thinking=thinking).prompt)
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise TemplateFailure(str(error)) from error  # templates raise whatever they like
 

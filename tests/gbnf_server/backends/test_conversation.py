@@ -14,9 +14,7 @@ from gbnf_server.backends.conversation import (
     Roles,
     TemplateFailure,
     adapt,
-    close_thinking,
     probe,
-    split_reasoning,
 )
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -118,30 +116,3 @@ def test_a_template_that_always_fails_says_why() -> None:
 
     with pytest.raises(TemplateFailure, match="no filter"):
         _probe(render)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "closed"),
-    [
-        ("<|assistant|><think>\n", "<|assistant|><think>\n\n</think>\n\n"),
-        ("<|assistant|>\n", "<|assistant|>\n"),
-        ("<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n"),
-        ("", ""),
-    ],
-)
-def test_an_open_block_of_thoughts_is_closed(prompt: str, closed: str) -> None:
-    assert close_thinking(prompt) == closed
-
-
-@pytest.mark.parametrize(
-    ("answer", "reasoning", "text"),
-    [
-        ("plain", "", "plain"),
-        ("<think>so\n</think>\n\nthen", "so", "then"),
-        ("so</think>then", "so", "then"),  # the prompt opened it
-        ("<think>cut off", "cut off", ""),
-        ("a <think> b", "", "a <think> b"),
-    ],
-)
-def test_thoughts_are_parted_from_the_text(answer: str, reasoning: str, text: str) -> None:
-    assert split_reasoning(answer) == (reasoning, text)

@@ -1,0 +1,132 @@
+"""Where a model's thoughts begin and end: the markers of its chat template, in prompts and in answers. Pure.
+
+A conversation whose last message is `begun(…)` asks for more than an answer: it says what stands between the
+markers so far. Only a backend that renders the prompt itself, and whose model has `markers`, takes one.
+
+    begun("")                       the model thinks; `thoughts_grammar` ends the text with the thoughts
+    begun("so: …", closed=True)     it has thought that, and answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from gbnf.grammar.emit import emit
+from gbnf.grammar.ir import EMPTY, Expr, Literal, Ref, Rules, alt, char_class, seq
+from gbnf.prompt import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """`opening` stands before the thoughts, `closing` after them, and `answering` between that and the text.
+
+    `generation` is what a prompt ends with where the model itself chooses whether it thinks, and has to be
+    told where its answer begins; "" where it may answer at once.
+    """
+
+    opening: str
+    closing: str
+    answering: str = "\n\n"
+    generation: str = ""
+
+
+KNOWN: tuple[Markers, ...] = (
+    Markers("<think>\n", "</think>"),
+    Markers("[THINK]", "[/THINK]", answering=""),
+    Markers(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        answering="<|start|>assistant<|channel|>final<|message|>",
+        generation="<|start|>assistant",
+    ),
+    Markers("<|START_THINKING|>", "<|END_THINKING|>", answering="<|START_RESPONSE|>"),
+    Markers("<seed:think>", "</seed:think>", answering=""),
+    Markers("<thought>\n", "</thought>"),
+)
+
+
+def markers_of(template: str) -> Markers | None:
+    """The markers that a chat template's text speaks of; None for a model that does not think aloud."""
+    return next((each for each in KNOWN if each.opening.strip() in template), None)
+
+
+def begun(thoughts: str, *, closed: bool = False) -> Message:
+    """The last message of a conversation in which the model has begun to think."""
+    return {"role": "assistant", "content": thoughts, "thinking": "closed" if closed else "open"}
+
+
+def beginning(messages: Sequence[Message]) -> tuple[Sequence[Message], Message | None]:
+    """Part a conversation from the thoughts at its end, None where there are none."""
+    if messages and "thinking" in messages[-1]:
+        return messages[:-1], messages[-1]
+    return messages, None
+
+
+def opened(prompt: str, begin: Message, markers: Markers) -> str:
+    """The prompt, and the thoughts behind it, in their markers."""
+    opening = "" if prompt.rstrip().endswith(markers.opening.strip()) else markers.opening
+    text = f"{prompt}{opening}{begin['content']}"
+    if begin.get("thinking") == "open":
+        return text
+    line = "\n" if markers.opening.endswith("\n") and begin["content"] else ""
+    return f"{text}{line}{markers.closing}{markers.answering}"
+
+
+def close_thinking(prompt: str) -> str:
+    """End the thoughts that some templates open: a grammar binds from the first token on.
+
+    A model that chooses between thoughts and answer gets the mark of the answer.
+    """
+    bare = prompt.rstrip()
+    for each in KNOWN:
+        if bare.endswith(each.opening.strip()):
+            return f"{bare}\n\n{each.closing}{each.answering}"
+        if each.generation and bare.endswith(each.generation):
+            return f"{prompt}{each.answering.removeprefix(each.generation)}"
+    return prompt
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b").
+
+    The prompt may have opened them. Where they never end, all of it is thoughts.
+    """
+    for each in KNOWN:
+        opening = each.opening.strip()
+        ending = each.closing + each.answering if each.generation else each.closing
+        before, closed, after = text.partition(ending)
+        if closed:
+            return before.strip().removeprefix(opening).strip(), after.removeprefix(each.answering).lstrip()
+        if text.lstrip().startswith(opening):
+            return text.strip().removeprefix(opening).removesuffix(each.closing).strip(), ""
+        if each.generation and text.startswith(each.answering.removeprefix(each.generation)):
+            return "", text.removeprefix(each.answering.removeprefix(each.generation))
+    return "", text
+
+
+@cache
+def thoughts_grammar(closing: str) -> str:
+    """GBNF: any text up to the first `closing`, after which nothing may come.
+
+    The model may also end it without: its end-of-generation token may be that very marker.
+    """
+    rules: dict[str, Expr] = {}
+    for matched, expected in enumerate(closing):
+        # how much of `closing` stands at the end after one more of its characters
+        others = {char: _overlap(closing, closing[:matched] + char) for char in set(closing) - {expected}}
+        whole = matched + 1 == len(closing)
+        paths = [Literal(expected) if whole else seq(Literal(expected), _state(matched + 1))]
+        paths += [seq(Literal(char), _state(length)) for char, length in sorted(others.items())]
+        paths.append(seq(char_class(closing, negated=True), _state(0)))
+        rules[_state(matched).name] = alt(*paths, EMPTY)
+    return emit(Rules({"root": _state(0), **rules}))
+
+
+def _state(matched: int) -> Ref:
+    return Ref(f"thought-{matched}")
+
+
+def _overlap(closing: str, text: str) -> int:
+    return next(size for size in range(len(text), -1, -1) if text.endswith(closing[:size]))

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompt import Message
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.thinking import (
+    KNOWN,
+    Markers,
+    beginning,
+    begun,
+    close_thinking,
+    markers_of,
+    opened,
+    split_reasoning,
+    thoughts_grammar,
+)
+from support.models import TEMPLATE, make_model
+from support.oracle import engine
+
+ASK: Message = {"role": "user", "content": "q"}
+HARMONY = next(each for each in KNOWN if each.generation)
+NEAR = st.text(st.sampled_from("</think>a[]THINK|<end"), max_size=12)
+
+
+@given(st.sampled_from(["</think>", "[/THINK]", "aab", "aaa", "abab"]), st.data())
+def test_thoughts_go_on_until_they_are_closed(closing: str, data: st.DataObject) -> None:
+    text = data.draw(st.text(st.sampled_from(closing + "x<"), max_size=14) | NEAR)
+    tail = data.draw(st.sampled_from(["", closing, closing + "x"]))
+    whole = text + tail
+    first = whole.find(closing)
+    expected = first in (-1, len(whole) - len(closing))
+    assert engine().judge(thoughts_grammar(closing), whole).complete == expected
+
+
+@given(st.sampled_from(KNOWN), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<[|◁")))
+def test_what_a_prompt_closes_an_answer_is_parted_at(markers: Markers, thoughts: str) -> None:
+    begin = begun(thoughts, closed=True)
+    assert split_reasoning(opened("", begin, markers) + "answer") == (thoughts.strip(), "answer")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "closed"),
+    [
+        ("<|assistant|><think>\n", "<|assistant|><think>\n\n</think>\n\n"),
+        ("<|assistant|>\n", "<|assistant|>\n"),
+        ("<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n"),
+        ("[/INST][THINK]", "[/INST][THINK]\n\n[/THINK]"),
+        ("q<|end|><|start|>assistant", "q<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("", ""),
+    ],
+)
+def test_an_open_block_of_thoughts_is_closed(prompt: str, closed: str) -> None:
+    assert close_thinking(prompt) == closed
+
+
+@pytest.mark.parametrize(
+    ("answer", "reasoning", "text"),
+    [
+        ("plain", "", "plain"),
+        ("<think>so\n</think>\n\nthen", "so", "then"),
+        ("so</think>then", "so", "then"),  # the prompt opened it
+        ("<think>cut off", "cut off", ""),
+        ("a <think> b", "", "a <think> b"),
+        ("[THINK]so[/THINK]then", "so", "then"),
+        (
+            "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>then",
+            "so",
+            "then",
+        ),
+        ("<|channel|>final<|message|>then", "", "then"),
+        ("<|channel|>analysis<|message|>so<|end|>", "so", ""),
+    ],
+)
+def test_thoughts_are_parted_from_the_text(answer: str, reasoning: str, text: str) -> None:
+    assert split_reasoning(answer) == (reasoning, text)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "markers", "end"),
+    [
+        ("A:", KNOWN[0], "A:<think>\nso\n</think>\n\n"),
+        ("A:<think>\n", KNOWN[0], "A:<think>\nso\n</think>\n\n"),
+        ("<|start|>assistant", HARMONY, f"<|start|>assistant{HARMONY.opening}so<|end|>{HARMONY.answering}"),
+    ],
+)
+def test_thoughts_stand_in_the_models_own_markers(prompt: str, markers: Markers, end: str) -> None:
+    assert opened(prompt, begun("so", closed=True), markers) == end
+    still = opened(prompt, begun("so"), markers)
+    assert end.startswith(still)
+    assert still.endswith("so")
+
+
+def test_a_conversation_is_parted_from_the_thoughts_at_its_end() -> None:
+    assert beginning([ASK]) == ([ASK], None)
+    assert beginning([ASK, begun("so")]) == ([ASK], begun("so"))
+    assert beginning([]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("template", "closing"),
+    [
+        ("{{ '<think>\\n' }}", "</think>"),
+        ("{{ content.split('[THINK]') }}", "[/THINK]"),
+        ("{{ '<|channel|>analysis<|message|>' }}", "<|end|>"),
+    ],
+)
+def test_markers_are_those_that_the_template_speaks_of(template: str, closing: str) -> None:
+    found = markers_of(template)
+    assert found is not None
+    assert found.closing == closing
+    assert markers_of("{{ messages }}") is None
+
+
+def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
+    template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
+    with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
+        prompt = model._template.prompt([ASK, begun("")], constrained=True)
+        assert prompt.endswith("<|assistant|><think>\n")
+        prompt = model._template.prompt([ASK, begun("so", closed=True)], constrained=True)
+        assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
+        assert model.markers == KNOWN[0]
+        grammar = thoughts_grammar("</think>")
+        thought = model.complete([ASK, begun("")], grammar=grammar, max_tokens=8)
+        assert thought.completion_tokens <= 8
+        assert model.complete([ASK, begun("so", closed=True)], grammar='root ::= "{}"').text == "{}"
