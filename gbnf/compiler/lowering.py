@@ -28,7 +28,7 @@ from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.objects import object_expr
 from gbnf.compiler.orders import Budget
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
-from gbnf.compiler.report import Finding, Kind
+from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, seq
 from gbnf.regular.automaton import Dfa
@@ -102,12 +102,12 @@ class Lowering:
     overrides: Mapping[str, Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.findings: dict[tuple[str, str], Finding] = {}
+        self.report = Report(self.tool)
         self.reason = ""  # why the last impossible place is impossible
         self._layout = LAYOUTS[self.options.whitespace]
         self._orders = Budget(any_order=self.options.property_order == "any")
         self._for_orders = 0  # rules that any order takes beyond the declared one
-        self._expander = Expander(self.document, self._unenforced, closed=self.options.closed)
+        self._expander = Expander(self.document, self.report.unenforced, closed=self.options.closed)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
@@ -120,7 +120,7 @@ class Lowering:
         if not self.overrides:
             self._known[places, 0] = ref
         if values.everything:
-            self._free_form("", "type", "the schema allows every JSON value")
+            self.report.free_form("", "type", "the schema allows every JSON value")
             return self.table.define(ref, Ref("jsonValue"))
         self.table.define(ref, self._union(values, scope, "", 0))
         while self._postponed:
@@ -136,11 +136,13 @@ class Lowering:
             return self._known[key]
         pointer = places[0].pointer if places else pointer
         if self._is_spent() and places:
-            self._unenforced(pointer, "type", "the schema is too large, so any JSON value may stand here")
+            self.report.unenforced(
+                pointer, "type", "the schema is too large, so any JSON value may stand here"
+            )
             return self._known.setdefault(key, Ref("jsonValue"))
         values = self._expander.expand(places)
         if values.everything:
-            self._free_form(pointer, "type", "nothing says what stands here, so any JSON value may")
+            self.report.free_form(pointer, "type", "nothing says what stands here, so any JSON value may")
             return self._known.setdefault(key, Ref("jsonValue"))
         if values.empty:
             self.reason = values.reason
@@ -254,7 +256,7 @@ class Lowering:
 
     def _array(self, shape: Array, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Array():
-            self._free_form(pointer, "items", "nothing says what the items are")
+            self.report.free_form(pointer, "items", "nothing says what the items are")
             return Ref("jsonArray")
         if self._too_deep(depth, pointer, "items"):
             return Ref("jsonArray")
@@ -333,7 +335,7 @@ class Lowering:
 
     def _object(self, shape: Object, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Object():
-            self._free_form(
+            self.report.free_form(
                 pointer, "properties", "no properties are declared, so the object may hold anything"
             )
             return Ref("jsonObject")
@@ -360,7 +362,7 @@ class Lowering:
             added = len(self.table.productions) - before
             self._for_orders += max(added - 2 * len(shape.properties), 0)
         if built.refused:
-            self._remark(pointer, "properties", "declared_order", built.refused)
+            self.report.remark(pointer, "properties", "declared_order", built.refused)
         for keyword, reason in built.loosened:
             self._unheld(shape, pointer, keyword, reason)
         return built.expr
@@ -369,7 +371,7 @@ class Lowering:
         limit = self.options.max_depth
         if limit is None or depth <= limit:
             return False
-        self._unenforced(f"{pointer}/{keyword}", keyword, f"nested deeper than max_depth={limit}")
+        self.report.unenforced(f"{pointer}/{keyword}", keyword, f"nested deeper than max_depth={limit}")
         return True
 
     def _unheld(
@@ -378,16 +380,7 @@ class Lowering:
         """Report a keyword wherever the shape has it from."""
         places = [facet.pointer for facet in shape.facets if keyword in facet.raw]
         for place in places or [pointer]:
-            self._unenforced(f"{place}/{keyword}", keyword, reason)
-
-    def _unenforced(self, pointer: str, keyword: str, reason: str) -> None:
-        self._remark(pointer, keyword, "unenforced", reason)
-
-    def _free_form(self, pointer: str, keyword: str, reason: str) -> None:
-        self._remark(pointer, keyword, "free_form", reason)
-
-    def _remark(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
-        self.findings.setdefault((pointer, keyword), Finding(self.tool, pointer, keyword, kind, reason))
+            self.report.unenforced(f"{place}/{keyword}", keyword, reason)
 
 
 _BEYOND = f"bounds above {MAX_BOUND} are not held"

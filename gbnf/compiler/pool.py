@@ -123,19 +123,24 @@ def compile_tool(
     args = offered_args(executor, (1,) if has_steps else ())
     if args is None:
         return None
-    name = prefix or executor.name
+    with compilation():
+        return _compile_arguments(executor, args, options, has_steps, prefix or executor.name)
+
+
+def _compile_arguments(
+    executor: Executor, args: Mapping[str, Any], options: Options, has_steps: bool, name: str
+) -> CompiledTool:
     table = RuleTable(RESERVED)
     references = dict.fromkeys(executor.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
-    with compilation():
-        document = Document(_arguments_schema(args, closed=options.closed))
-        lowering = Lowering(document, options, table, executor.name, references)
-        lowering.root(ref, Scope(table, (name,)))
-        rules = run_passes(Rules(table.productions, ref.name))
-        if rules.productions[ref.name] == NOTHING:
-            reason = lowering.reason or "they ask for themselves without end"
-            raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
-        return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.findings.values()))
+    document = Document(_arguments_schema(args, closed=options.closed))
+    lowering = Lowering(document, options, table, executor.name, references)
+    lowering.root(ref, Scope(table, (name,)))
+    rules = run_passes(Rules(table.productions, ref.name))
+    if rules.productions[ref.name] == NOTHING:
+        reason = lowering.reason or "they ask for themselves without end"
+        raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
+    return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.report))
 
 
 def _arguments_schema(args: Mapping[str, Any], *, closed: bool) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,3 +33,24 @@ class Finding:
         if self.kind != "unenforced":
             return text
         return f"{text} ({'the validator' if self.validator else 'nothing'} checks it)"
+
+
+class Report:
+    """The findings of one compilation, one for each place and keyword: the first that is told of it."""
+
+    def __init__(self, tool: str = "") -> None:
+        self._tool = tool
+        self._findings: dict[tuple[str, str], Finding] = {}
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._findings.values())
+
+    def unenforced(self, pointer: str, keyword: str, reason: str) -> None:
+        self.remark(pointer, keyword, "unenforced", reason)
+
+    def free_form(self, pointer: str, keyword: str, reason: str) -> None:
+        self.remark(pointer, keyword, "free_form", reason)
+
+    def remark(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
+        if (pointer, keyword) not in self._findings:
+            self._findings[pointer, keyword] = Finding(self._tool, pointer, keyword, kind, reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gbnf.compiler.names import NameTable
 from gbnf.grammar.ir import NOTHING, Alt, Expr, Ref, Seq
-from gbnf.grammar.passes import substitute
+from gbnf.grammar.passes import renamed
 
 
 class RuleTable:
@@ -81,5 +81,5 @@ class Fragment:
             return self.expr
         refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}
         for name, production in self.productions:
-            scope.define(refs[name], substitute(production, refs))
-        return substitute(self.expr, refs)
+            scope.define(refs[name], renamed(production, refs))
+        return renamed(self.expr, refs)

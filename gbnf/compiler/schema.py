@@ -37,16 +37,20 @@ def compile_schema(
     Raises SchemaError where the schema is malformed, or where no value satisfies it.
     """
     check_whitespace(whitespace)
-    table = RuleTable(RESERVED - {"root"})
     with compilation():
-        lowering = Lowering(Document(schema), Options(whitespace, max_depth, closed, property_order), table)
-        root = table.reserve("root")
-        lowering.root(root, Scope(table, ()))
-        rules = run_passes(Rules(table.productions, root.name))
-        if rules.productions[root.name] == NOTHING:
-            reason = lowering.reason or "it asks for itself without end"
-            raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-        return link([Part(rules)], lowering.findings.values(), whitespace)
+        return _compile(schema, Options(whitespace, max_depth, closed, property_order))
+
+
+def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
+    table = RuleTable(RESERVED - {"root"})
+    lowering = Lowering(Document(schema), options, table)
+    root = table.reserve("root")
+    lowering.root(root, Scope(table, ()))
+    rules = run_passes(Rules(table.productions, root.name))
+    if rules.productions[root.name] == NOTHING:
+        reason = lowering.reason or "it asks for itself without end"
+        raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
+    return link([Part(rules)], lowering.report, options.whitespace)
 
 
 @contextmanager
@@ -54,7 +58,8 @@ def compilation() -> Iterator[None]:
     """Around the work on one schema. Raises SchemaError for what nests too deeply to be compiled.
 
     Python's cycle collector pauses: what a compilation makes holds next to no cycles, and looking for them
-    again and again takes half the time of a large schema.
+    again and again takes half the time of a large schema. What is made belongs to a function called inside,
+    so that it is gone before the collector looks again.
     """
     was_collecting = gc.isenabled()
     gc.disable()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from gbnf.grammar.chars import matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Rules, Seq
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
@@ -37,25 +37,26 @@ def emit_expr(expr: Expr) -> str:
 
 
 def _write(expr: Expr) -> str:
-    if isinstance(expr, Literal):
-        return emit_literal(expr.text)
-    if isinstance(expr, Seq):
+    if type(expr) is Seq:
         if not expr.items:
             return '""'
         return " ".join(
-            [f"({emit_expr(i)})" if type(i) is Alt else i.gbnf or emit_expr(i) for i in expr.items]
+            [f"({i.gbnf or emit_expr(i)})" if type(i) is Alt else i.gbnf or emit_expr(i) for i in expr.items]
         )
-    if isinstance(expr, Alt):
+    if type(expr) is Literal:
+        return emit_literal(expr.text)
+    if type(expr) is Alt:
         if not expr.items:
             raise ValueError(
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                 "remove what refers to it"
             )
         return " | ".join([item.gbnf or emit_expr(item) for item in expr.items])
-    if isinstance(expr, CharClass):
+    if type(expr) is CharClass:
         return _emit_class(expr)
-    if isinstance(expr, Ref):
+    if type(expr) is Ref:
         return expr.name
+    assert type(expr) is Repeat
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
     return atom + _suffix(expr.minimum, expr.maximum)

@@ -165,22 +165,39 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     """`expr` with each nonterminal that `replacements` names replaced, simplified anew where it changed."""
     if type(expr) is Ref:
         return replacements.get(expr.name, expr)
-    if replacements.keys().isdisjoint(references(expr)):
+    if replacements.keys().isdisjoint(expr.references or references(expr)):
         return expr
-    if isinstance(expr, Seq):
+    if type(expr) is Seq:
         return seq(*[substitute(item, replacements) for item in expr.items])
-    if isinstance(expr, Alt):
+    if type(expr) is Alt:
         return alt(*[substitute(item, replacements) for item in expr.items])
-    assert isinstance(expr, Repeat)
+    assert type(expr) is Repeat
     return repeat(substitute(expr.item, replacements), expr.minimum, expr.maximum)
+
+
+def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
+    """`expr` with nonterminals renamed, no two to the same: nothing can be simplified anew."""
+    if type(expr) is Ref:
+        return names.get(expr.name, expr)
+    if names.keys().isdisjoint(expr.references or references(expr)):
+        return expr
+    if type(expr) is Seq:
+        return Seq(tuple([renamed(item, names) for item in expr.items]))
+    if type(expr) is Alt:
+        return Alt(tuple([renamed(item, names) for item in expr.items]))
+    assert type(expr) is Repeat
+    return Repeat(renamed(expr.item, names), expr.minimum, expr.maximum)
 
 
 def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
     """Whether `expr` derives a string without the rules in `doubtful`."""
-    if doubtful.isdisjoint(references(expr)):
+    if doubtful.isdisjoint(expr.references or references(expr)):
         return expr != NOTHING
-    if isinstance(expr, Alt):
-        return any([_derives(item, doubtful) for item in expr.items])  # noqa: C419  # faster, as it is short
-    if isinstance(expr, Seq):
-        return all([_derives(item, doubtful) for item in expr.items])  # noqa: C419  # as above
-    return isinstance(expr, Repeat) and (expr.minimum == 0 or _derives(expr.item, doubtful))
+    if type(expr) is Alt:
+        # most often one alternative is plain, and then nobody has to look into the others
+        return any(doubtful.isdisjoint(references(item)) for item in expr.items) or any(
+            _derives(item, doubtful) for item in expr.items
+        )
+    if type(expr) is Seq:
+        return all(_derives(item, doubtful) for item in expr.items)
+    return type(expr) is Repeat and (expr.minimum == 0 or _derives(expr.item, doubtful))

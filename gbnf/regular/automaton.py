@@ -113,6 +113,7 @@ class Dfa:
     def is_finite(self) -> bool:
         return self._leaves_first is not None
 
+    @cached_property
     def lengths(self) -> tuple[int, int | None]:
         """The least and the greatest length of a word, in characters (None: without bound).
 

@@ -40,7 +40,7 @@ def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
     if language is not None:
         if language.is_empty:
             return None
-        shortest, longest = language.lengths()
+        shortest, longest = language.lengths
         if (high is not None and shortest > high) or (longest is not None and longest < low):
             return None
         low = 0 if low <= shortest else low

@@ -89,7 +89,7 @@ def test_what_is_said_of_the_words_holds(language: Dfa) -> None:
     if shortest is None:
         assert language.finite_words(10) == ()
         return
-    least, greatest = language.lengths()
+    least, greatest = language.lengths
     assert language.accepts(shortest)
     assert len(shortest) == least
     assert language & Dfa.of_length(least, greatest) == language
@@ -135,7 +135,7 @@ def test_surrogates_are_no_characters() -> None:
 
 def test_the_empty_language_has_no_lengths() -> None:
     with pytest.raises(ValueError, match="no words"):
-        Dfa.empty().lengths()
+        _ = Dfa.empty().lengths
 
 
 def test_budgets_are_kept() -> None:

@@ -112,7 +112,7 @@ def test_the_engine_takes_great_bounds_and_deep_nesting(pattern: str) -> None:
     grammar = str(written(language))
     shortest = language.shortest()
     assert shortest is not None
-    longest = language.lengths()[1]
+    longest = language.lengths[1]
     assert longest is not None
     inside, outside = json.dumps(shortest), json.dumps("a" * (longest + 1))
     assert [one.complete for one in engine().judge_many(grammar, [inside, outside])] == [True, False]
