@@ -72,6 +72,8 @@ class Options:
 
 #: How many rules one schema may take before the rest of it is left open.
 MAX_RULES = 8_000
+#: How many properties an object may declare before it is left open.
+MAX_PROPERTIES = 8_000
 #: How many schema objects may be looked at, in every combination of branches, before the rest is left open.
 MAX_EFFORT = 200_000
 #: How many rules are written within one another before one is postponed: Python's stack is finite.
@@ -340,6 +342,10 @@ class Lowering:
             )
             return Ref("jsonObject")
         if self._too_deep(depth, pointer, "properties"):
+            return Ref("jsonObject")
+        if len(shape.properties) > MAX_PROPERTIES:
+            reason = f"it declares more than {MAX_PROPERTIES} properties, so any object may stand here"
+            self.report.unenforced(pointer, "type", reason)
             return Ref("jsonObject")
         values = {
             name: self.overrides[name]

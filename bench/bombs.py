@@ -1,0 +1,205 @@
+"""Schemas made to blow up a compiler: what each takes of time and memory, and what comes of it.
+
+    python bench/bombs.py [--name NAME …]
+
+Each is compiled in a process of its own, whose memory may grow by 500 MiB, with properties in declared order
+and in any. A bomb ends in a grammar, with a report of what is loosened, or in an error; `read` is what
+llama.cpp then takes to read the grammar.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gbnf.compiler.lowering import PropertyOrder
+from gbnf.compiler.schema import compile_schema
+from gbnf.errors import SchemaError
+from gbnf_server.embedded import model_path
+from gbnf_server.native import NativeGrammar, NativeModel
+from isolation import Finished, isolated
+
+#: What a process may map while it deals with a bomb, beyond what is loaded before.
+MEMORY_MIB = 500
+
+
+def _needs(name: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+
+def _nested(wrap: Callable[[Any, int], Any], times: int, inner: Any) -> Any:
+    return reduce(wrap, range(times), inner)
+
+
+def _choices(keyword: str, wide: int, long: int) -> Any:
+    return {"allOf": [{keyword: [_needs(f"a{i}_{j}") for j in range(wide)]} for i in range(long)]}
+
+
+def _doubling(step: Callable[[dict[str, str]], Any]) -> Any:
+    definitions: dict[str, Any] = {f"d{i}": step({"$ref": f"#/$defs/d{i + 1}"}) for i in range(30)}
+    return {"$defs": definitions | {"d30": {"type": "string"}}, "$ref": "#/$defs/d0"}
+
+
+def _properties(count: int, **more: Any) -> Any:
+    return {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(count)}, **more}
+
+
+BOMBS: dict[str, Callable[[], Any]] = {
+    "allOf of anyOf": lambda: _choices("anyOf", 4, 20),
+    "allOf of oneOf": lambda: _choices("oneOf", 4, 12),
+    "references, doubled by allOf": lambda: _doubling(lambda ref: {"allOf": [ref, ref]}),
+    "references, tripled by anyOf": lambda: _doubling(
+        lambda ref: {"anyOf": [{"type": "array", "items": ref}, {"properties": {"a": ref}}, ref]}
+    ),
+    "if-then-else, 25 times": lambda: {
+        "allOf": [
+            {"if": _needs(f"k{i}"), "then": {"required": [f"t{i}"]}, "else": {"required": [f"e{i}"]}}
+            for i in range(25)
+        ]
+    },
+    "40 dependencies": lambda: {
+        "type": "object",
+        "dependentRequired": {f"a{i}": [f"b{i}"] for i in range(40)},
+    },
+    "not, 40 times": lambda: _nested(
+        lambda inner, i: {"not": {"properties": {f"a{i % 3}": inner, "b": {"type": "string"}}}}, 40, {}
+    ),
+    "oneOf of 300": lambda: {
+        "oneOf": [{"properties": {"k": {"const": i}, f"p{i}": {"type": "string"}}} for i in range(300)]
+    },
+    "oneOf of 40 overlapping patterns": lambda: {
+        "oneOf": [{"properties": {"p": {"type": "string", "pattern": f"^a.*{i}"}}} for i in range(40)]
+    },
+    "unevaluatedProperties beside 30": lambda: {
+        "anyOf": [_needs(f"x{i}") for i in range(30)],
+        "unevaluatedProperties": False,
+    },
+    "a million items": lambda: {
+        "type": "array",
+        "items": {"type": "array", "minItems": 10**6, "maxItems": 10**6},
+        "maxItems": 10**6,
+    },
+    "uniqueItems of 200 values": lambda: {
+        "type": "array",
+        "uniqueItems": True,
+        "items": {"enum": list(range(200))},
+    },
+    "contains 40 to 90 of 1000": lambda: {
+        "type": "array",
+        "contains": {"enum": list(range(50))},
+        "minContains": 40,
+        "maxContains": 90,
+        "maxItems": 1000,
+    },
+    "at least 500 properties": lambda: {"type": "object", "minProperties": 500, "maxProperties": 1000},
+    "2,000 properties": lambda: _properties(2_000),
+    "20,000 properties": lambda: _properties(20_000),
+    "300 required, none declared": lambda: {"type": "object", "required": [f"r{i}" for i in range(300)]},
+    "11 overlapping patternProperties": lambda: {
+        "type": "object",
+        "patternProperties": {f"a.*{c}.*b.*{c}": {"type": "integer"} for c in "cdefghijklm"},
+    },
+    "propertyNames, 2 ** 9 states": lambda: {
+        "type": "object",
+        "propertyNames": {"pattern": "^(a|b)*a(a|b){9}$"},
+        "patternProperties": {"^b.*a.*b.{5}$": {"type": "string"}},
+    },
+    "nested quantifiers": lambda: {"type": "string", "pattern": "^(((a{1,100}){1,100}){1,100}){1,100}$"},
+    "quantifiers beside lengths": lambda: {"pattern": "(x+x+)+y", "minLength": 5000, "maxLength": 100000},
+    "a billion characters": lambda: {"type": "string", "minLength": 10**9, "pattern": "^[a-z]*$"},
+    "2 ** 60 states": lambda: {"type": "string", "pattern": "^(a|b)*a(a|b){60}$"},
+    "11 patterns at once": lambda: {
+        "allOf": [{"type": "string", "pattern": f"a.{{{n}}}b"} for n in range(3, 14)]
+    },
+    "classes of all Unicode": lambda: {"pattern": "^[\\p{L}\\p{N}]{1,500}(\\p{Lu}|\\p{Ll}){0,400}$"},
+    "100,000 strings": lambda: {"enum": [f"value number {i}" for i in range(100_000)]},
+    "20,000 integers beside a bound": lambda: {
+        "type": "integer",
+        "enum": [i * 7919 for i in range(20_000)],
+        "minimum": 5,
+    },
+    "20,000 strings beside a pattern": lambda: {
+        "allOf": [{"enum": [f"v{i}" for i in range(20_000)]}, {"pattern": "^v.*[02468]$"}]
+    },
+    "a string of a million": lambda: {"const": "x" * 10**6},
+    "39 divisors": lambda: {"allOf": [{"type": "number", "multipleOf": 0.01 * i} for i in range(1, 40)]},
+    "all doubles": lambda: {"type": "number", "minimum": -1.79e308, "exclusiveMaximum": 1.79e308},
+    "900 objects deep": lambda: _nested(lambda inner, _: {"properties": {"a": inner}}, 900, False),
+    "3,000 arrays deep": lambda: _nested(lambda inner, _: {"type": "array", "items": inner}, 3000, {}),
+    "a value 800 arrays deep": lambda: {"const": _nested(lambda inner, _: [inner], 800, 1)},
+    "one that excludes itself": lambda: {
+        "$defs": {
+            "n": {
+                "oneOf": [
+                    {"type": "array", "items": {"$ref": "#/$defs/n"}},
+                    {"not": {"$ref": "#/$defs/n"}},
+                    {"type": "object", "additionalProperties": {"$ref": "#/$defs/n"}},
+                ]
+            }
+        },
+        "$ref": "#/$defs/n",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    name: str
+    order: PropertyOrder
+
+
+def defuse(task: Task) -> dict[str, Any]:
+    """What comes of a bomb: its error, or the size of its grammar, which llama.cpp has read; and the cost."""
+    schema = BOMBS[task.name]()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    found: dict[str, Any] = {"error": "", "characters": 0, "findings": 0, "read_s": 0.0}
+    try:
+        grammar = compile_schema(schema, property_order=task.order)
+        found |= {"characters": len(grammar.text), "findings": len(grammar.report)}
+    except SchemaError as error:
+        found["error"] = str(error)
+    found["seconds"] = time.process_time() - start
+    found["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    if not found["error"]:
+        start = time.process_time()
+        with NativeGrammar.parse(NativeModel(model_path(), vocab_only=True), grammar.text):
+            found["read_s"] = time.process_time() - start
+    return found
+
+
+def main(
+    name: Annotated[list[str] | None, typer.Option(help=f"Some of: {'; '.join(BOMBS)}.")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds that one may take.")] = 60.0,
+) -> None:
+    """Compile schemas that are made to blow up."""
+    tasks = [Task(each, order) for each in name or BOMBS for order in ("declared", "any")]
+    drawn = Table(title="Bombs")
+    for column in ("", "order", "s", "MiB", "grammar", "findings", "read s"):
+        drawn.add_column(column, justify="right" if column not in ("", "order") else "left")
+    outcomes = dict(isolated(defuse, tasks, jobs=1, limit_s=limit, memory_mib=MEMORY_MIB))
+    slowest = most = 0.0
+    for index, task in enumerate(tasks):
+        outcome = outcomes[index]
+        if not isinstance(outcome, Finished):
+            drawn.add_row(task.name, task.order, "-", "-", str(outcome), "", "")
+            continue
+        found = outcome.value
+        slowest, most = max(slowest, found["seconds"]), max(most, found["mib"])
+        size = "error" if found["error"] else f"{found['characters']:,}"
+        costs = (f"{found['seconds']:.2f}", f"{found['mib']:.0f}", size)
+        drawn.add_row(task.name, task.order, *costs, str(found["findings"]), f"{found['read_s']:.2f}")
+    Console(width=110).print(drawn)
+    print(f"{len(BOMBS)} bombs, two orders each: slowest {slowest:.2f} s, most memory {most:.0f} MiB")
+
+
+if __name__ == "__main__":
+    typer.run(main)
