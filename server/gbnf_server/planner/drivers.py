@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
+from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
@@ -33,11 +34,12 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where effects take place, and who watches."""
+    """Where effects take place, and who watches. `execute` runs a tool; it may be called in any thread."""
 
     backend: Backend
     context: Context
     hooks: Sequence[Hook] = ()
+    execute: Callable[[Executor, Mapping[str, Any], Context], dict[str, Any]] = run_executor
 
 
 def drive(planning: Planning, world: World) -> Generator[Event, None, Run]:
@@ -105,7 +107,7 @@ def _perform(effect: Effect, world: World) -> Any:
             return world.backend.complete(effect.messages, **_limits(effect))
         case Execute():
             try:
-                return run_executor(effect.executor, effect.arguments, world.context)
+                return world.execute(effect.executor, effect.arguments, world.context)
             except GbnfError:
                 raise
             except BaseException:
@@ -125,7 +127,7 @@ async def _aperform(effect: Effect, world: World) -> Any:
         case CallModel():
             return await world.backend.acomplete(effect.messages, **_limits(effect))
         case Execute():
-            return await _execute(effect, world.context)
+            return await _execute(effect, world)
         case AskPerson():
             return await _Thread(lambda: _ask(world.context, effect)).result()
         case Approve():
@@ -148,9 +150,10 @@ def _ask(context: Context, effect: AskPerson) -> str:
     return str(context.ask(Form("A question before going on", (field,)))["answer"])
 
 
-async def _execute(effect: Execute, context: Context) -> dict[str, Any]:
-    person = _Leaving(context.person)
-    thread = _Thread(lambda: run_executor(effect.executor, effect.arguments, replace(context, person=person)))
+async def _execute(effect: Execute, world: World) -> dict[str, Any]:
+    person = _Leaving(world.context.person)
+    context = replace(world.context, person=person)
+    thread = _Thread(lambda: world.execute(effect.executor, effect.arguments, context))
     try:
         return await thread.result()
     except asyncio.CancelledError:
