@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner.events import Run, Step
@@ -62,6 +64,31 @@ def test_a_model_puts_it_into_words_from_the_results_alone() -> None:
     assert salvaged == Salvaged(said, "model", (1, 3))
     assert "notes/a.md" in asked
     assert "there is no such file" not in asked
+
+
+def test_a_model_names_the_results_that_it_used() -> None:
+    said = "It is Saturday [3], says the clock [3]; the year is [2026]."
+    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+        assert salvage(FOUND, server) == Salvaged(said, "model", (3,))
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "by"),
+    [
+        ('{"name": "final_answer", "arguments": {"message": "Two notes."}}', "Two notes.", "model"),
+        ('{"name": "find_files", "arguments": {"base_path": "."}}', "This was done", "list"),
+        ('<tool_call>{"name": "find_files", "arguments": {}}</tool_call>', "This was done", "list"),
+        ('{"name": "final_answer", "arguments": {"message": ""}}', "This was done", "list"),
+        ("<answer>", "This was done", "list"),
+        ("<think>I look</think>Two notes.", "Two notes.", "model"),
+    ],
+)
+def test_a_call_is_no_answer(said: str, text: str, by: str) -> None:
+    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+        salvaged = salvage(FOUND, server, grammar=False)
+    assert salvaged is not None
+    assert salvaged.text.startswith(text)
+    assert salvaged.by == by
 
 
 def test_a_cut_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:

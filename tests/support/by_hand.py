@@ -72,7 +72,7 @@ def drive_by_hand(
     *,
     query: str = "do something",
     replies: Iterable[Reply] = (),
-    approvals: Iterable[bool] = (),
+    approvals: Iterable[bool | GbnfError] = (),
     answers: Iterable[str] = (),
     settings: Settings | None = None,
     hook: Callable[[Event], tuple[str, ...]] = lambda _event: (),

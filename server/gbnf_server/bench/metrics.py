@@ -140,6 +140,15 @@ METRICS: tuple[Metric, ...] = (
         _one,
     ),
     Quotient(
+        "salvaged",
+        "salvaged",
+        "runs without an answer of their own that got one out of their results; they have not converged",
+        "share",
+        "",
+        lambda score: score.salvaged,
+        _one,
+    ),
+    Quotient(
         "repaired",
         "repaired / run",
         "steps whose call took repairs to read",

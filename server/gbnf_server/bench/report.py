@@ -24,7 +24,7 @@ from gbnf_server.bench.tables import (
     quality_table,
 )
 
-FATES = ("converged", "answered, wrong world", "blocked", "exhausted", "failed")
+FATES = ("converged", "answered, wrong world", "salvaged", "blocked", "exhausted", "failed")
 """What can become of a run, the good one first; the page has a colour for each."""
 
 

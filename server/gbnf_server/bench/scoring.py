@@ -23,11 +23,11 @@ class Score:
     """What one run was worth.
 
     `converged`: it answered, and world and answer (or, where a case gives neither, the calls) are right;
-    `faults` say why not. Of the `needed` expected calls, `named` were made at least by name and `right` with
-    right arguments; `stray` of the `executed` calls fit nothing that was expected. `refusals` counts steps
-    whose text was not executed, by reason; `repaired` those whose call took repairs to read. Times are
-    seconds: of the run, and of each step's model call, compilation and grammar (() where the backend does
-    not tell).
+    `faults` say why not. A `salvaged` run gave no answer of its own, and so has not converged. Of the
+    `needed` expected calls, `named` were made at least by name and `right` with right arguments; `stray` of
+    the `executed` calls fit nothing that was expected. `refusals` counts steps whose text was not executed,
+    by reason; `repaired` those whose call took repairs to read. Times are seconds: of the run, and of each
+    step's model call, compilation and grammar (() where the backend does not tell).
     """
 
     outcome: str
@@ -54,6 +54,7 @@ class Score:
     model_s: tuple[float, ...]
     compile_s: tuple[float, ...]
     grammar_s: tuple[float, ...]
+    salvaged: bool = False
 
     @property
     def blocked(self) -> int:
@@ -92,6 +93,7 @@ def score(case: Case, record: Record, references: References) -> Score:
         stray=len(acting) if case.abstain else assigned.stray if assigned is not None else 0,
         should_abstain=case.abstain,
         abstained=answered and not acting,
+        salvaged=run["outcome"] == "salvaged",
         steps=len(run["steps"]),
         least_steps=case.least_steps,
         acceptable_steps=answered and len(run["steps"]) <= case.most_steps,

@@ -7,7 +7,7 @@ from inspect import cleandoc
 EXIT_CODES = """\b
 Exit codes:
     0  done: answered, accepted, written
-    1  no: the run ended without an answer, or the text was refused
+    1  no: the run ended without an answer of its own, or the text was refused
     2  the command line is wrong
     3  an input file is wrong: a manifest, a schema, a grammar
     4  a model, a server or the machine is in the way

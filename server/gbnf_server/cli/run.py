@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CODES: dict[Outcome, ExitCode] = {
     "answered": ExitCode.DONE,
+    "salvaged": ExitCode.NO,
     "blocked": ExitCode.NO,
     "exhausted": ExitCode.NO,
     "failed": ExitCode.MACHINE,
@@ -58,6 +59,10 @@ def run(
         bool,
         typer.Option("--no-grammar", help="Let the model write freely, to compare; so does GBNF_GRAMMAR=0."),
     ] = False,
+    no_salvage: Annotated[
+        bool,
+        typer.Option("--no-salvage", help="Make no answer of the results where the run gives none."),
+    ] = False,
     ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model put questions to you.")] = False,
     lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
     max_steps: Annotated[int, typer.Option(min=1, help="Steps, the answer among them.")] = 12,
@@ -70,6 +75,8 @@ def run(
     Progress goes to stderr, and the answer alone to stdout. Without --model or --server the small model
     that comes along is used: a demonstration that knows the shipped tools and little else. Tools that need
     a person's approval ask at the terminal; without a terminal, and without --yes, they are not executed.
+    A run that ends without an answer, but with results of tools, prints what is made of those: it is
+    `salvaged`, and leaves with 1.
 
     \b
     Try:
@@ -102,6 +109,7 @@ def run(
             temperature=temperature,
             seed=seed,
             grammar=not no_grammar,
+            salvage=not no_salvage,
             ask_user=ask_user,
             language=lang,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, assert_never
 
 from rich.console import Console
@@ -18,6 +18,8 @@ from gbnf_server.planner import (
     Run,
     RunFinished,
     RunStarted,
+    Salvaged,
+    SalvageStarted,
     StepStarted,
     ToolCalled,
     ToolDone,
@@ -52,6 +54,8 @@ class Progress:
                 self._line("", "warning: ", "yellow", event.message)
             elif isinstance(event, RunFinished) and event.run.error is not None:
                 self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
+                if event.run.salvage is not None:
+                    self.console.print(Text(clean(source(event.run.salvage))))
             return
         match event:
             case RunStarted():
@@ -59,7 +63,7 @@ class Progress:
                 total = len(event.tools) + len(event.dropped)
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
-                self._think(event.step)
+                self._wait(f"step {event.step}: the model is writing")
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s
@@ -84,6 +88,10 @@ class Progress:
                     self._model_s,
                 )
                 self._line("   ", "✗ ", "yellow", event.error)
+            case SalvageStarted():
+                self._rest()
+                self._line("", event.ended, "bold red", event.error)
+                self._wait("the model puts the results into words")
             case WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
             case RunFinished():
@@ -93,7 +101,7 @@ class Progress:
                 assert_never(event)
 
     def _finish(self, run: Run) -> None:
-        style = "green" if run.outcome == "answered" else "red"
+        style = {"answered": "green", "salvaged": "yellow"}.get(run.outcome, "red")
         steps = plural(len(run.steps), "step")
         read = f"{run.prompt_tokens} tokens read" + (
             f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
@@ -104,7 +112,9 @@ class Progress:
             f"bold {style}",
             f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} written",
         )
-        if run.error is not None:
+        if run.salvage is not None:
+            self.console.print(Text(clean(source(run.salvage))))
+        elif run.error is not None:
             self.console.print(Text(clean(run.error)))
 
     def _line(self, margin: str, head: str, style: str, tail: str = "", seconds: float | None = None) -> None:
@@ -121,10 +131,10 @@ class Progress:
             self._status.stop()
             self._status = None
 
-    def _think(self, step: int) -> None:
+    def _wait(self, what: str) -> None:
         if self.console.is_terminal:
             self._rest()
-            self._status = self.console.status(f"step {step}: the model is writing")
+            self._status = self.console.status(what)
             self._status.start()
 
 
@@ -138,6 +148,20 @@ def summary(result: Mapping[str, Any]) -> str:
     shown = ", ".join(brief(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
     more = len(entries) - SHOWN_ENTRIES
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def source(salvage: Salvaged) -> str:
+    """What a salvaged answer is made of."""
+    steps = f"step {salvage.steps[0]}" if len(salvage.steps) == 1 else f"steps {_joined(salvage.steps)}"
+    if salvage.by == "model":
+        return f"no answer of the run: the model's words on what {steps} returned"
+    because = f" ({salvage.error.removeprefix('error: ')})" if salvage.error else ""
+    return f"no answer of the run: what {steps} returned, as a list{because}"
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}"
 
 
 def duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 events, effects   what a run tells, and what it asks of the world
 calls, gates      from a model's text to a call, and whether it may be executed
+salvaging         from the results of a run without an answer to one
 state, loop       the loop itself: a generator without I/O
 drivers           the same loop, blocking and in asyncio
 planner           all of it put together
@@ -17,6 +18,8 @@ from gbnf_server.planner.events import (
     Run,
     RunFinished,
     RunStarted,
+    Salvaged,
+    SalvageStarted,
     Step,
     StepStarted,
     ToolCalled,
@@ -38,6 +41,8 @@ __all__ = [
     "Run",
     "RunFinished",
     "RunStarted",
+    "SalvageStarted",
+    "Salvaged",
     "Step",
     "StepStarted",
     "ToolCalled",

@@ -17,17 +17,20 @@ from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
 from gbnf.prompt import Message
+from gbnf_server.planner.events import Purpose
 
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Let the model write the next call: the conversation, and the grammar that holds it (None: free)."""
+    """Let the model write: the conversation, and the grammar that holds it (None: free)."""
 
     messages: tuple[Message, ...]
     grammar: str | None
     max_tokens: int
     temperature: float
     seed: int
+    step: int = 0
+    purpose: Purpose = "call"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 `Event` is a closed union of frozen values. Every sequence of events is well-formed: `RunStarted` first;
 then each step begins with `StepStarted` and holds at most one `ModelCalled`, followed by at most one of
-`CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`; `WarningRaised` may stand anywhere
-between; `RunFinished` is last and holds the `Run`. Only a cancelled run stops without one.
+`CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`; where the run ended without an answer,
+`SalvageStarted` may follow, and at most one `ModelCalled`; `WarningRaised` may stand anywhere between;
+`RunFinished` is last and holds the `Run`. Only a cancelled run stops without one.
 
 Times: `at` is an aware datetime of the run's clock; durations are seconds. `to_json()` gives a value that
 `json.dumps` takes as it is.
@@ -17,9 +18,16 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-Outcome: TypeAlias = Literal["answered", "blocked", "exhausted", "failed"]
-"""answered: the model gave its final answer. blocked: too many refused calls in a row. exhausted: no answer
-within the allowed steps. failed: the model, its server or the grammar gave an error."""
+Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
+"""blocked: too many refused calls in a row. exhausted: no answer within the allowed steps. failed: the model,
+its server or the grammar gave an error."""
+
+Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "failed"]
+"""answered: the model gave its final answer. salvaged: it gave none, and what the tools returned was made
+into one. The others are `Unanswered`: there is no answer at all."""
+
+Purpose: TypeAlias = Literal["call", "salvage"]
+"""What the model was asked to write: a call, or plain words from a run's results."""
 
 Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "repeated"]
 """Why a model's text was not executed; `gbnf_server.planner.gates` says what each means."""
@@ -93,11 +101,25 @@ class Step(_Json):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(_Json):
-    """How a run ended: its outcome, the answer (only where `answered`), what stood in its way, its steps.
+class Salvaged(_Json):
+    """An answer from results: `by` the model, or as a list. `steps` are the numbers that it stands on.
 
-    `error` is a sentence for every outcome but `answered`. Token counts are sums over the model calls;
-    `cached_tokens` are those prompt tokens that the backend did not have to read again.
+    `error` says why the model's words were not used, where they were asked for.
+    """
+
+    text: str
+    by: Literal["model", "list"]
+    steps: tuple[int, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run(_Json):
+    """How a run ended: its outcome, the answer if there is one, what stood in its way, its steps.
+
+    `error` is a sentence for every outcome but `answered`. Where it is `salvaged`, `salvage` says what the
+    answer is made of. Token counts are sums over the model calls; `cached_tokens` are those prompt tokens
+    that the backend did not have to read again.
     """
 
     outcome: Outcome
@@ -112,6 +134,7 @@ class Run(_Json):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    salvage: Salvaged | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +166,7 @@ class StepStarted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelCalled(_Event):
-    """The model wrote `text`. `duration_s` is the whole call, the other times the backend's own.
+    """The model wrote `text`, for a `purpose`. `duration_s` is the whole call, the other times the backend's.
 
     `grammar_s`: what the grammar took of it, None where the backend does not tell, or none held the model.
     """
@@ -160,6 +183,7 @@ class ModelCalled(_Event):
     duration_s: float
     reasoning: str = ""
     grammar_s: float | None = None
+    purpose: Purpose = "call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +233,20 @@ class CallBlocked(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SalvageStarted(_Event):
+    """The run has ended without an answer, by `ended` and `error`, and one is made of the results of `steps`.
+
+    No tool is called any more.
+    """
+
+    at: datetime
+    step: int
+    ended: Unanswered
+    error: str
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WarningRaised(_Event):
     at: datetime
     step: int
@@ -229,6 +267,7 @@ Event: TypeAlias = (
     | ToolDone
     | ToolFailed
     | CallBlocked
+    | SalvageStarted
     | WarningRaised
     | RunFinished
 )

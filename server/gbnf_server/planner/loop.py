@@ -6,7 +6,8 @@ and the turn's id are given; nothing else of the world is read. What must stay t
 
 - only a text that passes every gate of `gbnf_server.planner.gates` is executed, and once;
 - every step leaves one assistant and one tool message in the history, save the one that answers;
-- the run ends within `max_steps` steps, and `RunFinished` is its last event.
+- the run ends within `max_steps` steps, and `RunFinished` is its last event;
+- an answer that is salvaged from results is asked for once, without tools, and never called `answered`.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from gbnf.dialects import call_schema, schema_text
 from gbnf.errors import GbnfError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.pool import Selection, filter_pool
-from gbnf.prompt import call_text, error_text, result_text, system_prompt
+from gbnf.prompt import Message, call_text, error_text, result_text, system_prompt
 from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
-from gbnf_server.planner import calls
+from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout
+from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
     ModelCalled,
+    Purpose,
     Run,
     RunFinished,
     RunStarted,
+    SalvageStarted,
     Step,
     StepStarted,
     ToolCalled,
@@ -68,18 +71,22 @@ class _Loop:
     state: State
 
     def run(self) -> Planning:
-        state = self.state
+        state, settings = self.state, self.settings
         state.history.append({"role": "user", "content": state.query})
         selection = self._select(state.query)
         yield from self._tell(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
+        lost = False
         try:
             run = None
             while run is None:
                 run = yield from self._step()
         except GbnfError as error:
             run = state.finish("failed", self.clock(), error=str(error))
+            lost = isinstance(error, BackendUnreachable)
+        if settings.salvage and run.outcome != "answered":
+            run = yield from self._salvage(run, ask=not lost)
         complaints = yield RunFinished(self.clock(), run)
         return replace(run, warnings=(*run.warnings, *(complaints or ())))
 
@@ -137,16 +144,32 @@ class _Loop:
         return filter_pool(self.executors, said) if self.settings.filter else Selection(self.executors)
 
     def _decode(self, offer: Offer) -> _Part[tuple[Completion, float]]:
-        """Let the model write; the completion, and the seconds that it took."""
+        """Let the model write the next call; the completion, and the seconds that it took."""
         state, settings = self.state, self.settings
         system = system_prompt(offer.told, style=settings.prompt_style, language=settings.language)
+        messages: tuple[Message, ...] = ({"role": "system", "content": system}, *state.history)
+        completion, seconds = yield from self._ask(messages, offer.grammar, "call")
+        if completion.grammar_violation is not None:
+            yield from self._warn(
+                f"step {state.number}: the backend did not keep to the grammar "
+                f"({completion.grammar_violation}); update it, or run without grammar to take what it writes"
+            )
+        return completion, seconds
+
+    def _ask(
+        self, messages: tuple[Message, ...], grammar: str | None, purpose: Purpose
+    ) -> _Part[tuple[Completion, float]]:
+        """Let the model write; the completion, and the seconds that it took."""
+        state, settings = self.state, self.settings
         begun = self.clock()
         completion = yield CallModel(
-            messages=({"role": "system", "content": system}, *state.history),
-            grammar=offer.grammar,
+            messages=messages,
+            grammar=grammar,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             seed=settings.seed,
+            step=state.number,
+            purpose=purpose,
         )
         assert isinstance(completion, Completion)
         at = self.clock()
@@ -170,14 +193,38 @@ class _Loop:
                 seconds,
                 completion.reasoning,
                 completion.grammar_s,
+                purpose,
             )
         )
-        if completion.grammar_violation is not None:
-            yield from self._warn(
-                f"step {state.number}: the backend did not keep to the grammar "
-                f"({completion.grammar_violation}); update it, or run without grammar to take what it writes"
-            )
         return completion, seconds
+
+    def _salvage(self, run: Run, *, ask: bool) -> _Part[Run]:
+        """Make an answer of the results of a run that has none; the run as it is where there are no results.
+
+        Not while a call waits for somebody's approval: what comes of the request isn't decided yet.
+        """
+        state, settings = self.state, self.settings
+        done = salvaging.found(state.steps)
+        if run.outcome in {"answered", "salvaged"} or not done or state.pending:
+            return run
+        assert run.error is not None
+        numbers = tuple(step.number for step in done)
+        yield from self._tell(
+            SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
+        )
+        if ask:
+            held = settings.grammar and settings.dialect == "gbnf"
+            messages = salvaging.asked(state.query, done, settings.language)
+            try:
+                completion, _ = yield from self._ask(
+                    messages, salvaging.CONTRACT.gbnf() if held else None, "salvage"
+                )
+                salvage = salvaging.read(completion, done, settings.language)
+            except GbnfError as error:
+                salvage = salvaging.listed(done, settings.language, f"error: {error}")
+        else:
+            salvage = salvaging.listed(done, settings.language, "error: the server is gone")
+        return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
     def _block(self, text: str, refused: Refused, model_s: float) -> _Part[Run | None]:
         """Put the refusal into the history; the finished run where it was one too many in a row."""
@@ -239,10 +286,14 @@ class _Loop:
             self.state.said.append(answer)
             return {"answer": answer, "entries": [answer]}
         if executor.run.confirm:
+            call = {"name": executor.name, "arguments": arguments}
+            asked = calls.canonical(call)
             try:
-                approved = yield Approve({"name": executor.name, "arguments": arguments})
+                approved = yield Approve(call)
             except ExecutorError as error:  # nobody is there to ask
+                self.state.pending.add(asked)
                 raise _Denied(str(error)) from None
+            self.state.pending.discard(asked)
             if approved is not True:
                 raise _Denied("the person did not approve this call; it was not executed")
         result = yield Execute(executor, arguments)

@@ -24,7 +24,9 @@ class Planner:
 
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event;
     one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
-    lets the model write freely; with `soft` its calls are then read in any usual shape. `clock` gives aware,
+    lets the model write freely; with `soft` its calls are then read in any usual shape. With `salvage`, a run
+    that ends without an answer, and has results of tools, gets one out of them: its outcome is `salvaged`.
+    `clock` gives aware,
     never decreasing times; by default it starts from the context's present. One planner may serve several
     runs at a time where its backend may.
 
@@ -44,6 +46,7 @@ class Planner:
         ask_user: bool = False,
         grammar: bool = True,
         soft: bool = False,
+        salvage: bool = True,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -65,6 +68,7 @@ class Planner:
             grammar=grammar and dialect != "none" and os.environ.get(GRAMMAR_VARIABLE) != "0",
             soft=soft or dialect == "none",
             dialect=dialect,
+            salvage=salvage,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,

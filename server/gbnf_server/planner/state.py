@@ -8,7 +8,7 @@ from datetime import datetime
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import Dialect
-from gbnf_server.planner.events import Outcome, Run, Step
+from gbnf_server.planner.events import Outcome, Run, Salvaged, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,10 @@ class Settings:
     `max_blocked` refusals in a row end a run. `final_answer_from` is the first step that may end it.
     With `grammar` off the prompt alone asks for the format, and the text is parsed as it comes, or, with
     `soft`, read for calls in any usual shape (`gbnf.calls`). `dialect` is what the backend takes as a
-    grammar; where it takes none, calls are read softly. For comparing, and nothing to run with: with
-    `union` off the grammar lets any name go with any arguments, with `filter` off all tools are offered.
+    grammar; where it takes none, calls are read softly. With `salvage`, a run that ends without an answer
+    gets one out of its results, if it has any: a `Planner` does so, runs that are measured do not.
+    For comparing, and nothing to run with: with `union` off the grammar lets any name go with any arguments,
+    with `filter` off all tools are offered.
     """
 
     max_steps: int = 12
@@ -29,6 +31,7 @@ class Settings:
     grammar: bool = True
     soft: bool = False
     dialect: Dialect = "gbnf"
+    salvage: bool = False
     union: bool = True
     filter: bool = True
     max_tokens: int = 512
@@ -55,6 +58,7 @@ class State:
     blocked_in_a_row: int = 0
     entries: dict[int, tuple[str, ...]] = field(default_factory=dict)  # of each step that has some
     made: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was let through
+    pending: set[str] = field(default_factory=set)  # canonical calls that nobody was there to approve
     said: list[str] = field(default_factory=list)  # the person's answers to questions
     history: list[Message] = field(default_factory=list)  # all but the system message
     steps: list[Step] = field(default_factory=list)
@@ -62,7 +66,13 @@ class State:
     tokens: Counter[str] = field(default_factory=Counter)
 
     def finish(
-        self, outcome: Outcome, at: datetime, *, answer: str | None = None, error: str | None = None
+        self,
+        outcome: Outcome,
+        at: datetime,
+        *,
+        answer: str | None = None,
+        error: str | None = None,
+        salvage: Salvaged | None = None,
     ) -> Run:
         return Run(
             outcome=outcome,
@@ -77,4 +87,5 @@ class State:
             prompt_tokens=self.tokens["prompt"],
             completion_tokens=self.tokens["completion"],
             cached_tokens=self.tokens["cached"],
+            salvage=salvage,
         )

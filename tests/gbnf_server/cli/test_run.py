@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1")
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage")
     assert (left.code, left.out) == (ExitCode.NO, "")
     assert "held by the grammar, 1 of 1 tools" in left.err
     assert "ping" in left.err
@@ -34,7 +34,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
 def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--json")
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json")
     value = json.loads(left.out)
     assert left.code == ExitCode.NO
     assert value["outcome"] == "exhausted"
@@ -46,8 +46,26 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--quiet")
+    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--quiet")
     assert left.err.startswith("exhausted: no final answer within 1 steps")
+
+
+def test_a_run_without_an_answer_prints_what_its_tools_returned(
+    gbnf: Gbnf, model: Path, tmp_path: Path
+) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    left = gbnf("run", "ping", "--model", model, *options)
+    assert left.code == ExitCode.NO
+    assert left.out.strip()
+    assert "exhausted  no final answer within 1 steps" in left.err
+    assert "salvaged  in 1 step" in left.err
+    assert "no answer of the run: " in left.err
+    value = json.loads(gbnf("run", "ping", "--model", model, *options, "--quiet", "--json").out)
+    assert (value["outcome"], value["salvage"]["steps"]) == ("salvaged", [1])
+    assert value["answer"] == value["salvage"]["text"]
+    assert [event["event"] for event in value["events"]][-2:] == ["salvage_started", "model_called"]
+    assert value["events"][-1]["purpose"] == "salvage"
 
 
 @pytest.mark.parametrize(("yes", "fault"), [([], "denied"), (["--yes"], None)])

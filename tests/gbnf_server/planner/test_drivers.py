@@ -59,7 +59,7 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 
 def planner(executors: list[Executor], backend: InProcess, context: Context, **settings: Any) -> Planner:
     """A planner that never offers the final answer, so that the random model can only call the tools."""
-    defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64}
+    defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
     return Planner(executors, backend, context=context, **{**defaults, **settings})
 
 

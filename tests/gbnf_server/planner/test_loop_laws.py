@@ -28,6 +28,7 @@ from gbnf_server.planner.events import (
     ModelCalled,
     RunFinished,
     RunStarted,
+    SalvageStarted,
     StepStarted,
     ToolCalled,
     ToolDone,
@@ -70,6 +71,7 @@ COMPLETIONS = st.builds(
 FAULTS = st.sampled_from(
     [BackendUnreachable("no server"), ServerError(500, "empty stack"), ContextOverflow(2000, 1024)]
 )
+NOBODY = ExecutorError("nobody is there to approve")
 REPLIES = st.one_of(
     st.builds(lambda entries: {"entries": entries}, st.lists(st.text(max_size=4), max_size=3)),
     st.just({"value": 1}),
@@ -88,12 +90,13 @@ def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
         final_answer_from=draw(st.integers(1, 3)),
         ask_user=draw(st.booleans()),
         grammar=draw(st.booleans()),
+        salvage=draw(st.booleans()),
     )
     driven = drive_by_hand(
         POOL,
         draw(st.lists(COMPLETIONS | COMPLETIONS | COMPLETIONS | FAULTS, min_size=1, max_size=9)),
         replies=draw(st.lists(REPLIES, max_size=8)),
-        approvals=draw(st.lists(st.booleans(), max_size=8)),
+        approvals=draw(st.lists(st.booleans() | st.just(NOBODY), max_size=8)),
         answers=draw(st.lists(st.text(max_size=5), max_size=3)),
         settings=chosen,
     )
@@ -119,7 +122,7 @@ def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> N
         match request:
             case StepStarted():
                 begun, written = request, None
-            case ModelCalled():
+            case ModelCalled(purpose="call"):
                 assert written is None
                 written = request
             case Execute() | AskPerson():
@@ -141,10 +144,10 @@ def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
     _, driven = case
     letters = {
         RunStarted: "(", StepStarted: "s", ModelCalled: "m", CallBlocked: "b", ToolCalled: "t",
-        ToolDone: "d", ToolFailed: "f", WarningRaised: "", RunFinished: ")",
+        ToolDone: "d", ToolFailed: "f", WarningRaised: "", SalvageStarted: "v", RunFinished: ")",
     }  # fmt: skip
     spelled = "".join(letters[type(event)] for event in driven.events)
-    assert re.fullmatch(r"\((sm(b|td|tf))*(s|sm)?\)", spelled), spelled
+    assert re.fullmatch(r"\((sm(b|td|tf))*(s|sm)?(vm?)?\)", spelled), spelled
     [finished] = driven.of(RunFinished)
     assert finished.run == driven.run
     moments = [event.at for event in driven.events]
@@ -158,18 +161,24 @@ def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
 def test_every_run_ends_within_its_limits(case: tuple[Settings, Driven]) -> None:
     chosen, driven = case
     run = driven.run
-    assert len(driven.of(CallModel)) <= chosen.max_steps
+    asked = Counter(effect.purpose for effect in driven.of(CallModel))
+    assert asked["call"] <= chosen.max_steps
+    assert asked["salvage"] <= chosen.salvage
     in_a_row = longest = 0
     for step in run.steps:
         in_a_row = 0 if step.refusal is None else in_a_row + 1
         longest = max(longest, in_a_row)
     assert longest <= chosen.max_blocked
-    assert (run.outcome == "blocked") == (in_a_row == chosen.max_blocked)
-    assert (run.outcome == "answered") == (run.answer is not None) == (run.error is None)
+    ended = run.outcome
+    for event in driven.of(SalvageStarted):
+        ended = event.ended
+    assert (ended == "blocked") == (in_a_row == chosen.max_blocked)
+    assert (run.outcome == "answered") == (run.error is None)
+    assert (run.outcome in {"answered", "salvaged"}) == (run.answer is not None)
     if run.outcome == "answered":
         assert run.steps[-1].name == FINAL_ANSWER.name
         assert run.steps[-1].number >= chosen.final_answer_from
-    if run.outcome == "exhausted":
+    if ended == "exhausted":
         assert len(run.steps) == chosen.max_steps
 
 
@@ -204,11 +213,42 @@ def test_what_needs_approval_is_never_executed_without(
 def test_the_history_grows_by_one_call_and_one_result(case: tuple[Settings, Driven]) -> None:
     _, driven = case
     before: list[Any] = []
-    for number, effect in enumerate(driven.of(CallModel)):
+    for number, effect in enumerate(each for each in driven.of(CallModel) if each.purpose == "call"):
         roles = [message["role"] for message in effect.messages]
         assert roles == ["system", "user"] + ["assistant", "tool"] * number
         assert list(effect.messages[1 : 1 + len(before)]) == before
         before = list(effect.messages[1:])
+
+
+@laws()
+@given(runs())
+def test_an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
+    case: tuple[Settings, Driven],
+) -> None:
+    chosen, driven = case
+    run = driven.run
+    results = {event.step for event in driven.of(ToolDone)}
+    pending: set[str] = set()
+    for event in driven.events:
+        match event:
+            case ToolCalled():
+                called = canonical({"name": event.name, "arguments": event.arguments})
+                pending -= {called} if event.asks else set()
+            case ToolFailed(error=error) if error == str(NOBODY):
+                pending.add(called)
+    ready = run.outcome != "answered" and bool(results) and not pending
+    assert (run.outcome == "salvaged") == (chosen.salvage and ready)
+    assert (run.outcome == "salvaged") == (run.salvage is not None) == bool(driven.of(SalvageStarted))
+    after = False
+    for request in driven.requests:
+        after = after or isinstance(request, SalvageStarted)
+        assert not (after and isinstance(request, Execute | AskPerson | Approve | StepStarted))
+    if run.salvage is not None:
+        assert run.answer == run.salvage.text
+        assert run.answer
+        assert run.salvage.steps
+        assert set(run.salvage.steps) <= results
+        assert run.error is not None
 
 
 @laws()

@@ -33,7 +33,9 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 
 def planner(tmp_path: Path, backend: LlamaServer | InProcess, **settings: Any) -> Planner:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    return Planner([ping], backend, context=world(tmp_path / "work"), **{"max_tokens": 64, **settings})
+    return Planner(
+        [ping], backend, context=world(tmp_path / "work"), **{"max_tokens": 64, "salvage": False, **settings}
+    )
 
 
 def error(status: int, message: str) -> Reply:

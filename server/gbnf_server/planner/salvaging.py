@@ -1,0 +1,110 @@
+"""From a run's results to an answer, where the run itself gave none: what to ask, and how to read it. Pure.
+
+One question without tools, under a plain-text contract: it holds what the tools returned, each result under
+the number of its step, and asks for those numbers in brackets. Whatever comes back is either plain text or
+not used: a text that is a tool call in disguise is none. Then the results are listed as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gbnf.calls import Final
+from gbnf.calls import parse as parse_softly
+from gbnf.lines import Abstention, Contract, text
+from gbnf.manifests import FINAL_ANSWER
+from gbnf.prompt import Message, result_text
+from gbnf_server.backends.base import Completion
+from gbnf_server.planner.events import Salvaged, Step
+
+CONTRACT = Contract(answer=text(rest=True))
+
+_RESULT_LIMIT = 600  # characters of one result, for the model and for the list
+_ASKED = {
+    "en": (
+        "The request was: {query}\n\nThis was found:\n{found}\n\n"
+        "Answer the request from this alone, and say what is missing. "
+        "After what you take from a result, write its number in brackets."
+    ),
+    "it": (
+        "La richiesta era: {query}\n\nÈ stato trovato questo:\n{found}\n\n"
+        "Rispondi alla richiesta solo con questo, e di' che cosa manca. "
+        "Dopo ciò che prendi da un risultato, scrivi il suo numero tra parentesi quadre."
+    ),
+}
+_LISTED = {
+    "en": "This was done before it stopped:\n{found}",
+    "it": "Prima di fermarsi è stato fatto questo:\n{found}",
+}
+
+
+def found(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps that have a result."""
+    return tuple(step for step in steps if step.result is not None)
+
+
+def question(query: str, done: Sequence[Step], language: str = "en") -> str:
+    """What the model is asked: the request, and what the steps of `done` returned."""
+    results = "\n".join(
+        f"[{step.number}] {step.name}: {result_text(step.number, step.result or {}, limit=_RESULT_LIMIT)}"
+        for step in done
+    )
+    return _ASKED[_known(language)].format(query=query, found=results)
+
+
+def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
+    """The whole conversation: the question, and how to answer it."""
+    content = f"{question(query, done, language)}\n\n{CONTRACT.prompt(_known(language))}"
+    return ({"role": "user", "content": content},)
+
+
+def read(completion: Completion, done: Sequence[Step], language: str = "en") -> Salvaged:
+    """The model's words, or the list where they cannot be used."""
+    outcome = CONTRACT.parse(completion.text, cut=completion.finish == "length")
+    if isinstance(outcome, Abstention):
+        return listed(done, language, f"error: {outcome.reason}")
+    return worded(outcome.values["answer"], done, language)
+
+
+def worded(answer: str, done: Sequence[Step], language: str = "en") -> Salvaged:
+    """An answer that kept the contract; the list where it is a call of a tool."""
+    step = parse_softly(answer, (FINAL_ANSWER,))
+    if not isinstance(step, Final):
+        message = step.calls[0].arguments.get("message") if step.calls and not step.calls[0].cut else None
+        if not isinstance(message, str) or not message.strip():
+            return listed(done, language, "error: the model wrote a call and no answer")
+        answer = message
+    numbers = tuple(step.number for step in done)
+    named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
+    return Salvaged(answer, "model", tuple(number for number in numbers if number in named) or numbers)
+
+
+def listed(done: Sequence[Step], language: str = "en", error: str = "") -> Salvaged:
+    """The results as they are. `error` says why the model's words are not used."""
+    lines = "\n".join(_line(step) for step in done)
+    numbers = tuple(step.number for step in done)
+    return Salvaged(_LISTED[_known(language)].format(found=lines), "list", numbers, error)
+
+
+def _known(language: str) -> str:
+    return language if language in _ASKED else "en"
+
+
+def _line(step: Step) -> str:
+    """`- find_files: notes/rome.md, notes/paris.md`."""
+    said = _plain(step.result)
+    return f"- {step.name}: {said if len(said) <= _RESULT_LIMIT else said[: _RESULT_LIMIT - 1] + '…'}"
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case {"entries": list(entries)} if entries:
+            return ", ".join(_plain(entry) for entry in entries)
+        case dict():
+            return "; ".join(f"{key}: {_plain(member)}" for key, member in value.items()) or "done"
+        case list():
+            return ", ".join(_plain(member) for member in value) or "nothing"
+        case _:
+            return " ".join(str(value).split())

@@ -1,0 +1,128 @@
+"""A run without an answer of its own: what becomes of its results, with both drivers and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf.errors import GbnfError
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.errors import BackendUnreachable, ContextOverflow, ExecutorError
+from gbnf_server.planner import Event, ModelCalled, Planner, Run, SalvageStarted
+from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.state import Settings
+from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand
+from support.executors import snapshot, world
+from support.server import completion as served
+from support.server import scripted
+from support.toys import make_tool
+
+TIME = {"time": "10:32"}
+SALVAGE = Settings(salvage=True, max_steps=2, max_blocked=1)
+Driver = Callable[[Planner, str], Run]
+
+
+def driven(*texts: Any, settings: Settings = SALVAGE, **more: Any) -> Driven:
+    given = [text if isinstance(text, GbnfError) else completion(text) for text in texts]
+    return drive_by_hand(POOL, given, replies=[TIME], settings=settings, **more)
+
+
+@pytest.mark.parametrize(
+    ("second", "ended"),
+    [
+        ("nonsense", "blocked"),
+        (call("create_dirs", paths=["a"]), "exhausted"),
+        (ContextOverflow(9, 8), "failed"),
+    ],
+)
+def test_however_a_run_ends_its_results_are_kept(second: Any, ended: str) -> None:
+    found = driven(NOW, second, "It is 10:32 [1].")
+    assert (found.run.outcome, found.run.answer) == ("salvaged", "It is 10:32 [1].")
+    [started] = found.of(SalvageStarted)
+    assert (started.ended, started.error) == (ended, found.run.error)
+    assert found.run.salvage is not None
+    assert (found.run.salvage.by, found.run.salvage.steps) == ("model", started.steps[:1])
+
+
+def test_the_question_has_the_results_and_no_tools() -> None:
+    found = driven(NOW, "nonsense", "It is late.")
+    asked = found.of(CallModel)[-1]
+    [message] = asked.messages
+    assert (asked.purpose, message["role"]) == ("salvage", "user")
+    assert '"10:32"' in message["content"]
+    assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
+    assert "tool" not in message["content"]
+    assert asked.grammar is not None
+    for settings in (Settings(**FREE, grammar=False), Settings(**FREE, dialect="json_schema")):
+        assert driven(NOW, "nonsense", "It is late.", settings=settings).of(CallModel)[-1].grammar is None
+
+
+FREE: dict[str, Any] = {"salvage": True, "max_steps": 2, "max_blocked": 1}
+
+
+def test_it_is_counted_with_the_rest() -> None:
+    found = driven(NOW, "nonsense", "It is late.")
+    assert found.run.completion_tokens == 3 * 7
+    assert [event.purpose for event in found.of(ModelCalled)] == ["call", "call", "salvage"]
+    assert len(found.run.steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "more"),
+    [
+        (["nonsense", "an answer"], {}),
+        ([NOW, "nonsense", "an answer"], {"settings": Settings(max_steps=2, max_blocked=1)}),
+        ([BackendUnreachable("gone")], {}),
+    ],
+    ids=["no results", "turned off", "no model"],
+)
+def test_otherwise_the_plain_error_stands(texts: list[Any], more: dict[str, Any]) -> None:
+    run = driven(*texts, **more).run
+    assert run.outcome in {"blocked", "failed"}
+    assert (run.answer, run.salvage) == (None, None)
+
+
+def test_what_waits_for_approval_is_not_talked_over() -> None:
+    texts = [NOW, call("delete_files", paths=["a.txt"])]
+    nobody = ExecutorError("nobody is there")
+    assert driven(*texts, approvals=[nobody]).run.outcome == "exhausted"
+    assert driven(*texts, approvals=[False]).run.outcome == "salvaged"
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked", "error"),
+    [
+        (BackendUnreachable("gone"), 2, "error: the server is gone"),
+        (ContextOverflow(9, 8), 3, "error: the messages"),
+    ],
+)
+def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, error: str) -> None:
+    found = driven(NOW, fault)
+    assert (found.run.outcome, len(found.of(CallModel))) == ("salvaged", asked)
+    assert found.run.answer == "This was done before it stopped:\n- get_now: time: 10:32"
+    assert found.run.salvage is not None
+    assert found.run.salvage.error.startswith(error)
+
+
+@pytest.mark.parametrize("driver", [lambda planner, query: planner.run(query),
+                                    lambda planner, query: asyncio.run(planner.arun(query))],
+                         ids=["sync", "async"])  # fmt: skip
+def test_both_drivers_salvage_and_nothing_is_executed_any_more(tmp_path: Path, driver: Driver) -> None:
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    work = world(tmp_path / "work")
+    called = '{"name": "ping", "arguments": {}}'
+    seen: list[Event] = []
+    before = snapshot(work.workspace.root)
+    with (
+        scripted(completion=[served(called), served("no call"), served("It said pong [1].")]) as script,
+        LlamaServer(script.url) as server,
+    ):
+        run = driver(Planner([ping], server, context=work, max_blocked=1, hooks=[seen.append]), "ping")
+    assert (run.outcome, run.answer) == ("salvaged", "It said pong [1].")
+    assert [type(event).__name__ for event in seen[-3:]] == ["SalvageStarted", "ModelCalled", "RunFinished"]
+    assert snapshot(work.workspace.root) == before
+    assert "tools" not in script.asked[-1][1]
