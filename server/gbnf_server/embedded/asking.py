@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gbnf_server.embedded import vocabulary as v
-from gbnf_server.embedded.wording import W, word
+from gbnf_server.embedded.wording import word, wordings
 
 if TYPE_CHECKING:
     from gbnf_server.embedded.source import Source
@@ -103,7 +103,7 @@ _QUESTIONS = (
 
 def styled(random: Source, text: str) -> str:
     """The request as typed: an opening, a capital, an end mark, each now and then."""
-    opening = random.choice(W[random.language]["openings"])
+    opening = random.choice(wordings(random, "openings"))
     if text.split(" ", 1)[0].lower() in _NO_OPENING and not opening.endswith(
         (", ", "please ", "favore ", "? ")
     ):
@@ -115,7 +115,7 @@ def styled(random: Source, text: str) -> str:
     if end < 0.15 and not text.endswith((".", "!", "?", '"')):
         text += "."
     elif end < 0.2:
-        text += random.choice(W[random.language]["endings"])
+        text += random.choice(wordings(random, "endings"))
     asks = text.lower().startswith(_QUESTIONS)
     return f"{text}?" if asks and random.random() < 0.5 and text[-1].isalnum() else text
 
@@ -142,6 +142,9 @@ def impossible(random: Source) -> str:
     slots["v"] = slots["vi"] = verb
     if language == "it":
         slots["vi"] = random.choice(v.IMPOSSIBLE["it_infinitives"])
-    whole = word((random.choice(v.IMPOSSIBLE[f"{language}_requests"]),), random, slots)
-    template = random.choice(W[language]["impossible"])
+    requests = v.IMPOSSIBLE[f"{language}_requests"]
+    if not random.held_out:
+        requests = [*requests, *v.IMPOSSIBLE[f"{language}_more"]]
+    whole = word((random.choice(requests),), random, slots)
+    template = random.choice(wordings(random, "impossible"))
     return word((template,), random, slots | {"s": whole})

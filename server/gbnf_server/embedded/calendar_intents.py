@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf_server.embedded import vocabulary as v
 from gbnf_server.embedded.calendar_words import duration, moment, occasion
 from gbnf_server.embedded.parts import Part, Step, choice, count_text, recipients, sent, sent_said, spoken
-from gbnf_server.embedded.wording import PARTS_OF_DAY, PERIODS, W, closed, fixed, listed, word
+from gbnf_server.embedded.wording import PARTS_OF_DAY, PERIODS, closed, fixed, listed, word, wordings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,7 @@ def find_slots(random: Source, first: int) -> Part:
         limit=None if plain or random.random() < 0.35 else random.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8)),
         plain=plain,
     )
-    clause = slots.clause(random, W[random.language]["slots_plain"] if plain else W[random.language]["slots"])
+    clause = slots.clause(random, wordings(random, "slots_plain") if plain else wordings(random, "slots"))
     return Part(clause, (slots.step(),), slots_said(random, slots.entries))
 
 
@@ -132,8 +132,8 @@ def slots_said(random: Source, entries: Sequence[str]) -> str:
 
 def slots_send(random: Source, first: int) -> Part:
     slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
-    template = random.choice(W[random.language]["slots_send"])
-    asked = slots.clause(random, W[random.language]["slots"])
+    template = random.choice(wordings(random, "slots_send"))
+    asked = slots.clause(random, wordings(random, "slots"))
     if "{s}" not in template:
         slots = Slots(random, plain=True)
     clause = closed(
@@ -158,9 +158,9 @@ def slots_choose(random: Source, first: int) -> Part:
     shown, title = occasion(random)
     if random.random() < 0.12:
         shown, title = "", fixed(random, "slot")
-    asked = slots.clause(random, W[random.language]["slots"])
-    asked = word(W[random.language]["for"], random, {"s": asked, "o": shown}) if shown else asked
-    pick = word(W[random.language]["pick"], random, {})
+    asked = slots.clause(random, wordings(random, "slots"))
+    asked = word(wordings(random, "for"), random, {"s": asked, "o": shown}) if shown else asked
+    pick = word(wordings(random, "pick"), random, {})
     joined = random.choice(
         (
             f"{asked}, {pick}",
@@ -176,11 +176,11 @@ def slots_choose(random: Source, first: int) -> Part:
     wanted = random.choice(("send", "send", "book", "book", "both", "none"))
     to = ["me"] if random.random() < 0.6 else recipients(random)
     send, book = (
-        word(W[random.language]["then_send"], random, {"a": listed(to, random)}),
-        word(W[random.language]["then_book"], random, {}),
+        word(wordings(random, "then_send"), random, {"a": listed(to, random)}),
+        word(wordings(random, "then_book"), random, {}),
     )
     if wanted == "none":
-        clause = word(W[random.language]["pick_only"], random, {"s": asked})
+        clause = word(wordings(random, "pick_only"), random, {"s": asked})
     elif wanted == "both":
         clause = f"{joined} {book} {'and' if random.language == 'en' else 'e'} {send}"
     else:
@@ -204,7 +204,7 @@ def slots_book(random: Source, first: int) -> Part:
     shown, title = occasion(random)
     clause = closed(
         word(
-            W[random.language]["book_free"],
+            wordings(random, "book_free"),
             random,
             {"o": shown, "part": slots.part_said(random), "d": slots.when},
         )
@@ -265,7 +265,5 @@ def create_events(random: Source, first: int) -> Part:
             )
         )
         extra = f"{extra} {'in' if random.language == 'en' else random.choice(('a', 'in'))} {place}".strip()
-    clause = closed(
-        word(W[random.language]["event"], random, {"o": shown, "w": when, "wb": bare, "x": extra})
-    )
+    clause = closed(word(wordings(random, "event"), random, {"o": shown, "w": when, "wb": bare, "x": extra}))
     return Part(clause, (booked(title, [start], minutes=minutes, place=place),), event_said(random, title))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf_server.embedded import vocabulary as v
 from gbnf_server.embedded.parts import Part, Step, recipients, sent, sent_said, written
-from gbnf_server.embedded.wording import SUMS, ZONES, W, fixed, listed, word
+from gbnf_server.embedded.wording import LATER_SUMS, SUMS, ZONES, fixed, listed, word, wordings
 
 if TYPE_CHECKING:
     from gbnf_server.embedded.source import Source
@@ -24,7 +24,7 @@ def _sum(random: Source) -> tuple[str, str]:
     """How a sum is asked, and its expression (only those are evaluated here that this function made)."""
     a, b, c = _number(random), _number(random), str(random.randint(2, 6))
     if random.random() < 0.45:
-        spoken_sum, expression = random.choice(SUMS[random.language])
+        spoken_sum, expression = random.choice((SUMS if random.held_out else LATER_SUMS)[random.language])
         return spoken_sum.format(a=a, b=b, c=c), expression.format(a=a, b=b, c=c)
     operators = [random.choice(("+", "-", "*", "*", "/")) for _ in range(3)]
     gap = random.choice((" ", " ", ""))
@@ -50,6 +50,13 @@ def computed(random: Source, expression: str) -> tuple[Step, str]:
         if random.random() < 0.75
         else round(random.uniform(0, 3000), random.choice((1, 2, 4)))
     )
+    if not random.held_out and random.random() < 0.5:  # what sums really give: many digits
+        digits = random.randint(5, 24)
+        value = (
+            random.randint(-(10 ** (digits // 2)), 10**digits)
+            if random.random() < 0.5
+            else random.uniform(-1, 1) * 10 ** random.randint(0, 6)
+        )
     return Step("compute", {}, {"value": value, "entries": [str(value)]}), str(value)
 
 
@@ -59,7 +66,7 @@ def compute(random: Source, first: int) -> Part:
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
     return Part(
-        word(W[random.language]["compute"], random, {"e": asked}),
+        word(wordings(random, "compute"), random, {"e": asked}),
         (step,),
         fixed(random, "sum", e=expression, x=value),
     )
@@ -69,17 +76,17 @@ def compute_then(random: Source, first: int) -> Part:
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
-    slots = {"compute": word(W[random.language]["compute"][:1], random, {"e": asked}), "e": asked}
+    slots = {"compute": word(wordings(random, "compute")[:1], random, {"e": asked}), "e": asked}
     if random.random() < 0.6:
         to = recipients(random)
-        clause = word(W[random.language]["compute_send"], random, slots | {"a": listed(to, random)})
+        clause = word(wordings(random, "compute_send"), random, slots | {"a": listed(to, random)})
         return Part(
             clause,
             (step, sent(random, to, fixed(random, "result"), step=first)),
             f"{fixed(random, 'sum', e=expression, x=value)} {sent_said(random, to)}",
         )
     path = v.file_path(random)
-    clause = word(W[random.language]["compute_write"], random, slots | {"p": v.shown(random, path)})
+    clause = word(wordings(random, "compute_write"), random, slots | {"p": v.shown(random, path)})
     return Part(
         clause,
         (step, written([path], [value])),
@@ -112,12 +119,12 @@ def get_now(random: Source, first: int) -> Part:
         result = now_result(random, zones[city])
         shown = city if random.random() < 0.9 else city.lower()
         clause, arguments = (
-            word(W[random.language]["now_in"], random, {"c": shown}),
+            word(wordings(random, "now_in"), random, {"c": shown}),
             {"timezone": zones[city]},
         )
     else:
         zone = "UTC" if random.random() < 0.7 else random.choice(tuple(ZONES[random.language].values()))
-        clause, arguments, result = word(W[random.language]["now"], random, {}), {}, now_result(random, zone)
+        clause, arguments, result = word(wordings(random, "now"), random, {}), {}, now_result(random, zone)
     said = now_said(random, result)
     return Part(clause, (Step("get_now", arguments, result),), said)
 
@@ -130,7 +137,7 @@ def now_then(random: Source, first: int) -> Part:
     kind = random.random()
     if kind < 0.4:
         to = recipients(random)
-        clause = word(W[random.language]["now_send"], random, {"a": listed(to, random)})
+        clause = word(wordings(random, "now_send"), random, {"a": listed(to, random)})
         return Part(
             clause,
             (step, sent(random, to, fixed(random, "time"), body=said)),
@@ -139,7 +146,7 @@ def now_then(random: Source, first: int) -> Part:
     path = v.file_path(random)
     value = result["date"] if kind < 0.75 else result["time"]
     clause = word(
-        W[random.language]["now_write"] if kind < 0.75 else W[random.language]["now_write_time"],
+        wordings(random, "now_write") if kind < 0.75 else wordings(random, "now_write_time"),
         random,
         {"p": v.shown(random, path)},
     )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.embedded import vocabulary as v
 from gbnf_server.embedded.parts import Part, Step, count_text, quoted, shortened, spoken, written
-from gbnf_server.embedded.wording import KINDS, WHICH, W, fixed, listed, word
+from gbnf_server.embedded.wording import KINDS, WHICH, fixed, listed, word, wordings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gbnf_server.embedded.source import Source
+
+_ON_PAPER = re.compile(r"(print|stampa)\b(?!.*\b(contents?|text|contenuto|testo) (of|di)\b)")
 
 
 def create_dirs(random: Source, first: int) -> Part:
@@ -21,7 +24,7 @@ def create_dirs(random: Source, first: int) -> Part:
     if kind < 0.18:
         paths = [v.folder(random) for _ in range(random.choice((2, 2, 3, 4)))]
         clause = word(
-            W[random.language]["folders"],
+            wordings(random, "folders"),
             random,
             {
                 "p": listed([v.shown(random, path) for path in paths], random),
@@ -32,11 +35,11 @@ def create_dirs(random: Source, first: int) -> Part:
         parent, leaf = v.folder(random), v.stem(random, v.FOLDERS[random.language])
         paths = [f"{parent}/{leaf}"]
         clause = word(
-            W[random.language]["folder_in"], random, {"leaf": leaf, "parent": v.shown(random, parent)}
+            wordings(random, "folder_in"), random, {"leaf": leaf, "parent": v.shown(random, parent)}
         )
     else:
         paths = [v.folder(random)]
-        clause = word(W[random.language]["folder"], random, {"p": v.shown(random, paths[0])})
+        clause = word(wordings(random, "folder"), random, {"p": v.shown(random, paths[0])})
     return Part(
         clause,
         (Step("create_dirs", {"paths": paths}, {"entries": paths}),),
@@ -51,19 +54,19 @@ def write_files(random: Source, first: int) -> Part:
     paths = [v.file_path(random)]
     if kind < 0.05:
         paths = ["notes.txt"]
-        clause = word(W[random.language]["note"], random, {"t": contents[0]})
+        clause = word(wordings(random, "note"), random, {"t": contents[0]})
     elif kind < 0.13:
         contents.append(v.text(random))
         paths.append(v.file_path(random))
         shown = [quoted(random, text) for text in contents]
         clause = word(
-            W[random.language]["write_two"],
+            wordings(random, "write_two"),
             random,
             {"t": shown[0], "t2": shown[1], "p": paths[0], "p2": paths[1]},
         )
     else:
         clause = word(
-            W[random.language]["write"],
+            wordings(random, "write"),
             random,
             {"t": quoted(random, contents[0]), "p": v.shown(random, paths[0])},
         )
@@ -73,9 +76,9 @@ def write_files(random: Source, first: int) -> Part:
 def create_then_write_inside(random: Source, first: int) -> Part:
     del first
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
-    create = word(W[random.language]["folder"], random, {"p": v.shown(random, parent)})
+    create = word(wordings(random, "folder"), random, {"p": v.shown(random, parent)})
     clause = word(
-        W[random.language]["write_inside"],
+        wordings(random, "write_inside"),
         random,
         {"create": create, "leaf": leaf, "t": quoted(random, content)},
     )
@@ -89,11 +92,11 @@ def create_then_write_path(random: Source, first: int) -> Part:
     del first
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
     path = f"{parent}/{leaf}"
-    write = word(W[random.language]["write"], random, {"t": quoted(random, content), "p": path})
+    write = word(wordings(random, "write"), random, {"t": quoted(random, content), "p": path})
     clause = word(
-        W[random.language]["create_write"],
+        wordings(random, "create_write"),
         random,
-        {"create": word(W[random.language]["folder"], random, {"p": parent}), "write": write},
+        {"create": word(wordings(random, "folder"), random, {"p": parent}), "write": write},
     )
     steps = (Step("create_dirs", {"paths": [parent]}, {"entries": [parent]}), written([path], [content]))
     return Part(clause, steps, f"{fixed(random, 'created', x=parent)} {fixed(random, 'wrote', x=path)}")
@@ -116,12 +119,18 @@ def read_step(random: Source, arguments: dict[str, Any], paths: Sequence[str]) -
     )
 
 
+def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
+    """A wish to read. In training never "print FILE": that is paper's business, and no tool does it."""
+    while True:
+        clause = word(wordings(random, key), random, slots)
+        if random.held_out or not _ON_PAPER.match(clause):
+            return clause
+
+
 def read_files(random: Source, first: int) -> Part:
     del first
     paths = [v.file_path(random) for _ in range(random.choice((1, 1, 1, 1, 2)))]
-    clause = word(
-        W[random.language]["read"], random, {"p": listed([v.shown(random, path) for path in paths], random)}
-    )
+    clause = _reading(random, "read", {"p": listed([v.shown(random, path) for path in paths], random)})
     step, said = read_step(random, {"paths": paths}, paths)
     return Part(clause, (step,), said)
 
@@ -133,7 +142,7 @@ def delete_files(random: Source, first: int) -> Part:
     step = Step("delete_files", {"paths": paths}, {"entries": paths})
     return Part(
         word(
-            W[random.language]["delete"],
+            wordings(random, "delete"),
             random,
             {"p": listed([v.shown(random, path) for path in paths], random)},
         ),
@@ -210,7 +219,7 @@ def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Foun
             {},
         )
         if base == "."
-        else word(W[random.language]["in"], random, {"b": v.shown(random, base)})
+        else word(wordings(random, "in"), random, {"b": v.shown(random, base)})
     )
     arguments: dict[str, Any] = {"base_path": base}
     arguments |= {"pattern": patterns[0]} if len(patterns) == 1 else {"patterns": list(patterns)}
@@ -239,14 +248,14 @@ def _whole_folder(template: str, found: Found) -> bool:
 def find_files(random: Source, first: int) -> Part:
     del first
     found = find(random)
-    templates = tuple(template for template in W[random.language]["find"] if _whole_folder(template, found))
+    templates = tuple(template for template in wordings(random, "find") if _whole_folder(template, found))
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "b": found.base}
     return Part(word(templates, random, slots), (found.step,), found_said(random, found.entries))
 
 
 def find_read(random: Source, first: int) -> Part:
     found = find(random, empty=0.08)
-    clause = word(W[random.language]["find_read"], random, {"f": found.what, "i": found.where})
+    clause = _reading(random, "find_read", {"f": found.what, "i": found.where})
     if not found.entries:
         return Part(clause, (found.step,), fixed(random, "none_found"))
     step, said = read_step(random, {"from_step": first}, found.entries)
@@ -257,9 +266,7 @@ def find_delete(random: Source, first: int) -> Part:
     found = find(random, empty=0.08)
     if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.what.startswith("*"):
         return find_delete(random, first)
-    templates = (
-        W[random.language]["find_delete"] if found.base != "." else W[random.language]["find_delete"][:3]
-    )
+    templates = wordings(random, "find_delete") if found.base != "." else wordings(random, "find_delete")[:3]
     clause = word(templates, random, {"f": found.what, "i": found.where, "b": found.base})
     if not found.entries:
         return Part(clause, (found.step,), fixed(random, "none_found"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gbnf_server.embedded import vocabulary as v
 from gbnf_server.embedded.file_intents import find, found_said, read_step
 from gbnf_server.embedded.parts import Part, Step, quoted, recipients, sent, sent_said, subject_of, written
-from gbnf_server.embedded.wording import W, fixed, listed, word
+from gbnf_server.embedded.wording import fixed, listed, word, wordings
 
 if TYPE_CHECKING:
     from gbnf_server.embedded.source import Source
@@ -20,14 +20,14 @@ def send_messages(random: Source, first: int) -> Part:
     if random.random() < 0.22:
         noun = v.noun(random)
         slots = {"w": noun, "w2": v.noun(random), "W": noun.capitalize()}
-        subject = word(W[random.language]["short_subjects"], random, slots)
+        subject = word(wordings(random, "short_subjects"), random, slots)
         clause = word(
-            W[random.language]["send_subject"], random, shown | {"s": subject, "sq": quoted(random, subject)}
+            wordings(random, "send_subject"), random, shown | {"s": subject, "sq": quoted(random, subject)}
         )
     else:
         subject = subject_of(text)
         clause = word(
-            W[random.language]["send"] if to != ["me"] else W[random.language]["send_me"], random, shown
+            wordings(random, "send") if to != ["me"] else wordings(random, "send_me"), random, shown
         )
     return Part(clause, (sent(random, to, subject, body=text),), sent_said(random, to))
 
@@ -36,9 +36,9 @@ def write_send(random: Source, first: int) -> Part:
     del first
     path, content, to = v.file_path(random), v.text(random), recipients(random)
     write = word(
-        W[random.language]["write"], random, {"t": quoted(random, content), "p": v.shown(random, path)}
+        wordings(random, "write"), random, {"t": quoted(random, content), "p": v.shown(random, path)}
     )
-    clause = word(W[random.language]["write_send"], random, {"write": write, "a": listed(to, random)})
+    clause = word(wordings(random, "write_send"), random, {"write": write, "a": listed(to, random)})
     steps = (written([path], [content]), sent(random, to, subject_of(content), body=content))
     return Part(clause, steps, f"{fixed(random, 'wrote', x=path)} {sent_said(random, to)}")
 
@@ -48,14 +48,14 @@ def find_send(random: Source, first: int) -> Part:
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "a": listed(to, random)}
     subject = fixed(random, "files") if found.base == "." else fixed(random, "files_in", x=found.base)
     if random.random() < 0.25:
-        clause = word(W[random.language]["find_read_send"], random, slots)
+        clause = word(wordings(random, "find_read_send"), random, slots)
         if found.entries:
             step, _ = read_step(random, {"from_step": first}, found.entries)
             return Part(
                 clause, (found.step, step, sent(random, to, subject, step=first + 1)), sent_said(random, to)
             )
         return Part(clause, (found.step,), fixed(random, "none_found"))
-    clause = word(W[random.language]["find_send"], random, slots)
+    clause = word(wordings(random, "find_send"), random, slots)
     if not found.entries:
         return Part(clause, (found.step,), fixed(random, "none_found"))
     return Part(
@@ -69,7 +69,7 @@ def read_send(random: Source, first: int) -> Part:
     path, to = v.file_path(random), recipients(random)
     step, _ = read_step(random, {"paths": [path]}, [path])
     clause = word(
-        W[random.language]["read_send"], random, {"p": v.shown(random, path), "a": listed(to, random)}
+        wordings(random, "read_send"), random, {"p": v.shown(random, path), "a": listed(to, random)}
     )
     return Part(clause, (step, sent(random, to, path, step=first)), sent_said(random, to))
 
@@ -92,7 +92,7 @@ def known_file(random: Source, first: int) -> Part:
     step = Step(step.name, step.arguments, {"entries": entries, "count": len(entries)})
     to = recipients(random) if random.random() < 0.6 else []
     clause = word(
-        W[random.language]["known_send" if to else "known_read"],
+        wordings(random, "known_send" if to else "known_read"),
         random,
         slots | {"a": listed(to or ["me"], random)},
     )

@@ -17,7 +17,7 @@ from gbnf_server.embedded.parts import (
     spoken,
     written,
 )
-from gbnf_server.embedded.wording import W, fixed, listed, word
+from gbnf_server.embedded.wording import fixed, listed, word, wordings
 
 if TYPE_CHECKING:
     from gbnf_server.embedded.source import Source
@@ -31,7 +31,7 @@ def get_inputs(random: Source, first: int) -> Part:
     kind = random.random()
     if kind < 0.5:
         options = [v.noun(random) for _ in range(random.choice((2, 3, 3, 4)))]
-        asked = word(W[random.language]["ask_choice"], random, {"o": listed(options, random)})
+        asked = word(wordings(random, "ask_choice"), random, {"o": listed(options, random)})
         value = random.choice(options)
         step = choice(fixed(random, "choice"), "choice", fixed(random, "which_one"), value, None, options)
     else:
@@ -44,7 +44,7 @@ def get_inputs(random: Source, first: int) -> Part:
             v.text(random),
             "text",
             f"{noun}?",
-            word(W[random.language]["ask_text"], random, {"n": noun}),
+            word(wordings(random, "ask_text"), random, {"n": noun}),
         )
         if kind > 0.85:
             wishes = (
@@ -58,7 +58,7 @@ def get_inputs(random: Source, first: int) -> Part:
                 random.choice(("yes", "no")),
                 "yes_no",
                 f"{sentence}?",
-                word(W[random.language]["ask_yes"], random, {"t": sentence}),
+                word(wordings(random, "ask_yes"), random, {"t": sentence}),
             )
         dialog = [{"var": "answer", "prompt": prompt, "schema": {"kind": field}}]
         step = Step(
@@ -69,7 +69,7 @@ def get_inputs(random: Source, first: int) -> Part:
     said = fixed(random, "chose" if kind < 0.5 else "answered", x=value)
     if random.random() < 0.3:
         path = v.file_path(random)
-        clause = word(W[random.language]["ask_write"], random, {"ask": asked, "p": v.shown(random, path)})
+        clause = word(wordings(random, "ask_write"), random, {"ask": asked, "p": v.shown(random, path)})
         return Part(clause, (step, written([path], [value])), f"{said} {fixed(random, 'wrote', x=path)}")
     return Part(asked, (step,), said)
 
@@ -91,7 +91,7 @@ def find_choose(random: Source, first: int) -> Part:
         "i": found.where,
         "verb": italian[verb] if random.language == "it" else verb,
     }
-    clause = word(W[random.language]["find_choose"], random, slots)
+    clause = word(wordings(random, "find_choose"), random, slots)
     value = random.choice(found.entries)
     choose = choice(fixed(random, "files"), "file", fixed(random, "which_file"), value, first)
     if verb == "email":
@@ -111,7 +111,7 @@ def undo_last_turn(random: Source, first: int) -> Part:
     undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
     said = fixed(random, "undone", x=spoken(undone))
     return Part(
-        word(W[random.language]["undo"], random, {}), (Step("undo_last_turn", {}, {"entries": undone}),), said
+        word(wordings(random, "undo"), random, {}), (Step("undo_last_turn", {}, {"entries": undone}),), said
     )
 
 
@@ -121,7 +121,7 @@ def find_drive(random: Source, first: int) -> Part:
     found = [f"{v.noun(random)}.{random.choice(v.EXTENSIONS)}" for _ in range(random.choice((1, 2, 3)))]
     step = Step("find_files_google_workspace", {"query": query}, {"entries": found, "count": len(found)})
     said = found_said(random, found)
-    return Part(word(W[random.language]["drive"], random, {"q": quoted(random, query)}), (step,), said)
+    return Part(word(wordings(random, "drive"), random, {"q": quoted(random, query)}), (step,), said)
 
 
 def location(random: Source, first: int) -> Part:
@@ -129,7 +129,7 @@ def location(random: Source, first: int) -> Part:
     place = random.word(v.PLACES).capitalize()
     step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})
     return Part(
-        word(W[random.language]["where"], random, {"n": v.noun(random)}),
+        word(wordings(random, "where"), random, {"n": v.noun(random)}),
         (step,),
         fixed(random, "place", x=place),
     )

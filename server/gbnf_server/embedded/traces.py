@@ -20,7 +20,7 @@ from gbnf_server.embedded.asking import impossible, styled, to_me
 from gbnf_server.embedded.parts import Part, Step, shortened
 from gbnf_server.embedded.pools import decoys_for, pool_for, pool_prompt
 from gbnf_server.embedded.source import Language, Source
-from gbnf_server.embedded.wording import W, closed, fixed
+from gbnf_server.embedded.wording import closed, fixed, wordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +76,8 @@ ERRORS = (
     "permission denied: '{p}'",
     "it took longer than 30 s and was stopped",
 )
+SHARES, SUITE_SHARES = (0.44, 0.34, 0.22), (0.55, 0.3, 0.15)
+"""How many requests hold one wish, two and three: in training, and in the held-out suite."""
 REFUSED_SHARE = 0.12
 """Traces whose request nothing in the pool can fulfil."""
 
@@ -147,7 +149,7 @@ def _combine(random: Source, makers: tuple[MakePart, ...]) -> tuple[str, tuple[S
     request = ""
     steps: tuple[Step, ...] = ()
     said: list[str] = []
-    joints = W[random.language]["joints"]
+    joints = wordings(random, "joints")
     joint = random.choice(joints)
     for index, make in enumerate(makers):
         part = make(random, len(steps) + 1)
@@ -200,7 +202,7 @@ def _refused(random: Source) -> Trace:
 
 def _feasible(random: Source, count: int | None) -> Trace:
     every, weights, social, social_weights = _weights()
-    count = count or random.choices((1, 2, 3), (0.55, 0.3, 0.15))[0]
+    count = count or random.choices((1, 2, 3), SUITE_SHARES if random.held_out else SHARES)[0]
     if count == 1:
         makers = tuple(random.choices(every, weights))
     elif count == 3 and random.random() < 0.3:

@@ -14,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gbnf_server.embedded import odd_values
 from gbnf_server.embedded.wording import listed, word
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ SENTENCES_EN = (
 )
 
 
+ODD_SHARE = 0.3
+"""Of the values that training draws, those made of the tokenizer's own pieces."""
+
+
 @cache
 def reserved() -> re.Pattern[str]:
     """Matches every word that no trace holds."""
@@ -125,8 +130,10 @@ def pseudo_word(random: Source) -> str:
     Of words in training, because a piece that requests use in another sense ("minutes") has to be copied too.
     """
     while True:
-        if not random.held_out and random.random() < 0.45:
+        if not random.held_out and random.random() < 0.25:
             text = random.choice(_any_words()) + random.choice(_any_words())
+        elif not random.held_out and random.random() < 0.6:
+            text = odd_values.glued(random)
         else:
             text = "".join(
                 random.choice(_LISTS["onsets"])
@@ -140,6 +147,8 @@ def pseudo_word(random: Source) -> str:
 
 def noun(random: Source) -> str:
     """A word: mostly a real one of the language, now and then of the other, or an invented one."""
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.word(random)
     kind = random.random()
     if kind < 0.22:
         return pseudo_word(random)
@@ -149,6 +158,8 @@ def noun(random: Source) -> str:
 
 def stem(random: Source, known: tuple[str, ...]) -> str:
     """The name of a file or folder, without extension: sometimes a usual one, mostly not."""
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.stem(random)
     kind = random.random()
     if kind < 0.2:
         text = random.word(known)
@@ -179,6 +190,8 @@ def number_text(random: Source) -> str:
 def folder(random: Source) -> str:
     """A folder's relative path, 1-3 levels."""
     levels = random.choice((1, 1, 1, 1, 2, 2, 2, 3))
+    if not random.held_out and random.random() < 0.06:
+        levels = 4
     known = FOLDERS[random.language]
     return "/".join(stem(random, known if level == 0 else (*known, *PLACES)) for level in range(levels))
 
@@ -208,6 +221,8 @@ def shown(random: Source, path: str) -> str:
 
 def address(random: Source) -> str:
     """An email address."""
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.address(random, DOMAINS)
     kind = random.random()
     if kind < 0.4:
         user = random.word(NAMES)
@@ -228,6 +243,8 @@ def address(random: Source) -> str:
 
 def text(random: Source) -> str:
     """What is written in a file or a message: 1-20 words, as people dictate them."""
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.text(random, lambda: noun(random))
     kind = random.random()
     if kind < 0.22:
         things, all_words = THINGS[random.language], words(random.language)

@@ -30,7 +30,21 @@ W: dict[str, dict[str, list[str]]] = {
     language: {key: value for key, value in found.items() if isinstance(value, list)}
     for language, found in _FOUND.items()
 }
-"""The wordings of each intent, by language."""
+"""The wordings of each intent, by language: those that the held-out half draws from, too."""
+_LATER: dict[str, dict[str, Any]] = {
+    language: tomllib.loads((files(__package__) / name).read_text("utf-8"))
+    for language, name in (("en", "more_wordings.toml"), ("it", "more_wordings_it.toml"))
+}
+"""Wordings of training alone: written after the held-out suite, which stays what it was."""
+_ALL: dict[str, dict[str, list[str]]] = {
+    language: {key: [*base, *_LATER[language].get(key, ())] for key, base in found.items()}
+    for language, found in W.items()
+}
+
+
+def wordings(random: Source, key: str) -> list[str]:
+    """The wordings of an intent that this source draws from."""
+    return (W if random.held_out else _ALL)[random.language][key]
 
 
 def _tables(key: str) -> dict[str, dict[str, Any]]:
@@ -44,12 +58,18 @@ KINDS: dict[str, dict[str, list[str]]] = _tables("kinds")
 SUMS: dict[str, list[tuple[str, str]]] = {
     language: list(table.items()) for language, table in _tables("sums").items()
 }
+LATER_SUMS: dict[str, list[tuple[str, str]]] = {
+    language: [*SUMS[language], *found["sums"].items()] for language, found in _LATER.items()
+}
 ZONES: dict[str, dict[str, str]] = _tables("zones")
 PERIODS: dict[str, dict[str, list[str]]] = _tables("periods")
 PARTS_OF_DAY: dict[str, dict[str, list[str]]] = _tables("parts")
 DURATIONS: dict[str, dict[str, int]] = _tables("durations")
 _FIXED: dict[str, dict[str, str]] = _tables("fixed")
 
+TYPO_SHARE = 0.03
+"""Of the wordings that training draws; values are never mistyped."""
+_LONG_WORD = re.compile(r"(?<![{\w'])[a-zA-Zàèéìòù]{5,}(?![\w}'])")
 _SPACES = re.compile(r" {2,}")
 _BEFORE_MARK = re.compile(r" +([,?!:;]|\.(?= |$))")
 
@@ -98,9 +118,23 @@ def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> 
     for _ in range(80):
         template = templates[int(random.random() * len(templates))]
         text = _SPACES.sub(" ", _choose(_parse(template), random)).strip()
+        if not random.held_out and random.random() < TYPO_SHARE:
+            text = mistyped(random, text)
         if not text or random.draws(text):
             break
     return _BEFORE_MARK.sub(r"\1", text).format_map(slots)
+
+
+def mistyped(random: Source, text: str) -> str:
+    """The wording with one of its longer words typed wrong: a letter left out, doubled, or two exchanged."""
+    words = [found for found in _LONG_WORD.finditer(text) if text[found.start() - 1 : found.start()] != "{"]
+    if not words:
+        return text
+    found = random.choice(words)
+    at = random.randrange(found.start() + 1, found.end() - 1)
+    typed = random.choice((text[at + 1], "", text[at] * 2)) if text[at] != text[at + 1] else ""
+    swapped = typed == text[at + 1]
+    return text[:at] + (text[at + 1] + text[at] if swapped else typed) + text[at + 1 + swapped :]
 
 
 def closed(text: str) -> str:

@@ -6,8 +6,8 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.embedded import vocabulary, wording
-from gbnf_server.embedded.source import Language, Source
+from gbnf_server.embedded import odd_values, vocabulary, wording
+from gbnf_server.embedded.source import Language, Source, kept
 
 SEEDS = st.integers(0, 2**32)
 LANGUAGES: st.SearchStrategy[Language] = st.sampled_from(["en", "it"])
@@ -48,5 +48,35 @@ def test_languages_have_the_same_wordings_to_fill() -> None:
     slots = re.compile(r"\{(\w+)\}")
     for key, templates in english.items():
         known = set(slots.findall(" ".join([*templates, *italian[key]])))
-        for template in (*templates, *italian[key]):
+        every = [wording.wordings(Source(1, language), key) for language in ("en", "it")]
+        for template in (*every[0], *every[1]):
             wording.word((template,), Source(1), dict.fromkeys(known, "x"))
+
+
+def test_the_held_out_half_draws_no_wording_that_came_after_its_suite() -> None:
+    for language in ("en", "it"):
+        for key, first in wording.W[language].items():
+            assert wording.wordings(Source(0, language, held_out=True), key) == first
+            assert wording.wordings(Source(0, language), key)[: len(first)] == first
+
+
+@given(SEEDS, LANGUAGES)
+def test_a_slot_of_a_wording_is_never_mistyped(seed: int, language: Language) -> None:
+    source = Source(seed, language)
+    template = source.choice(wording.wordings(source, source.choice(["send", "write", "event", "find_send"])))
+    slots = re.compile(r"\{\w+\}")
+    typed = wording.mistyped(source, template)
+    assert slots.findall(typed) == slots.findall(template)
+    assert abs(len(typed) - len(template)) <= 1
+
+
+@given(SEEDS, LANGUAGES)
+def test_values_of_pieces_hold_no_word_that_is_kept(seed: int, language: Language) -> None:
+    source = Source(seed, language)
+    made = [
+        odd_values.stem(source),
+        odd_values.text(source, lambda: vocabulary.noun(source)),
+        odd_values.address(source, ["x.y"]),
+    ]
+    for value in made:
+        assert not [word for word in re.findall(r"[^\W\d_]+", value.removesuffix("@x.y")) if kept(word)]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,9 @@ from hypothesis import strategies as st
 
 from gbnf import validate_call
 from gbnf.manifests import FINAL_ANSWER
-from gbnf_server.embedded import vocabulary, wording
+from gbnf_server.embedded import file_intents, vocabulary, wording
 from gbnf_server.embedded.pools import executors, pool_prompt
-from gbnf_server.embedded.source import Source
+from gbnf_server.embedded.source import Language, Source
 from gbnf_server.embedded.traces import PARTS, trace
 
 SEEDS = st.integers(0, 2**32)
@@ -95,6 +96,15 @@ def test_a_request_without_its_tool_is_refused_in_its_language(seed: int) -> Non
         return
     answer = json.loads(made.turns()[-1][1])["arguments"]["message"]
     assert answer.startswith("Non posso" if made.language == "it" else "I cannot")
+
+
+@given(SEEDS, st.sampled_from(["en", "it"]))
+def test_no_wish_to_read_is_worded_as_one_to_print_on_paper(seed: int, language: Language) -> None:
+    for make in (file_intents.read_files, file_intents.find_read):
+        clause = make(Source(seed, language), 1).clause
+        assert not clause.startswith(("print", "stampa")) or re.search(
+            "content|text|contenuto|testo", clause
+        ), clause
 
 
 @given(SEEDS)
