@@ -53,17 +53,36 @@ _INSTRUCTIONS = {
 }
 
 
-def system_prompt(executors: Iterable[Executor], *, style: PromptStyle = "full", language: str = "en") -> str:
+_CALL = '{"name":'
+_THOUGHTFUL_CALL = '{"thought": "…", "name":'
+
+
+def system_prompt(
+    executors: Iterable[Executor],
+    *,
+    style: PromptStyle = "full",
+    language: str = "en",
+    thought: bool = False,
+) -> str:
     """The system message for a pool, tools in pool order.
 
     "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All others:
     instructions, then each tool as `gbnf.descriptions` shows it ("full" is "default"). Texts are in
-    `language` where a manifest has it, else in English. Raises ValueError for a style that doesn't exist.
+    `language` where a manifest has it, else in English. `thought` asks for one at the beginning of each call.
+    Raises ValueError for a style that doesn't exist.
     """
     shown = [described(tool, style, language) for tool in executors]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    return "\n\n".join([_in(_INSTRUCTIONS, language), "Tools:", *shown])
+    instructions = _in(_INSTRUCTIONS, language)
+    if thought:
+        instructions = instructions.replace(_CALL, _THOUGHTFUL_CALL)
+    return "\n\n".join([instructions, "Tools:", *shown])
+
+
+def more_tools(executors: Iterable[Executor], *, style: PromptStyle = "full", language: str = "en") -> str:
+    """What a later message says of tools that the system message does not tell of."""
+    return "\n".join([_in(_MORE, language), *(described(tool, style, language) for tool in executors)])
 
 
 def call_text(call: Mapping[str, Any]) -> str:
@@ -95,6 +114,9 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
     if len(text) > limit:
         text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
     return call_text({"step": step, "error": text})
+
+
+_MORE = {"en": "More tools:", "it": "Altri strumenti:"}
 
 
 def _in(texts: Mapping[str, str], language: str) -> str:

@@ -103,10 +103,19 @@ def score(case: Case, record: Record, references: References) -> Score:
         cached_tokens=run["cached_tokens"],
         completion_tokens=run["completion_tokens"],
         run_s=run["duration_s"],
-        model_s=tuple(event["duration_s"] for event in called),
+        model_s=_model_seconds(called),
         compile_s=tuple(event["compile_s"] for event in events if event["event"] == "step_started"),
         grammar_s=tuple(event["grammar_s"] for event in called if event["grammar_s"] is not None),
     )
+
+
+def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """The seconds of each step's model calls: its thoughts and its call."""
+    seconds: dict[int, float] = {}
+    for event in called:
+        if event.get("purpose") != "salvage":
+            seconds[event["step"]] = seconds.get(event["step"], 0.0) + event["duration_s"]
+    return tuple(seconds.values())
 
 
 def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[MadeCall]:

@@ -2,6 +2,7 @@
 
 events, effects   what a run tells, and what it asks of the world
 calls, gates      from a model's text to a call, and whether it may be executed
+reasoning         thoughts before a call, and how they are kept apart from it
 salvaging         from the results of a run without an answer to one
 state, loop       the loop itself: a generator without I/O
 drivers           the same loop, blocking and in asyncio

@@ -1,10 +1,11 @@
 """What a planner run tells while it happens, and the value that it ends with.
 
 `Event` is a closed union of frozen values. Every sequence of events is well-formed: `RunStarted` first;
-then each step begins with `StepStarted` and holds at most one `ModelCalled`, followed by at most one of
-`CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`; where the run ended without an answer,
-`SalvageStarted` may follow, and at most one `ModelCalled`; `WarningRaised` may stand anywhere between;
-`RunFinished` is last and holds the `Run`. Only a cancelled run stops without one.
+then each step begins with `StepStarted` and holds at most one `ModelCalled`, after one more where the model
+thinks first, followed by at most one of `CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`;
+where the run ended without an answer, `SalvageStarted` may follow, and at most one `ModelCalled`;
+`WarningRaised` may stand anywhere between; `RunFinished` is last and holds the `Run`. Only a cancelled run
+stops without one.
 
 Times: `at` is an aware datetime of the run's clock; durations are seconds. `to_json()` gives a value that
 `json.dumps` takes as it is.
@@ -26,8 +27,8 @@ Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "fa
 """answered: the model gave its final answer. salvaged: it gave none, and what the tools returned was made
 into one. The others are `Unanswered`: there is no answer at all."""
 
-Purpose: TypeAlias = Literal["call", "salvage"]
-"""What the model was asked to write: a call, or plain words from a run's results."""
+Purpose: TypeAlias = Literal["call", "thought", "salvage"]
+"""What the model was asked to write: a call, thoughts before one, or plain words from a run's results."""
 
 Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "repeated"]
 """Why a model's text was not executed; `gbnf_server.planner.gates` says what each means."""
@@ -80,7 +81,8 @@ class Step(_Json):
     `call` is None where the text held no valid call. `refusal` and `fault` say why nothing was executed or
     no result came, with `error` as the text that the model read; both are None for a step that succeeded,
     whose `result` is the tool's whole answer (the model may have seen it clipped). `model_s` and `tool_s`
-    are seconds. `repairs` say what was done to read the call, where it was read softly.
+    are seconds. `repairs` say what was done to read the call, where it was read softly. `thought` is what
+    the model thought before the call, as far as it showed; it is no part of the call.
     """
 
     number: int
@@ -93,6 +95,7 @@ class Step(_Json):
     model_s: float = 0.0
     tool_s: float = 0.0
     repairs: tuple[str, ...] = ()
+    thought: str = ""
 
     @property
     def name(self) -> str | None:

@@ -22,6 +22,7 @@ from gbnf.validation import validate_call
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
+from gbnf_server.planner.reasoning import LEFT_OUT, take_thought, thought_in
 from gbnf_server.planner.state import Settings, State
 
 
@@ -34,12 +35,24 @@ class Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """A call that passed every gate, the repairs that reading it took, and its thought."""
+
+    call: dict[str, Any]
+    repairs: tuple[str, ...] = ()
+    thought: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """What the model may do in a step.
 
-    `told`: the tools that the prompt tells of, those of the pool as the filter left it and the built-in ones;
-    `callable`: of those, what may be called; `refers_to`: the earlier steps that have entries.
+    `shown`: the tools that the system message tells of, those of the pool as the filter left it when the run
+    began and the built-in ones; `told`: those and what later messages told of; `callable`: of those, what may
+    be called; `refers_to`: the earlier steps that have entries.
     """
+
+    shown: tuple[Executor, ...]
 
     told: tuple[Executor, ...]
     callable: tuple[Executor, ...]
@@ -47,14 +60,16 @@ class Offer:
     grammar: str | None
 
 
-def judge(
-    completion: Completion, offer: Offer, state: State, settings: Settings
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The call in the model's text, and the repairs that reading it took.
-
-    Raises `Refused` at the first gate that the text does not pass.
-    """
+def judge(completion: Completion, offer: Offer, state: State, settings: Settings) -> Judged:
+    """The call in the model's text. Raises `Refused` at the first gate that the text does not pass."""
     call, repairs = _read(completion, offer, settings)
+    thought = ""
+    if settings.reasoning == "field":
+        thought, call = take_thought(call)
+        left_out = [repair for repair in repairs if LEFT_OUT in repair]
+        if left_out:
+            thought = thought_in(completion.text)
+            repairs = tuple(repair for repair in repairs if repair not in left_out)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
         early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
@@ -68,13 +83,17 @@ def judge(
             f"{call['name']} was already called {calls.REPEATS} times with these arguments; "
             "use what it returned, or call something else",
         )
-    valid: dict[str, Any] = call
-    return valid, repairs
+    return Judged(call, repairs, thought)
 
 
 def _read(completion: Completion, offer: Offer, settings: Settings) -> tuple[Any, tuple[str, ...]]:
     """The JSON value in the text, not yet validated. Raises `Refused` where there is none."""
     cut = completion.finish == "length"
+    if not completion.text.strip() and completion.reasoning:
+        raise Refused(
+            "cut" if cut else "unparsed",
+            "all of the text is thoughts, and no call came after them; think less, and write the call",
+        )
     if settings.soft and not settings.grammar:
         try:
             return calls.read_softly(completion.text, offer.told, steps=offer.refers_to, cut=cut)

@@ -6,6 +6,7 @@ and the turn's id are given; nothing else of the world is read. What must stay t
 
 - only a text that passes every gate of `gbnf_server.planner.gates` is executed, and once;
 - every step leaves one assistant and one tool message in the history, save the one that answers;
+- the system message is the same in the whole run, whatever the grammar leaves possible;
 - the run ends within `max_steps` steps, and `RunFinished` is its last event;
 - an answer that is salvaged from results is asked for once, without tools, and never called `answered`.
 """
@@ -22,9 +23,10 @@ from gbnf.dialects import call_schema, schema_text
 from gbnf.errors import GbnfError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.pool import Selection, filter_pool
-from gbnf.prompt import Message, call_text, error_text, result_text, system_prompt
+from gbnf.prompt import Message, call_text, error_text, more_tools, result_text, system_prompt
 from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
+from gbnf_server.backends.thinking import thoughts_grammar
 from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout
 from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
@@ -46,6 +48,13 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.gates import Offer, Refused, judge
+from gbnf_server.planner.reasoning import (
+    thoughtful_grammar,
+    thoughtful_schema,
+    thoughts_of,
+    to_call,
+    to_think,
+)
 from gbnf_server.planner.state import Settings, State
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -106,20 +115,28 @@ class _Loop:
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
         yield from self._tell(StepStarted(at, state.number, names, offer.refers_to, seconds))
-        completion, model_s = yield from self._decode(offer)
+        completion, model_s, thought = yield from self._decode(offer)
         try:
-            call, repairs = judge(completion, offer, state, settings)
+            judged = judge(completion, offer, state, settings)
         except Refused as refused:
-            return (yield from self._block(completion.text, refused, model_s))
+            return (yield from self._block(completion.text, refused, model_s, thought))
+        call = judged.call
         state.blocked_in_a_row = 0
         state.history.append({"role": "assistant", "content": call_text(call)})
+        step = Step(
+            state.number,
+            completion.text,
+            call,
+            model_s=model_s,
+            repairs=judged.repairs,
+            thought=judged.thought or thought,
+        )
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            state.steps.append(Step(state.number, completion.text, call, model_s=model_s, repairs=repairs))
+            state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
         executor = next(tool for tool in offer.callable if tool.name == call["name"])
         state.made[calls.canonical(call)] += 1
-        step = Step(state.number, completion.text, call, model_s=model_s, repairs=repairs)
         yield from self._execute(executor, step)
         return None
 
@@ -127,34 +144,75 @@ class _Loop:
         """Filter the pool by all that the person said, and link the grammar of what remains."""
         state, settings = self.state, self.settings
         tools = self._select("\n".join([state.query, *state.said])).kept
+        self._show(tools)
         refers_to = tuple(sorted(state.entries))
         answers = state.number >= settings.final_answer_from
         grammar = None
         asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": refers_to}
         if settings.grammar and settings.dialect == "json_schema":
-            grammar = schema_text(call_schema(tools, **asked))
+            schema = call_schema(tools, **asked)
+            grammar = schema_text(thoughtful_schema(schema) if settings.reasoning == "field" else schema)
         elif settings.grammar:
             grammar = str(compile_pool(tools, **asked, union=settings.union))
-        asking = (*tools, *((ASK_USER,) if settings.ask_user else ()))
+            if settings.reasoning == "field":
+                grammar = thoughtful_grammar(grammar)
+        asking = (ASK_USER,) if settings.ask_user else ()
         # final_answer is told of from the start: the prompt stays the same when it becomes possible
-        told = (*asking, FINAL_ANSWER)
-        return Offer(told, told if answers else asking, refers_to, grammar)
+        built_in = (*asking, FINAL_ANSWER)
+        return Offer(
+            (*state.shown, *built_in),
+            (*state.told, *built_in),
+            (*tools, *(built_in if answers else asking)),
+            refers_to,
+            grammar,
+        )
+
+    def _show(self, tools: tuple[Executor, ...]) -> None:
+        """Tell of tools, once: the first in the system message, later ones behind what brought them.
+
+        So a prompt only grows during a run, and a server reads again nothing that it has read.
+        """
+        state, settings = self.state, self.settings
+        if not state.shown:
+            state.shown = state.told = tools
+            return
+        more = tuple(tool for tool in tools if tool not in state.told)
+        if more:
+            last = state.history[-1]  # the answer of a person, who spoke of something new
+            said = more_tools(more, style=settings.prompt_style, language=settings.language)
+            state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
+            state.told = (*state.told, *more)
 
     def _select(self, said: str) -> Selection:
         return filter_pool(self.executors, said) if self.settings.filter else Selection(self.executors)
 
-    def _decode(self, offer: Offer) -> _Part[tuple[Completion, float]]:
-        """Let the model write the next call; the completion, and the seconds that it took."""
+    def _decode(self, offer: Offer) -> _Part[tuple[Completion, float, str]]:
+        """Let the model write the next call; the completion, its seconds, and what was thought before."""
         state, settings = self.state, self.settings
-        system = system_prompt(offer.told, style=settings.prompt_style, language=settings.language)
+        system = system_prompt(
+            offer.shown,
+            style=settings.prompt_style,
+            language=settings.language,
+            thought=settings.reasoning == "field",
+        )
         messages: tuple[Message, ...] = ({"role": "system", "content": system}, *state.history)
+        thought, thinking_s = "", 0.0
+        if settings.reasoning == "free":
+            markers, language = settings.markers, settings.language
+            thinking, thinking_s = yield from self._ask(
+                to_think(messages, markers, language),
+                None if markers is None else thoughts_grammar(markers.closing),
+                "thought",
+            )
+            thought = thoughts_of(thinking, markers)
+            messages = to_call(messages, thought, markers, language)
         completion, seconds = yield from self._ask(messages, offer.grammar, "call")
         if completion.grammar_violation is not None:
             yield from self._warn(
                 f"step {state.number}: the backend did not keep to the grammar "
                 f"({completion.grammar_violation}); update it, or run without grammar to take what it writes"
             )
-        return completion, seconds
+        return completion, seconds + thinking_s, thought or completion.reasoning
 
     def _ask(
         self, messages: tuple[Message, ...], grammar: str | None, purpose: Purpose
@@ -165,7 +223,7 @@ class _Loop:
         completion = yield CallModel(
             messages=messages,
             grammar=grammar,
-            max_tokens=settings.max_tokens,
+            max_tokens=settings.thought_tokens if purpose == "thought" else settings.max_tokens,
             temperature=settings.temperature,
             seed=settings.seed,
             step=state.number,
@@ -226,14 +284,21 @@ class _Loop:
             salvage = salvaging.listed(done, settings.language, "error: the server is gone")
         return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
-    def _block(self, text: str, refused: Refused, model_s: float) -> _Part[Run | None]:
+    def _block(self, text: str, refused: Refused, model_s: float, thought: str) -> _Part[Run | None]:
         """Put the refusal into the history; the finished run where it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
         state.history.append({"role": "assistant", "content": calls.clip(text)})
         state.history.append({"role": "tool", "content": error_text(state.number, refused.error)})
         state.steps.append(
-            Step(state.number, text, error=refused.error, refusal=refused.refusal, model_s=model_s)
+            Step(
+                state.number,
+                text,
+                error=refused.error,
+                refusal=refused.refusal,
+                model_s=model_s,
+                thought=thought,
+            )
         )
         yield from self._tell(
             CallBlocked(

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
 from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend, dialect_of
+from gbnf_server.backends.base import Backend, dialect_of, markers_of
 from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, World, adrive, drive
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, plan
+from gbnf_server.planner.reasoning import Reasoning
 from gbnf_server.planner.state import Settings
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
@@ -26,9 +27,10 @@ class Planner:
     one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
     lets the model write freely; with `soft` its calls are then read in any usual shape. With `salvage`, a run
     that ends without an answer, and has results of tools, gets one out of them: its outcome is `salvaged`.
-    `clock` gives aware,
-    never decreasing times; by default it starts from the context's present. One planner may serve several
-    runs at a time where its backend may.
+    `reasoning` lets the model think before each call: "field" in a first property of the call, "free" for up
+    to `thought_tokens` tokens before the grammar binds; its thoughts are in the events, and never executed.
+    `clock` gives aware, never decreasing times; by default it starts from the context's present. One planner
+    may serve several runs at a time where its backend may.
 
     Raises PoolError for an empty pool, ValueError for a limit below 1, and what the backend raises when it
     is asked for its prompt style: a server that is not there is found out here.
@@ -47,6 +49,8 @@ class Planner:
         grammar: bool = True,
         soft: bool = False,
         salvage: bool = True,
+        reasoning: Reasoning = "off",
+        thought_tokens: int = 256,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -69,6 +73,9 @@ class Planner:
             soft=soft or dialect == "none",
             dialect=dialect,
             salvage=salvage,
+            reasoning=reasoning,
+            thought_tokens=thought_tokens,
+            markers=markers_of(backend) if reasoning == "free" else None,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,

@@ -6,9 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from gbnf.manifests import Executor
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import Dialect
+from gbnf_server.backends.thinking import Markers
 from gbnf_server.planner.events import Outcome, Run, Salvaged, Step
+from gbnf_server.planner.reasoning import Reasoning
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class Settings:
     `soft`, read for calls in any usual shape (`gbnf.calls`). `dialect` is what the backend takes as a
     grammar; where it takes none, calls are read softly. With `salvage`, a run that ends without an answer
     gets one out of its results, if it has any: a `Planner` does so, runs that are measured do not.
+    `reasoning` as in `gbnf_server.planner.reasoning`: with "free" the model thinks for `thought_tokens` at
+    most, between the `markers` of its template, or in plain words where the backend has none.
     For comparing, and nothing to run with: with `union` off the grammar lets any name go with any arguments,
     with `filter` off all tools are offered.
     """
@@ -32,6 +37,9 @@ class Settings:
     soft: bool = False
     dialect: Dialect = "gbnf"
     salvage: bool = False
+    reasoning: Reasoning = "off"
+    thought_tokens: int = 256
+    markers: Markers | None = None
     union: bool = True
     filter: bool = True
     max_tokens: int = 512
@@ -42,7 +50,7 @@ class Settings:
     backend: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens"):
+        for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens", "thought_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
@@ -54,6 +62,8 @@ class State:
     query: str
     turn: str
     started_at: datetime
+    shown: tuple[Executor, ...] = ()  # what the system message tells of; the same for the whole run
+    told: tuple[Executor, ...] = ()  # that, and what later messages told of
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     entries: dict[int, tuple[str, ...]] = field(default_factory=dict)  # of each step that has some

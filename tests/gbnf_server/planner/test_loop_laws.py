@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gbnf import validate_call
 from gbnf.manifests import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
+from gbnf_server.backends.thinking import KNOWN
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
@@ -35,6 +36,7 @@ from gbnf_server.planner.events import (
     ToolFailed,
     WarningRaised,
 )
+from gbnf_server.planner.reasoning import take_thought
 from gbnf_server.planner.state import Settings
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand
 
@@ -91,6 +93,8 @@ def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
         ask_user=draw(st.booleans()),
         grammar=draw(st.booleans()),
         salvage=draw(st.booleans()),
+        reasoning=draw(st.sampled_from(["off", "off", "field", "free"])),
+        markers=draw(st.sampled_from([None, KNOWN[0]])),
     )
     driven = drive_by_hand(
         POOL,
@@ -110,7 +114,7 @@ def laws(examples: int = 100) -> settings:
 @laws()
 @given(runs())
 def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
+    chosen, driven = case
     for step in driven.run.steps:
         if step.call is not None and step.name != FINAL_ANSWER.name:
             called = next(event for event in driven.of(ToolCalled) if event.step == step.number)
@@ -131,6 +135,8 @@ def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> N
                 assert written.finish == "stop"
                 assert begun.step not in violated
                 value = json.loads(written.text)
+                if chosen.reasoning == "field":
+                    _, value = take_thought(value)
                 offered = [tool for tool in (*POOL, ASK_USER) if tool.name in begun.tools]
                 assert validate_call(value, offered, steps=begun.refers_to).ok
                 if isinstance(request, Execute):
@@ -146,8 +152,11 @@ def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
         RunStarted: "(", StepStarted: "s", ModelCalled: "m", CallBlocked: "b", ToolCalled: "t",
         ToolDone: "d", ToolFailed: "f", WarningRaised: "", SalvageStarted: "v", RunFinished: ")",
     }  # fmt: skip
-    spelled = "".join(letters[type(event)] for event in driven.events)
-    assert re.fullmatch(r"\((sm(b|td|tf))*(s|sm)?(vm?)?\)", spelled), spelled
+    spelled = "".join(
+        "o" if isinstance(event, ModelCalled) and event.purpose == "thought" else letters[type(event)]
+        for event in driven.events
+    )
+    assert re.fullmatch(r"\((so?m(b|td|tf))*(so?m?)?(vm?)?\)", spelled), spelled
     [finished] = driven.of(RunFinished)
     assert finished.run == driven.run
     moments = [event.at for event in driven.events]
@@ -164,6 +173,7 @@ def test_every_run_ends_within_its_limits(case: tuple[Settings, Driven]) -> None
     asked = Counter(effect.purpose for effect in driven.of(CallModel))
     assert asked["call"] <= chosen.max_steps
     assert asked["salvage"] <= chosen.salvage
+    assert asked["thought"] <= (chosen.max_steps if chosen.reasoning == "free" else 0)
     in_a_row = longest = 0
     for step in run.steps:
         in_a_row = 0 if step.refusal is None else in_a_row + 1
@@ -211,13 +221,28 @@ def test_what_needs_approval_is_never_executed_without(
 @laws()
 @given(runs())
 def test_the_history_grows_by_one_call_and_one_result(case: tuple[Settings, Driven]) -> None:
-    _, driven = case
+    chosen, driven = case
     before: list[Any] = []
     for number, effect in enumerate(each for each in driven.of(CallModel) if each.purpose == "call"):
-        roles = [message["role"] for message in effect.messages]
+        messages = list(effect.messages)
+        if chosen.reasoning == "free" and chosen.markers is not None:
+            assert messages.pop()["thinking"] == "closed"
+        elif messages[-1]["content"] == "Now write the next call.":
+            assert chosen.reasoning == "free"
+            del messages[-2:]
+        roles = [message["role"] for message in messages]
         assert roles == ["system", "user"] + ["assistant", "tool"] * number
-        assert list(effect.messages[1 : 1 + len(before)]) == before
-        before = list(effect.messages[1:])
+        if chosen.reasoning != "free":
+            assert messages[: len(before)] == before
+        before = messages
+
+
+@laws()
+@given(runs())
+def test_the_system_message_stays_the_same_while_the_grammar_narrows(case: tuple[Settings, Driven]) -> None:
+    _, driven = case
+    effects = [effect for effect in driven.of(CallModel) if effect.purpose != "salvage"]
+    assert len({effect.messages[0]["content"] for effect in effects}) <= 1
 
 
 @laws()

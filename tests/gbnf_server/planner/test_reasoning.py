@@ -1,0 +1,177 @@
+"""Thoughts before a call: in its grammar, its schema, the conversation, and never in what is executed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf import compile_pool
+from gbnf.dialects import call_schema
+from gbnf.manifests import Executor
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.thinking import KNOWN, begun, thoughts_grammar
+from gbnf_server.embedded import model_path
+from gbnf_server.planner import ModelCalled
+from gbnf_server.planner.effects import CallModel, Execute
+from gbnf_server.planner.reasoning import THOUGHT_LENGTH, thoughtful_grammar, thoughtful_schema
+from gbnf_server.planner.state import Settings
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
+from support.oracle import engine
+
+FIELD = Settings(reasoning="field")
+FREE = Settings(reasoning="free")
+MARKED = Settings(reasoning="free", markers=KNOWN[0])
+THINKING_NOW = '{"thought": "the clock says", "name": "get_now", "arguments": {}}'
+THOUGHTS = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=30
+)
+
+
+@given(THOUGHTS, st.sampled_from([NOW, ANSWER, call("create_dirs", paths=["a"]), call("find_files")]))
+def test_a_grammar_takes_a_thought_and_then_what_it_took_before(thought: str, written: str) -> None:
+    grammar = str(compile_pool(POOL, final_answer=True))
+    thoughtful = thoughtful_grammar(grammar)
+    with_thought = f'{{"thought": "{thought}", {written.removeprefix("{")}'
+    assert engine().judge(thoughtful, with_thought).complete == engine().judge(grammar, written).complete
+    assert not engine().judge(thoughtful, written).accepted
+
+
+def test_a_thought_in_a_field_is_bounded_and_not_empty() -> None:
+    grammar = thoughtful_grammar(str(compile_pool(POOL)))
+    for length, fits in ((0, False), (1, True), (THOUGHT_LENGTH, True), (THOUGHT_LENGTH + 1, False)):
+        text = f'{{"thought": "{"a" * length}", "name": "get_now", "arguments": {{}}}}'
+        assert engine().judge(grammar, text).complete == fits
+
+
+@given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())
+def test_every_pool_takes_thoughts(executors: list[Executor], union: bool) -> None:
+    engine().check(thoughtful_grammar(str(compile_pool(executors, final_answer=True, union=union))))
+
+
+@pytest.mark.parametrize("tools", [POOL, POOL[:1]])
+def test_a_schema_takes_a_thought_first(tools: tuple[Executor, ...]) -> None:
+    plain = call_schema(tools, steps=(1,))
+    schema = thoughtful_schema(plain)
+    branch = schema["anyOf"][0] if "anyOf" in schema else schema
+    assert list(branch["properties"]) == ["thought", "name", "arguments"]
+    written = {"name": "compute", "arguments": {"expression": "1+1"}}
+    for value in (written, {**written, "name": "nothing"}):
+        judged = Draft202012Validator(schema).is_valid({"thought": "so", **value})
+        assert judged == Draft202012Validator(plain).is_valid(value)
+    assert not Draft202012Validator(schema).is_valid(written)
+
+
+def test_a_thought_in_a_field_is_kept_and_not_executed() -> None:
+    driven = drive_by_hand(POOL, [completion(THINKING_NOW), completion(ANSWER)], settings=FIELD)
+    [executed] = [effect for effect in driven.effects if isinstance(effect, Execute)]
+    assert (executed.executor.name, executed.arguments) == ("get_now", {})
+    first = driven.run.steps[0]
+    assert (first.thought, first.call) == ("the clock says", {"name": "get_now", "arguments": {}})
+    assert driven.of(ModelCalled)[0].text == THINKING_NOW
+    asked = driven.of(CallModel)[1].messages
+    assert '{"thought": "…", "name": "tool"' in asked[0]["content"]
+    assert not any("the clock says" in message["content"] for message in asked)
+
+
+def test_a_thought_in_a_field_is_read_softly_too() -> None:
+    settings = Settings(reasoning="field", grammar=False, soft=True)
+    fenced = f"```json\n{THINKING_NOW}\n```"
+    driven = drive_by_hand(POOL, [completion(fenced), completion(ANSWER)], settings=settings)
+    first = driven.run.steps[0]
+    assert (first.name, first.thought) == ("get_now", "the clock says")
+    assert not any("thought" in repair for repair in first.repairs)
+
+
+def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
+    texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
+    driven = drive_by_hand(POOL, texts, settings=MARKED)
+    thinking, calling, *_ = driven.of(CallModel)
+    assert (thinking.purpose, thinking.messages[-1]) == ("thought", begun(""))
+    assert (thinking.grammar, thinking.max_tokens) == (thoughts_grammar("</think>"), 256)
+    assert calling.messages == (*thinking.messages[:-1], begun("hm, the clock", closed=True))
+    assert calling.grammar is not None
+    assert driven.run.steps[0].thought == "hm, the clock"
+    assert (driven.run.outcome, driven.run.completion_tokens) == ("answered", 4 * 7)
+
+
+def test_thoughts_before_a_call_in_plain_words() -> None:
+    texts = [completion("I look at the clock."), completion(NOW), completion("done"), completion(ANSWER)]
+    driven = drive_by_hand(POOL, texts, settings=FREE, query="how late is it?")
+    thinking, calling, later, _ = driven.of(CallModel)
+    assert thinking.grammar is None
+    assert thinking.messages[-1]["content"].startswith("how late is it?\n\nBefore the next call, think")
+    assert calling.messages[: len(thinking.messages)] == thinking.messages
+    assert [message["role"] for message in calling.messages[2:]] == ["assistant", "user"]
+    assert calling.messages[2]["content"] == "I look at the clock."
+    assert not any("I look at the clock" in message["content"] for message in later.messages)
+
+
+def test_thoughts_that_were_cut_or_split_off_are_thoughts_all_the_same() -> None:
+    cut = completion("I look at", finish="length")
+    driven = drive_by_hand(POOL, [cut, completion(NOW), cut, completion(ANSWER)], settings=FREE)
+    assert [step.thought for step in driven.run.steps] == ["I look at", "I look at"]
+    assert driven.run.outcome == "answered"
+
+
+def test_a_text_that_is_all_thoughts_says_so() -> None:
+    mute = replace(completion(""), reasoning="I could call get_now")
+    for settings in (Settings(max_blocked=1), Settings(grammar=False, soft=True, max_blocked=1)):
+        driven = drive_by_hand(POOL, [mute], settings=settings)
+        assert driven.run.steps[0].refusal == "unparsed"
+        assert "all of the text is thoughts" in str(driven.run.error)
+        assert driven.run.steps[0].thought == "I could call get_now"
+
+
+@pytest.mark.parametrize("reasoning", ["off", "field", "free"])
+def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
+    """What a server has read it need not read again: each prompt begins with all that stays of the last."""
+    texts = [NOW, call("find_files", base_path=".", pattern="*"), call("read_files", from_step=2), ANSWER]
+    given = [completion(text) for text in texts]
+    if reasoning == "field":
+        given = [completion(json.dumps({"thought": "so", **json.loads(text)})) for text in texts]
+    if reasoning == "free":
+        given = [each for text in given for each in (completion("so"), text)]
+    driven = drive_by_hand(
+        POOL, given, replies=[{}, {"entries": ["a.md"]}], settings=Settings(reasoning=reasoning)
+    )
+    assert driven.run.outcome == "answered"
+    effects = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
+    assert len({effect.grammar for effect in effects}) == 3
+    for before, after in pairwise(effects):
+        kept = before.messages if reasoning != "free" else before.messages[:-3]
+        assert after.messages[: len(kept)] == kept
+
+
+def test_tools_that_an_answer_brings_in_are_told_of_behind_it() -> None:
+    asking = [call("ask_user", question="where?"), NOW, ANSWER]
+    driven = drive_by_hand(
+        POOL,
+        [completion(text) for text in asking],
+        query="find my notes",
+        answers=["in my google drive"],
+        settings=Settings(ask_user=True),
+    )
+    first, second, third = driven.of(CallModel)
+    assert first.messages[0] == second.messages[0] == third.messages[0]
+    assert "find_files_google_workspace" not in first.messages[0]["content"]
+    assert "find_files_google_workspace(" in second.messages[-1]["content"]
+    assert second.grammar is not None
+    assert "oogle" in second.grammar
+    assert third.messages[:4] == second.messages
+
+
+def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:
+    tools = [BY_NAME["get_now"]]
+    grammar = thoughtful_grammar(str(compile_pool(tools)))
+    with InProcess(model_path()) as model:
+        messages: Any = [{"role": "user", "content": "what time is it?"}]
+        written = json.loads(model.complete(messages, grammar=grammar, max_tokens=400).text)
+    assert list(written) == ["thought", "name", "arguments"]
+    assert written["name"] == "get_now"
