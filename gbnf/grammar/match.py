@@ -17,6 +17,7 @@ The language is that of llama.cpp's engine on decoded text, where neither NUL no
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -64,7 +65,8 @@ class Match:
 class Matcher:
     """Follows texts through one grammar. What it learns of the grammar stays for the next text.
 
-    Raises ValueError for rules that are undefined or left-recursive (`gbnf.grammar.parse.check` says more).
+    May be used by several threads at once. Raises ValueError for rules that are undefined or left-recursive
+    (`gbnf.grammar.parse.check` says more).
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -85,6 +87,7 @@ class Matcher:
         self._unions: dict[frozenset[_Frame | None], _Union] = {}
         self._followed: dict[tuple[_Node, _Stack], _Tops] = {}
         self._places: dict[_Tops, _Place] = {}
+        self._learning = threading.RLock()
 
     def match(self, text: str) -> Match:
         """Follow `text` from the start symbol, as far as it goes."""
@@ -103,8 +106,9 @@ class Matcher:
         return MatchState(self, self._start())
 
     def _start(self) -> _Place:
-        tops, can_end = self._follow(self._rule(self._rules.root), None)
-        return self._place((self._joined(dict.fromkeys(tops)), can_end))
+        with self._learning:
+            tops, can_end = self._follow(self._rule(self._rules.root), None)
+            return self._place((self._joined(dict.fromkeys(tops)), can_end))
 
     def _advance(self, place: _Place, text: str) -> tuple[int, _Place]:
         """Follow `text`: how many characters fit, and the place after them."""
@@ -131,6 +135,10 @@ class Matcher:
         """The place after one character, or after several of its only literal; None where they do not fit."""
         if text in place.steps:
             return place.steps[text]
+        with self._learning:
+            return self._learn(place, text)
+
+    def _learn(self, place: _Place, text: str) -> _Place | None:
         if len(self._frames) + len(self._followed) + len(self._places) > _REMEMBERED:
             self._frames.clear()
             self._unions.clear()
@@ -277,6 +285,11 @@ class MatchState:
     def can_end(self) -> bool:
         """Whether the text so far is in the language."""
         return self._place.can_end
+
+    @property
+    def must_end(self) -> bool:
+        """Whether the text so far is in the language, and nothing can follow it."""
+        return self._place.can_end and not any(_first(top) for top in self._place.tops)
 
     def advance(self, text: str) -> MatchState | None:
         """The state after `text`, or None where `text` does not fit."""

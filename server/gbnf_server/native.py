@@ -19,6 +19,7 @@ import logging
 import os
 import threading
 import weakref
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -36,6 +37,7 @@ LONGEST_DEFAULT_CONTEXT = 8192
 """Tokens: a model trained for 128k would take gigabytes for its memory."""
 
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
+_KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
 
 _log = logging.getLogger("gbnf_server.llama")
 _GGML_LOG_LEVEL_ERROR = 4  # ggml.h, enum ggml_log_level
@@ -135,6 +137,8 @@ class NativeModel:
         self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         if not self.size:
             raise ModelLoadError(f"{self.path} has no vocabulary. Give a GGUF of a language model.")
+        self._pieces: dict[int, bytes] = {}
+        self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 
     @cached_property
     def metadata(self) -> dict[str, str]:
@@ -167,6 +171,12 @@ class NativeModel:
         return self.path.stat().st_size < _SMALL
 
     @cached_property
+    def forgets(self) -> bool:
+        """Whether its memory can be cut back only as a whole: that of a recurrent model."""
+        is_recurrent, is_hybrid = llama_cpp.llama_model_is_recurrent, llama_cpp.llama_model_is_hybrid
+        return bool(is_recurrent(self.handle) or is_hybrid(self.handle))
+
+    @cached_property
     def end_tokens(self) -> frozenset[int]:
         """The tokens that end a generation."""
         is_end = llama_cpp.llama_vocab_is_eog
@@ -194,8 +204,74 @@ class NativeModel:
                 return list(tokens[:count])
             room = -count
 
+    def spelling(self, text: str) -> list[int] | None:
+        """The tokens that spell the text, names of special tokens being text; None where no tokens do.
+
+        A tokenizer may add a space of its own, or know a text that names a special token only as that one.
+        """
+        tokens = self.tokenize(text, special=False)
+        if not self.end_tokens.isdisjoint(tokens):
+            return None
+        return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
+
     def piece(self, token: int) -> bytes:
         """The bytes that the token stands for, the name of a special one included; often no whole UTF-8."""
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._piece(token)
+        return known
+
+    def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
+        """The tokens whose piece begins with one of these bytes, ascending. Don't change the array."""
+        known = self._by_first_byte.get(first)
+        if known is None:
+            wanted = np.zeros(257, dtype=np.bool_)
+            wanted[list(first)] = True
+            known = np.flatnonzero(wanted[self._first_bytes])
+            if len(self._by_first_byte) >= _KEPT_SELECTIONS:
+                self._by_first_byte.clear()
+            self._by_first_byte[first] = known
+        return known
+
+    def settled(self, raw: bytes, boundaries: Sequence[int]) -> int:
+        """How much of a text (in bytes) is tokenized alike whatever follows it, as far as one can tell.
+
+        `boundaries`: where the text's tokens begin. A token that is longer than the text from one of them on,
+        but begins with it, could take its place; one that the vocabulary reads before all others (a
+        user-defined one), from anywhere on.
+        """
+        fixed, others = self._sorted_pieces
+        for start in range(max(0, len(raw) - fixed.longest), len(raw)):
+            if fixed.extend(raw[start:]):
+                return start
+        return next(
+            (at for at in boundaries if len(raw) - at < others.longest and others.extend(raw[at:])), len(raw)
+        )
+
+    @cached_property
+    def _sorted_pieces(self) -> tuple[_Pieces, _Pieces]:
+        """The user-defined tokens, and the others."""
+        kinds: tuple[list[bytes], list[bytes]] = ([], [])
+        user_defined = llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
+        for token, piece in enumerate(self._read_pieces()):
+            attributes = llama_cpp.llama_vocab_get_attr(self.vocabulary, token)
+            kinds[0 if attributes & user_defined else 1].append(piece)
+        return _Pieces(kinds[0]), _Pieces(kinds[1])
+
+    def _read_pieces(self) -> list[bytes]:
+        """The pieces of all tokens."""
+        if len(self._pieces) < self.size:
+            for token in range(self.size):
+                self.piece(token)
+        return [self._pieces[token] for token in range(self.size)]
+
+    @cached_property
+    def _first_bytes(self) -> npt.NDArray[np.uint16]:
+        """For each token the byte that its piece begins with, 256 for one without a piece."""
+        firsts = (piece[0] if piece else 256 for piece in self._read_pieces())
+        return np.fromiter(firsts, dtype=np.uint16, count=self.size)
+
+    def _piece(self, token: int) -> bytes:
         room = 64
         while True:
             buffer = ctypes.create_string_buffer(room)
@@ -203,6 +279,19 @@ class NativeModel:
             if size >= 0:
                 return buffer.raw[:size]
             room = -size
+
+
+class _Pieces:
+    """Tokens' pieces, sorted; `longest` in bytes."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._sorted = sorted(pieces)
+        self.longest = max(map(len, pieces), default=0)
+
+    def extend(self, start: bytes) -> bool:
+        """Whether one begins with `start` and goes on."""
+        at = bisect_right(self._sorted, start)
+        return at < len(self._sorted) and self._sorted[at].startswith(start)
 
 
 class NativeGrammar:
@@ -247,18 +336,18 @@ class NativeGrammar:
         """Go on by a token that `allows` has just let through, and that does not end the generation."""
         llama_cpp.llama_sampler_accept(self._sampler, token)
 
-    def mask(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """A copy of the whole vocabulary's logits, -inf where the grammar refuses the token."""
-        entries = np.zeros(len(logits), dtype=_TOKEN_DATA)
-        entries["id"], entries["logit"] = np.arange(len(logits)), logits
+    def allowed(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each of several tokens what `allows` says, in one go."""
+        entries = np.zeros(len(tokens), dtype=_TOKEN_DATA)
+        entries["id"] = tokens
         array = llama_cpp.llama_token_data_array(
             data=entries.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
-            size=len(logits),
+            size=len(tokens),
             selected=-1,
             sorted=False,
         )
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        return np.ascontiguousarray(entries["logit"])
+        return np.asarray(entries["logit"] == 0.0)
 
     def __enter__(self) -> Self:
         return self

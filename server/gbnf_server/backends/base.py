@@ -51,7 +51,8 @@ class Completion:
     text fits the grammar, or none was asked for (a cut text fits when it is a prefix of the language).
     `reasoning` is what the model thought aloud before its text, where the backend can tell the two apart.
     `grammar_s` is what the grammar took of the whole, from reading it to masking with it; None where the
-    backend does not tell, or none was asked for.
+    backend does not tell, or none was asked for. `forced_tokens` of the `completion_tokens` cost no step of
+    the model, since the grammar let them be foreseen.
     """
 
     text: str
@@ -64,6 +65,12 @@ class Completion:
     grammar_violation: str | None = None
     reasoning: str = ""
     grammar_s: float | None = None
+    forced_tokens: int = 0
+
+    @property
+    def sampled_tokens(self) -> int:
+        """How many of the tokens cost a step of the model each."""
+        return self.completion_tokens - self.forced_tokens
 
 
 class Backend(Protocol):

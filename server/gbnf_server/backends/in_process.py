@@ -1,41 +1,37 @@
 """A model in this process: llama-cpp-python's low-level layer, with a decoding loop of our own.
 
-What must stay true: `_past` holds a prefix of what the model's memory holds, so that whatever interrupts a
-call (an error, Ctrl-C), the next one cuts the memory back to the prefix that it shares, and goes on from it.
+The parts are in `gbnf_server.decoding`: what may come next (`constraint`), which token it is (`sampling`),
+what is forced (`jump`), the model's memory (`memory`), and the loop (`decoder`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
-import ctypes
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
-
-import llama_cpp
-import numpy as np
-import numpy.typing as npt
+from typing import Self
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
-from gbnf_server.backends.sampling import Held, Picker
 from gbnf_server.backends.template import ChatTemplate
 from gbnf_server.backends.thinking import Markers, split_reasoning
+from gbnf_server.decoding.constraint import Constraint
+from gbnf_server.decoding.decoder import Decoder, OnText
+from gbnf_server.decoding.engines import Engine, EngineName, engine_of
+from gbnf_server.decoding.memory import Lease, Memory, free
+from gbnf_server.decoding.sampling import Picker, Truncation
 from gbnf_server.engine import guard
-from gbnf_server.errors import BackendError, ContextOverflow, ModelLoadError
-from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeGrammar, NativeModel
-
-_BATCH = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
+from gbnf_server.errors import ContextOverflow, ModelLoadError
+from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeModel
 
 
 class InProcess:
-    """A GGUF model run by llama-cpp-python. One call at a time; others wait their turn."""
+    """A GGUF model run by llama-cpp-python. `parallel` calls at a time; others wait their turn."""
 
     def __init__(
         self,
@@ -46,14 +42,26 @@ class InProcess:
         prompt_style: PromptStyle | None = None,
         gpu_layers: int | None = None,
         guard_grammars: bool = True,
+        engine: EngineName = "llama.cpp",
+        jump_forward: bool = True,
+        parallel: int = 1,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
     ) -> None:
-        """Load the model. Raises ModelLoadError.
+        """Load the model. Raises ModelLoadError, or SetupError where the engine is not installed.
 
         `context_length` (tokens): by default what the model was trained for, up to 8192. `threads`: by
         default one per usable CPU, or one for a small model. `prompt_style`: by default "minimal" for the
         embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar, and is only
-        for grammars that all come from our compiler.
+        for grammars that all come from our compiler. `engine`: what enforces grammars, "llama.cpp" or
+        "llguidance". `jump_forward`: text that the grammar forces is appended, not sampled. `parallel`: how
+        many calls may share the model at once, each with a context of its own. `top_k`, `top_p`, `min_p`
+        truncate what is sampled at a temperature above 0; these values keep all.
         """
+        if parallel < 1:
+            raise ValueError(f"parallel is {parallel}; at least one call is made at a time")
+        self._truncation = Truncation(top_k, top_p, min_p)
         model = NativeModel(model_path, gpu_layers=gpu_layers)
         if not model.end_tokens:
             raise ModelLoadError(f"{model.path} has no end-of-generation token, so no answer would ever end.")
@@ -64,14 +72,18 @@ class InProcess:
         self.context_length: int = context_length or min(
             model.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
         )
+        self._model = model
         self._template = ChatTemplate(model)
         self._guarded = guard_grammars
-        self._lock = threading.Lock()
-        self._past: list[int] = []
-        self._context: Any = _new_context(model, self.context_length, threads)
-        self._memory = llama_cpp.llama_get_memory(self._context)
-        self._free = weakref.finalize(self, _free, model, self._context)
-        self._model = model
+        self._jumps = jump_forward and not model.forgets  # what was evaluated may have to be taken back
+        self._engine: Engine = engine_of(engine, model)
+        self._memory = Memory(
+            model,
+            length=self.context_length,
+            parallel=parallel,
+            threads=threads or (1 if model.is_small else _usable_cpus()),
+        )
+        self._free = weakref.finalize(self, free, model, self._memory.context, self._memory.batch)
 
     @property
     def markers(self) -> Markers | None:
@@ -89,10 +101,10 @@ class InProcess:
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. Raises GrammarRefused, ContextOverflow or BackendError."""
-        completion = self._complete(messages, grammar, max_tokens, temperature, seed, threading.Event())
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        stop = threading.Event()
+        return self._complete(
+            messages, grammar, max_tokens, Picker(temperature, seed, self._truncation), stop, on_text
+        )
 
     async def acomplete(
         self,
@@ -104,22 +116,23 @@ class InProcess:
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """As `complete`, in a thread; cancelling it ends the decoding at the next token."""
+        """As `complete`, in a thread; cancelling it ends the decoding at the next token.
+
+        `on_text` is called in the event loop, in the order of the text, before this returns.
+        """
         stop = threading.Event()
+        picker = Picker(temperature, seed, self._truncation)
         try:
-            completion = await asyncio.to_thread(
-                self._complete, messages, grammar, max_tokens, temperature, seed, stop
+            return await asyncio.to_thread(
+                self._complete, messages, grammar, max_tokens, picker, stop, on_text
             )
-            if on_text is not None:
-                on_text(completion.text)
-            return completion
         finally:
             stop.set()
 
     def close(self) -> None:
-        """Free the model's memory, after a call that is under way."""
-        with self._lock:
-            self._free()
+        """Free the model's memory, after the calls that are under way."""
+        self._memory.close()
+        self._free()
 
     def __enter__(self) -> Self:
         return self
@@ -134,25 +147,25 @@ class InProcess:
         messages: Sequence[Message],
         grammar: str | None,
         max_tokens: int,
-        temperature: float,
-        seed: int,
+        picker: Picker,
         stop: threading.Event,
+        on_text: OnText | None,
     ) -> Completion:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         if grammar is not None and self._guarded:
             guard(grammar)
-        with self._lock:
-            if not self._free.alive:
-                raise BackendError(f"the model {self.name} has been closed. Load it again.")
+        lease = Lease()
+        try:
+            self._memory.enter(lease)
             prompt = self._tokens(messages, constrained=grammar is not None)
-            if grammar is None:
-                return self._answer(prompt, None, max_tokens, Picker(temperature, seed), stop)
             begun = time.perf_counter()
-            with NativeGrammar.parse(self._model, grammar) as parsed:
-                held = Held(self._model, parsed)
+            held = None if grammar is None else self._engine.constraint(grammar)
+            if held is not None:
                 held.seconds = time.perf_counter() - begun
-                return self._answer(prompt, held, max_tokens, Picker(temperature, seed), stop)
+            return self._answer(prompt, held, max_tokens, picker, stop, on_text, lease)
+        finally:
+            self._memory.give(lease)
 
     def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
         prompt = self._template.prompt(messages, constrained=constrained)
@@ -167,109 +180,44 @@ class InProcess:
     def _answer(
         self,
         prompt: list[int],
-        held: Held | None,
+        held: Constraint | None,
         max_tokens: int,
         picker: Picker,
         stop: threading.Event,
+        on_text: OnText | None,
+        lease: Lease,
     ) -> Completion:
+        row, cached = self._memory.take(lease, prompt)
         started = time.perf_counter()
-        cached = self._keep(prompt)
-        self._evaluate(prompt[cached:], stop)
-        answering = time.perf_counter()
-        room = min(max_tokens, self.context_length - len(prompt))
-        answer: list[int] = []
-        finish: Literal["stop", "length"] = "length"
-        for token in self._decode(held, picker, stop):
-            if token in self._model.end_tokens:
-                finish = "stop"
-                break
-            answer.append(token)
-            if len(answer) == room:
-                break
-        text = self._text(answer, whole=finish == "stop")
-        reasoning, text = ("", text) if held is not None else split_reasoning(text)
+        streams = held is not None or self.markers is None  # else thoughts are told from text at the end
+        decoder = Decoder(
+            self._model,
+            self._memory,
+            row,
+            picker,
+            held,
+            jumps=self._jumps,
+            stop=stop,
+            on_text=on_text if streams else None,
+        )
+        answer = decoder.write(prompt, min(max_tokens, self.context_length - len(prompt)))
+        ended = time.perf_counter()
+        reasoning, text = ("", answer.text) if held is not None else split_reasoning(answer.text)
+        if on_text is not None and not streams and text:
+            on_text(text)
         return Completion(
             text=text,
-            finish=finish,
+            finish=answer.finish,
             prompt_tokens=len(prompt),
-            completion_tokens=len(answer),
+            completion_tokens=len(answer.tokens),
             cached_tokens=cached,
-            prompt_s=answering - started,
-            completion_s=time.perf_counter() - answering,
+            prompt_s=(answer.began or ended) - started,
+            completion_s=ended - (answer.began or ended),
             reasoning=reasoning,
             grammar_s=None if held is None else held.seconds,
+            forced_tokens=answer.forced,
         )
-
-    def _decode(self, held: Held | None, picker: Picker, stop: threading.Event) -> Iterator[int]:
-        """The answer's tokens, without end; each is evaluated only when the next one is asked for."""
-        while True:
-            token = picker.pick(self._logits(), held)
-            if token is None:
-                raise BackendError(
-                    "the grammar leaves no token of this model's vocabulary possible: it has a dead end here."
-                )
-            if held is not None and token not in self._model.end_tokens:
-                held.accept(token)
-            yield token
-            self._evaluate([token], stop)
-
-    def _keep(self, prompt: list[int]) -> int:
-        """Cut the memory back to the prefix that it shares with the prompt, and return that one's length.
-
-        One token is always left to evaluate: its logits are what the answer begins with.
-        """
-        common = 0
-        for old, new in zip(self._past, prompt[:-1], strict=False):
-            if old != new:
-                break
-            common += 1
-        del self._past[common:]
-        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, common, -1):
-            common = 0  # recurrent memories cannot be cut: forget all
-            self._past.clear()
-            llama_cpp.llama_memory_clear(self._memory, True)
-        return common
-
-    def _evaluate(self, tokens: Sequence[int], stop: threading.Event) -> None:
-        for first in range(0, len(tokens), _BATCH):
-            if stop.is_set():
-                raise BackendError("the call was cancelled")
-            batch = tokens[first : first + _BATCH]
-            array = (llama_cpp.llama_token * len(batch))(*batch)
-            status = llama_cpp.llama_decode(self._context, llama_cpp.llama_batch_get_one(array, len(batch)))
-            if status:
-                raise BackendError(f"llama.cpp could not evaluate {len(batch)} tokens (status {status})")
-            self._past.extend(batch)
-
-    def _logits(self) -> npt.NDArray[np.float32]:
-        """The last token's logits: a view that lasts until the next evaluation."""
-        pointer = llama_cpp.llama_get_logits_ith(self._context, -1)
-        return np.ctypeslib.as_array(pointer, shape=(self._model.size,))
-
-    def _text(self, tokens: Sequence[int], *, whole: bool) -> str:
-        """The answer's text; a character that a cut went through is left out."""
-        raw = b"".join(self._model.piece(token) for token in tokens)
-        return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
-
-
-def _new_context(model: NativeModel, length: int, threads: int | None) -> Any:
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = length, _BATCH, _BATCH, 1
-    params.n_threads = params.n_threads_batch = threads or (1 if model.is_small else _usable_cpus())
-    params.no_perf = True
-    context = llama_cpp.llama_init_from_model(model.handle, params)
-    if not context:
-        raise ModelLoadError(
-            f"{model.path}: no context of {length} tokens could be made. Is there memory? Try a shorter one."
-        )
-    return context
 
 
 def _usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _free(model: NativeModel, context: ctypes.c_void_p) -> None:
-    """Free a context and then its model, in the order that llama.cpp asks for."""
-    llama_cpp.llama_free(context)
-    model.close()

@@ -1,0 +1,223 @@
+"""What holds an answer: which tokens may come next, and which text must.
+
+A `Constraint` follows one answer. Two engines make them, llama.cpp's own (here) and llguidance (`guidance`).
+What must stay true:
+
+- `accept` is called only with a token that `allows` has just let through and that ends nothing: llama.cpp
+  aborts the process otherwise.
+- What our own automaton says is a short cut, never the judge. The text that it holds to be forced goes
+  through the engine token by token; where the engine refuses it, nothing has happened, and nothing is forced
+  any more.
+- The bytes are held to UTF-8. llama.cpp alone is not enough: it reads overlong forms, so that where "😀" and
+  "日" may both come, it lets a model write "日" in the four bytes that no decoder takes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import time
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf.errors import GrammarSyntaxError
+from gbnf.grammar import forced as forcing
+from gbnf.grammar.forced import FREE, Forced
+from gbnf.grammar.ir import CharClass
+from gbnf.grammar.match import MatchState
+from gbnf_server.native import NativeGrammar, NativeModel
+
+Tokens = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Constraint(Protocol):
+    """`seconds`: what it has taken so far."""
+
+    seconds: float
+
+    def allows(self, token: int) -> bool:
+        """Tell whether the token may come next (one that ends the generation: whether the text may end)."""
+        ...
+
+    def candidates(self) -> Tokens | None:
+        """Tokens among which all that are allowed are, found cheaply; None: the whole vocabulary."""
+        ...
+
+    def allowed(self, tokens: Tokens) -> Flags:
+        """For each token what `allows` says, in one go."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Go on by a token that `allows` has just let through, and that does not end the generation."""
+        ...
+
+    def forced(self) -> Forced:
+        """The text that must come next."""
+        ...
+
+    def likely(self, forced: str, *, spaced: bool) -> str:
+        """A guess of what follows the forced text; `spaced`: where a space is optional, it stands."""
+        ...
+
+    def accept_text(self, text: str) -> bool:
+        """Go on by (a part of) the forced text if the engine takes it; otherwise stay."""
+        ...
+
+
+class Utf8:
+    """Whether tokens spell UTF-8, a character perhaps unfinished; and their text."""
+
+    def __init__(self, model: NativeModel) -> None:
+        self._model = model
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no character is unfinished."""
+        return not self._decoder.getstate()[0]
+
+    def spells(self, token: int) -> bool:
+        piece = self._model.piece(token)
+        if piece.isascii() and self.is_whole:
+            return True
+        state = self._decoder.getstate()
+        try:
+            self._decoder.decode(piece)
+        except UnicodeDecodeError:
+            return False
+        finally:
+            self._decoder.setstate(state)
+        return True
+
+    def take(self, token: int) -> str:
+        """Go on by a token that `spells`, and return the characters that it finishes."""
+        return self._decoder.decode(self._model.piece(token))
+
+
+class Following:
+    """The part of a constraint that all engines share: what our automaton says of the text so far."""
+
+    def __init__(self, model: NativeModel, gbnf: str) -> None:
+        self.seconds = 0.0
+        self._model = model
+        self._utf8 = Utf8(model)
+        self._unread = ""  # characters that `_state` has not followed yet
+        self._state: MatchState | None = _state(gbnf)
+
+    def forced(self) -> Forced:
+        begun = time.perf_counter()
+        state = self._followed() if self._utf8.is_whole else None
+        found = FREE if state is None else forcing.forced(state)
+        self.seconds += time.perf_counter() - begun
+        return found
+
+    def likely(self, forced: str, *, spaced: bool) -> str:
+        begun = time.perf_counter()
+        state = None if self._state is None else self._state.advance(forced)
+        guess = "" if state is None else forcing.likely(state, spaced=spaced)
+        self.seconds += time.perf_counter() - begun
+        return guess
+
+    def accept_text(self, text: str) -> bool:
+        begun = time.perf_counter()
+        tokens = self._model.spelling(text)
+        accepted = tokens is not None and self._accept_all(tokens)
+        if accepted:
+            self._unread += text
+        else:
+            self._state = None  # the engine sees it otherwise: from here on nothing is forced
+        self.seconds += time.perf_counter() - begun
+        return accepted
+
+    def _accept_all(self, tokens: list[int]) -> bool:
+        raise NotImplementedError
+
+    def _followed(self) -> MatchState | None:
+        if self._unread and self._state is not None:
+            self._state = self._state.advance(self._unread)
+        self._unread = ""
+        return self._state
+
+
+class EngineConstraint(Following):
+    """llama.cpp's own engine as judge."""
+
+    def __init__(self, model: NativeModel, grammar: NativeGrammar, gbnf: str) -> None:
+        """`grammar` is at its start, and stays there."""
+        super().__init__(model, gbnf)
+        self._start = grammar
+        self._grammar = grammar.clone()
+        self._taken: list[int] = []
+
+    def allows(self, token: int) -> bool:
+        begun = time.perf_counter()
+        allowed = self._grammar.allows(token) and self._utf8.spells(token)
+        self.seconds += time.perf_counter() - begun
+        return allowed
+
+    def candidates(self) -> Tokens | None:
+        begun = time.perf_counter()
+        tokens: Tokens | None = None
+        if not self._utf8.is_whole:
+            tokens = self._model.tokens_by_first_byte(_CONTINUING)
+        elif (state := self._followed()) is not None:
+            tokens = self._model.tokens_by_first_byte(_first_bytes(state.allowed()))
+            if state.can_end:
+                tokens = np.union1d(tokens, list(self._model.end_tokens))
+        self.seconds += time.perf_counter() - begun
+        return tokens
+
+    def allowed(self, tokens: Tokens) -> Flags:
+        begun = time.perf_counter()
+        found = self._grammar.allowed(tokens)
+        for index in np.flatnonzero(found):
+            found[index] = self._utf8.spells(int(tokens[index]))
+        self.seconds += time.perf_counter() - begun
+        return found
+
+    def accept(self, token: int) -> None:
+        begun = time.perf_counter()
+        self._grammar.accept(token)
+        self._taken.append(token)
+        self._unread += self._utf8.take(token)
+        self.seconds += time.perf_counter() - begun
+
+    def _accept_all(self, tokens: list[int]) -> bool:
+        for token in tokens:
+            if not self._grammar.allows(token):
+                self._rewind()
+                return False
+            self._grammar.accept(token)
+        self._taken += tokens
+        return True
+
+    def _rewind(self) -> None:
+        """Go back to what has been taken: the engine has let each of these tokens through at its place."""
+        self._grammar = self._start.clone()
+        for token in self._taken:
+            self._grammar.accept(token)
+
+
+_CONTINUING = frozenset(range(0x80, 0xC0))
+
+
+def _state(gbnf: str) -> MatchState | None:
+    try:
+        return forcing.start(gbnf)
+    except (GrammarSyntaxError, ValueError):
+        return None  # the engine has taken it, unguarded: only the short cuts are missing
+
+
+@lru_cache(maxsize=1024)
+def _first_bytes(of: CharClass) -> frozenset[int]:
+    """The bytes that the UTF-8 of these characters begins with: they rise with the code points."""
+    return frozenset(
+        byte for low, high in of.ranges for byte in range(_first_byte(low), _first_byte(high) + 1)
+    )
+
+
+def _first_byte(code_point: int) -> int:
+    return chr(code_point).encode("utf-8", "surrogatepass")[0]

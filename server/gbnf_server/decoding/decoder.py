@@ -1,0 +1,164 @@
+"""The decoding loop: an answer grows by tokens that the model chooses and by text that the grammar forces."""
+
+from __future__ import annotations
+
+import codecs
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gbnf.grammar.forced import FREE, Forced
+from gbnf_server.decoding.constraint import Constraint
+from gbnf_server.decoding.jump import Jump, jump
+from gbnf_server.decoding.memory import Logits, Memory, Row
+from gbnf_server.decoding.sampling import Picker
+from gbnf_server.errors import BackendError
+from gbnf_server.native import NativeModel
+
+OnText = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has been written so far. `forced` of the `tokens` cost no step; `began`: when the first came."""
+
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    forced: int = 0
+    finish: Literal["stop", "length"] = "length"
+    began: float = 0.0
+
+
+class Decoder:
+    """Writes one answer behind a prompt, in a row of the model's memory that shares its beginning.
+
+    `jumps`: forced text is appended instead of sampled. `on_text` gets each new piece of the text.
+    """
+
+    def __init__(
+        self,
+        model: NativeModel,
+        memory: Memory,
+        row: Row,
+        picker: Picker,
+        constraint: Constraint | None,
+        *,
+        jumps: bool,
+        stop: threading.Event,
+        on_text: OnText | None = None,
+    ) -> None:
+        self._model, self._memory, self._row, self._picker = model, memory, row, picker
+        self._constraint = constraint
+        self._jumps = jumps and constraint is not None
+        self._stop, self._on_text = stop, on_text
+        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
+        self._answer = Answer()
+        # The logits behind the first so many tokens of prompt and answer, from the last evaluation. What was
+        # evaluated may be ahead of the answer, by drafts: `row.past` agrees with it as far as both go.
+        self._logits: dict[int, Logits] = {}
+        self._spaced = True  # whether the model writes optional spaces, as far as it has been seen
+
+    def write(self, prompt: Sequence[int], room: int) -> Answer:
+        """Answer with at most `room` tokens, for which the memory has place. Raises BackendError."""
+        answer = self._answer
+        while True:
+            drafts: list[int] = []
+            if self._constraint is not None and self._jumps:
+                forced = self._constraint.forced()
+                made = self._jump(self._constraint, forced)
+                if made is not None and len(made.tokens) > room:
+                    self._cut(made.tokens[:room])
+                    break
+                if made is not None and (not made.text or self._constraint.accept_text(made.text)):
+                    self._take(made, len(prompt))
+                    drafts = made.drafts[: room - len(answer.tokens)]
+                    if forced.ends:
+                        answer.finish = "stop"
+                        break
+            if len(answer.tokens) >= room:
+                break
+            token = self._pick(self._next(prompt, drafts))
+            if token in self._model.end_tokens:
+                answer.finish = "stop"
+                break
+            answer.forced += self._agree(len(prompt) + len(answer.tokens), token)
+            answer.tokens.append(token)
+            self._say(self._characters.decode(self._model.piece(token)))
+        if answer.finish == "stop":
+            self._say(self._characters.decode(b"", final=True))
+        return answer
+
+    def _jump(self, constraint: Constraint, forced: Forced) -> Jump | None:
+        """What can be appended without the model, and what likely follows; None where there is nothing."""
+        if forced == FREE:
+            return None
+        likely = "" if forced.ends else constraint.likely(forced.text, spaced=self._spaced)
+        answer = self._answer
+        return jump(self._model, answer.tokens, answer.text, forced.text, likely, ends=forced.ends)
+
+    def _take(self, made: Jump, start: int) -> None:
+        answer = self._answer
+        answer.forced = max(0, answer.forced + len(made.tokens) - len(answer.tokens))
+        for index in range(made.kept, len(made.tokens)):
+            self._agree(start + index, made.tokens[index])
+        answer.tokens = made.tokens
+        self._say(made.text)
+
+    def _agree(self, index: int, token: int) -> bool:
+        """The token of prompt and answer at an index is this one: forget what was evaluated otherwise.
+
+        Returns whether it has been evaluated already.
+        """
+        past = self._row.past
+        if index < len(past) and past[index] != token:
+            drafted, chosen = (self._model.piece(each).startswith(b" ") for each in (past[index], token))
+            if drafted != chosen:
+                self._spaced = chosen
+            self._memory.cut(self._row, index)
+        return index < len(past)
+
+    def _cut(self, tokens: list[int]) -> None:
+        """End with the tokens that there is room for."""
+        answer = self._answer
+        raw = b"".join([self._model.piece(token) for token in tokens])
+        text = codecs.getincrementaldecoder("utf-8")().decode(raw)
+        if len(text) >= len(answer.text):  # fewer only if the model had spelled it in fewer tokens
+            answer.forced = max(0, answer.forced + len(tokens) - len(answer.tokens))
+            answer.tokens = tokens
+            self._say(text[len(answer.text) :])
+
+    def _next(self, prompt: Sequence[int], drafts: Sequence[int]) -> Logits:
+        """The logits of the next token. Where they have to be computed, those behind the drafts are, too."""
+        tokens, row = self._answer.tokens, self._row
+        length = len(prompt) + len(tokens)
+        known = min(len(row.past), length)
+        if known == length and length in self._logits:
+            return self._logits[length]
+        known = min(known, length - 1)
+        if known < len(row.past):
+            self._memory.cut(row, known)
+        left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
+        found = self._memory.evaluate(row, [*left, *drafts], self._stop, outputs=1 + len(drafts))
+        self._logits = {length + ahead: logits for ahead, logits in enumerate(found)}
+        self._answer.began = self._answer.began or time.perf_counter()
+        return found[0]
+
+    def _pick(self, logits: Logits) -> int:
+        try:
+            token = self._picker.pick(logits, self._constraint)
+        except ValueError as error:
+            raise BackendError(f"the model computes nonsense: {error}. Is its file whole?") from None
+        if token is None:
+            raise BackendError(
+                "the grammar leaves no token of this model's vocabulary possible: it has a dead end here."
+            )
+        if self._constraint is not None and token not in self._model.end_tokens:
+            self._constraint.accept(token)
+        return token
+
+    def _say(self, text: str) -> None:
+        self._answer.text += text
+        if text and self._on_text is not None:
+            self._on_text(text)
