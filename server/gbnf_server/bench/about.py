@@ -15,8 +15,9 @@ from typing import Any
 import httpx
 
 from gbnf_server.backends.base import Backend
-from gbnf_server.bench.running import Options, digest
+from gbnf_server.bench.running import Options
 from gbnf_server.errors import BackendUnreachable
+from gbnf_server.identity import digest
 
 _PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
@@ -60,6 +61,7 @@ def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, A
         "name": backend.name,
         "file": Path(path).name,
         "build": str(props.get("build_info", "")),
+        "slots": int(props.get("total_slots", 1)),
         "context_length": backend.context_length,
         "prompt_style": backend.prompt_style,
     }
@@ -67,7 +69,8 @@ def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, A
 
 def identity(model: Mapping[str, Any]) -> str:
     """The part of a run's fingerprint that stands for the model."""
-    return str(model.get("sha256") or digest(model))
+    told = {key: value for key, value in model.items() if key != "slots"}
+    return str(model.get("sha256") or digest(told))
 
 
 def _version(package: str) -> str:

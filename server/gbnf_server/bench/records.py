@@ -6,14 +6,13 @@ line that an interruption cut is dropped; two benches do not write to one log at
 
 from __future__ import annotations
 
-import fcntl
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from gbnf_server.append_log import AppendLog, LogDamagedError, LogInUseError
 from gbnf_server.bench.errors import RecordError
 from gbnf_server.bench.worlds import Snapshot
 
@@ -57,17 +56,16 @@ class RunLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab+")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.records = self._read()
-        except BlockingIOError:
-            self._file.close()
+            self._log = AppendLog(path, Record.from_json)
+        except LogInUseError:
             raise RecordError(f"{path} is in use by another bench: wait for it, or give a --label") from None
-        except RecordError:
-            self._file.close()
-            raise
+        except LogDamagedError as error:
+            raise RecordError(
+                f"{path}, line {error.line}: this is no run of the bench ({error}). "
+                "Delete the file, or give another --label."
+            ) from None
+        self.records: dict[Key, Record] = {record.key: record for record in self._log.values}
 
     def __enter__(self) -> Self:
         return self
@@ -75,34 +73,14 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._log.close()
 
     def append(self, record: Record) -> None:
         """Keep a run. When this returns, an interruption loses nothing of it."""
-        line = json.dumps(record.to_json(), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-        self._file.write(line)
-        self._file.flush()
+        self._log.append(record.to_json())
         self.records[record.key] = record
 
     def clear(self) -> None:
         """Forget all runs."""
-        self._file.truncate(0)
+        self._log.clear()
         self.records.clear()
-
-    def _read(self) -> dict[Key, Record]:
-        self._file.seek(0)
-        data = self._file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            self._file.truncate(len(whole))
-        records = {}
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                record = Record.from_json(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
-                raise RecordError(
-                    f"{self.path}, line {number}: this is no run of the bench ({error}). "
-                    "Delete the file, or give another --label."
-                ) from None
-            records[record.key] = record
-        return records

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.records import Key, Record, RunLog
 from gbnf_server.bench.worlds import make_world, snapshot
 from gbnf_server.errors import BackendUnreachable
+from gbnf_server.identity import digest, tool_identity
 from gbnf_server.planner.drivers import World, drive
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.planner import steady_clock
@@ -129,27 +128,11 @@ class Bench:
     def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
         content = {
             "case": case.source,
-            "tools": [_identity(tool) for tool in case.tools(self.executors, suite.decoys)],
+            "tools": [tool_identity(tool) for tool in case.tools(self.executors, suite.decoys)],
             "settings": asdict(self._settings(case, configuration, run)),
             "model": self._model,
         }
         return digest(content)
-
-
-def digest(value: Any) -> str:
-    """A short hash of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()[:16]
-
-
-def _identity(tool: Executor) -> Mapping[str, Any]:
-    """What of a tool decides a run: its manifest, and not where it lies."""
-    return {
-        "name": tool.name,
-        "descriptions": dict(tool.descriptions),
-        "args": tool.args,
-        "offer": asdict(tool.offer),
-        "run": asdict(tool.run),
-    }
 
 
 class _Watched:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gbnf_server.cli.batch import batch
 from gbnf_server.cli.bench import bench
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
@@ -21,6 +22,7 @@ _HELP = """Compile tool manifests to GBNF grammars, and plan with a local model 
 \b
 Try:
   gbnf run "create a folder trips"    plan and act, with the embedded model
+  gbnf batch requests.jsonl           the same for many requests, resumable
   gbnf manifests                      the tools that come along
   gbnf compile > tools.gbnf           the grammar of a call of one of them
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
@@ -36,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(help=flow(run.__doc__, EXIT_CODES))(run)
+app.command(help=flow(batch.__doc__, EXIT_CODES))(batch)
 app.command("compile", help=flow(compile_.__doc__))(compile_)
 app.command(help=flow(check.__doc__))(check)
 app.command(help=flow(manifests.__doc__))(manifests)

@@ -5,22 +5,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.help import flow
+from gbnf_server.cli.opening import open_backend
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     from rich.console import Console
 
-    from gbnf_server.backends.base import Backend
     from gbnf_server.bench.bfcl.files import Leaderboard
     from gbnf_server.bench.configurations import Configuration
     from gbnf_server.bench.records import RunLog
@@ -195,7 +194,7 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
     ]
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
-    backend, tell = _open(*source)
+    backend, tell = open_backend(*source)
     with backend:
         facts = tell()
         label = asked.label or _slug(facts["name"])
@@ -217,7 +216,7 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
     from gbnf_server.cli.bench_bfcl import ask_all, table, write
     from gbnf_server.cli.bench_show import show_tables
 
-    backend, tell = _open(*source)
+    backend, tell = open_backend(*source)
     with backend:
         facts = tell()
         label = asked.label or f"{_slug(facts['name'])}-bfcl"
@@ -244,25 +243,6 @@ def _log(asked: _Asked, label: str) -> RunLog:
 
 def _tell_where(asked: _Asked, label: str, endings: str) -> None:
     asked.console.print(f"every run is in {asked.out / label}.{endings}", style="dim", soft_wrap=True)
-
-
-def _open(
-    model: Path | None, server: str | None, api_key: str | None
-) -> tuple[Backend, Callable[[], dict[str, Any]]]:
-    """The backend, and what tells its model apart."""
-    from gbnf_server.bench.about import model_file, model_server
-
-    if server is not None:
-        from gbnf_server.backends.llama_server import LlamaServer
-
-        remote = LlamaServer(server, api_key=api_key)
-        return remote, lambda: model_server(server, api_key, remote)
-    from gbnf_server.backends.in_process import InProcess
-    from gbnf_server.embedded import model_path
-
-    path = model or model_path()
-    local = InProcess(path, guard_grammars=False)  # all grammars come from our own compiler
-    return local, lambda: model_file(path, local)
 
 
 def _write(results: Results, out: Path, label: str) -> None:

@@ -22,9 +22,10 @@ from gbnf_server.bench.bfcl.functions import executors_of
 from gbnf_server.bench.bfcl.rules import Call, fault
 from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.records import Key, Record, RunLog
-from gbnf_server.bench.running import Options, digest
+from gbnf_server.bench.running import Options
 from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.errors import BackendUnreachable
+from gbnf_server.identity import digest
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import Event
 from gbnf_server.planner.loop import plan

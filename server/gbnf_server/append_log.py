@@ -1,0 +1,86 @@
+"""A file of JSON values, one a line, that only grows: what is in it survives whatever ends the process.
+
+What must stay true: what `append` has written is read again, whole and in order; a line that an interruption
+cut is dropped; two processes never write to one log at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+
+class LogInUseError(Exception):
+    """Another process has the log open."""
+
+
+class LogDamagedError(Exception):
+    """A whole line holds no JSON. Field: `line`, counted from 1."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        self.line = line
+        super().__init__(reason)
+
+
+class AppendLog:
+    """A log, opened and held. `values` are those that were in it. Several threads may append."""
+
+    def __init__(self, path: Path, read: Callable[[Any], Any] = lambda value: value) -> None:
+        """`read` makes of each value what `values` holds, and raises where it cannot.
+
+        Raises LogInUseError, LogDamagedError, or OSError where the file cannot be opened.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab+")
+        try:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LogInUseError(str(path)) from None
+            self.values: list[Any] = self._read(read)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, value: Any, *, durable: bool = False) -> None:
+        """Keep a value: no end of the process loses it any more, and with `durable` none of the machine."""
+        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        self._file.write(line)  # one write to a file opened for appending: threads cannot mix their lines
+        self._file.flush()
+        if durable:
+            os.fsync(self._file.fileno())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._file.truncate(0)
+        self.values.clear()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, read: Callable[[Any], Any]) -> list[Any]:
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            self._file.truncate(len(whole))
+        values = []
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                values.append(read(json.loads(line)))
+            except (ValueError, KeyError, TypeError) as error:
+                raise LogDamagedError(number, str(error)) from None
+        return values

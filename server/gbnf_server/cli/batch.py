@@ -1,0 +1,133 @@
+"""`gbnf batch`: plan and execute many requests from a file."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gbnf_server.batch import Batch, Result
+
+
+def batch(
+    requests: Annotated[
+        Path, typer.Argument(metavar="FILE.jsonl", help="A line for each request: a text, or an object.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the results go; FILE.results.jsonl when absent."),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at a time; a server's slots, or 1 in this process, when absent."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="F.gguf", help="A model file, run in this process.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="A llama-server that is running.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
+    ] = None,
+    manifests: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH", help="Tools: a folder or a manifest, repeatable; the shipped ones when absent."
+        ),
+    ] = None,
+    workspace: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder that tools work in and cannot leave.")
+    ] = Path("gbnf-workspace"),
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Approve every call that would ask for approval.")
+    ] = False,
+    lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
+    max_steps: Annotated[int, typer.Option(min=1, help="Steps of a run, the answer among them.")] = 12,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="For a temperature above 0.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Plan and execute every request of a file, several at a time.
+
+    A line is a text in quotes, or an object with a "query", and perhaps an "id" and a "workspace", a folder
+    inside DIR that is the run's own. Results are lines of JSON in the order of the requests. Everything that
+    happens is kept in a log beside them: interrupted, the same command goes on where each run was, and
+    nothing is executed twice. Requests that depend on one another want --concurrency 1.
+
+    It leaves with 0 where every request was answered, else with 1.
+
+    \b
+    Try:
+      gbnf batch requests.jsonl
+      gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
+    """
+    if model is not None and server is not None:
+        raise typer.BadParameter("give --model or --server, not both")
+    import asyncio
+
+    from gbnf import load_manifests
+    from gbnf_server.batch import Batch, read_requests
+    from gbnf_server.bench.about import identity
+    from gbnf_server.cli.failures import interruptible
+    from gbnf_server.cli.opening import open_backend
+    from gbnf_server.cli.text import notes
+    from gbnf_server.executors import AbsentPerson, Context, Workspace
+    from gbnf_server.planner import Planner
+    from gbnf_server.shipped import manifests_path
+
+    asked = read_requests(requests)
+    results = out or requests.with_suffix(".results.jsonl")
+    executors = load_manifests(manifests or manifests_path())
+    console = notes()
+    backend, tell = open_backend(model, server, api_key)
+    with interruptible(), backend:
+        facts = tell()
+        planner = Planner(
+            executors,
+            backend,
+            context=Context(Workspace(workspace), person=AbsentPerson(approve_all=yes)),
+            max_steps=max_steps,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            language=lang,
+        )
+        log = results.with_name(results.name + ".log")
+        with Batch(asked, planner, log, model=identity(facts)) as work:
+            counts = asyncio.run(
+                _do(work, results, concurrency or facts.get("slots", 1), console, quiet=quiet)
+            )
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+    console.print(f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True)
+    raise typer.Exit(ExitCode.DONE if set(counts) == {"answered"} else ExitCode.NO)
+
+
+async def _do(work: Batch, out: Path, concurrency: int, console: Console, *, quiet: bool) -> Counter[str]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from gbnf_server.batch import write_line
+
+    counts: Counter[str] = Counter()
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with (
+        Progress(*columns, console=console, disable=quiet) as progress,
+        out.open("w", encoding="utf-8") as file,
+    ):
+        bar = progress.add_task("", total=len(work.requests), completed=work.done)
+
+        def watch(result: Result) -> None:
+            progress.update(bar, advance=1, description=f"{result.request.id} {result.outcome}")
+
+        async for result in work.results(concurrency, watch):
+            counts[result.outcome] += 1
+            write_line(file, result)
+    return counts

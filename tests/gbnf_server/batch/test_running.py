@@ -1,0 +1,233 @@
+"""Whatever ends a batch, and wherever: it goes on, nothing is executed twice, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gbnf.manifests import Executor
+from gbnf_server.batch import Batch, BatchError, Request, Result
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.executors import AbsentPerson, Context, Workspace
+from gbnf_server.planner import Planner
+from support.by_hand import ANSWER, call
+from support.scripts import Script
+from support.toys import make_tool
+
+REQUESTS = tuple(Request(f"r{number}", f"request {number}") for number in range(3))
+#: Each request notes two words and looks once.
+TEXTS = {
+    one.query: (
+        call("note", word=f"{one.id}-a"),
+        call("look"),
+        call("note", word=f"{one.id}-b"),
+        ANSWER,
+    )
+    for one in REQUESTS
+}
+WORDS = Counter(f"{one.id}-{letter}" for one in REQUESTS for letter in "ab")
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executor, Executor]:
+    """`note` adds a line to a file, which shows how often it was executed; `look` only reads."""
+    folder = tmp_path_factory.mktemp("tools")
+    note = make_tool(
+        folder,
+        "note",
+        """
+        with open(str(context.workspace.root) + "/notes.txt", "a") as file:
+            file.write(arguments["word"] + "\\n")
+        return {"noted": arguments["word"]}
+        """,
+        args={"properties": {"word": {"type": "string"}}, "required": ["word"]},
+        effect="write",
+    )
+    return note, make_tool(folder, "look", 'return {"seen": "nothing"}')
+
+
+def planner(tools: tuple[Executor, ...], backend: Script, folder: Path, *, max_tokens: int = 64) -> Planner:
+    context = Context(Workspace(folder / "world"), person=AbsentPerson(approve_all=True))
+    return Planner(tools, backend, context=context, max_tokens=max_tokens, salvage=False)
+
+
+def results(batch: Batch, concurrency: int = 2) -> list[Result]:
+    async def collect() -> list[Result]:
+        return [result async for result in batch.results(concurrency)]
+
+    return asyncio.run(collect())
+
+
+def notes(folder: Path) -> Counter[str]:
+    path = folder / "world" / "notes.txt"
+    return Counter(path.read_text().split() if path.exists() else ())
+
+
+def run(tools: tuple[Executor, ...], folder: Path, script: Script | None = None) -> list[Result]:
+    with Batch(REQUESTS, planner(tools, script or Script(TEXTS), folder), folder / "log") as batch:
+        return results(batch)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
+    tools: tuple[Executor, ...], tmp_path: Path, concurrency: int
+) -> None:
+    script = Script(TEXTS)
+    seen: list[str] = []
+    with Batch(REQUESTS, planner(tools, script, tmp_path), tmp_path / "log") as batch:
+
+        async def collect() -> list[Result]:
+            return [one async for one in batch.results(concurrency, lambda one: seen.append(one.request.id))]
+
+        found = asyncio.run(collect())
+    assert [one.request for one in found] == list(REQUESTS)
+    assert {one.outcome for one in found} == {"answered"}
+    assert sorted(seen) == [one.id for one in REQUESTS]
+    assert script.most_together == min(concurrency, len(REQUESTS))
+    assert notes(tmp_path) == WORDS
+
+
+def test_what_is_done_is_not_done_again(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+    first = run(tools, tmp_path)
+    script = Script({})
+    again = run(tools, tmp_path, script)
+    assert [one.to_json() for one in again] == [one.to_json() for one in first]
+    assert script.asked == 0
+    assert notes(tmp_path) == WORDS
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # each takes two batches of real tools
+@given(data=st.data())
+def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
+    tools: tuple[Executor, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("batch")
+    whole = run(tools, folder)
+    lines = (folder / "log").read_bytes().splitlines(keepends=True)
+    kept = data.draw(st.integers(0, len(lines)), label="lines of the log that are there")
+    torn = data.draw(st.integers(0, 40), label="bytes of the next line") if kept < len(lines) else 0
+    rest = lines[kept][: min(torn, len(lines[kept]) - 1)] if kept < len(lines) else b""
+    (folder / "log").write_bytes(b"".join(lines[:kept]) + rest)
+    entries = [json.loads(line) for line in lines[1:kept]]
+    begun = [one for one in entries if one["kind"] == "begun" and one["call"]["name"] == "note"]
+    # the world as it was then: all that had begun by then, and no more
+    (folder / "world" / "notes.txt").write_text(
+        "".join(one["call"]["arguments"]["word"] + "\n" for one in begun)
+    )
+    ends = Counter(one["id"] for one in entries if one["kind"] == "done")
+    starts = Counter(one["id"] for one in entries if one["kind"] == "begun")
+    in_progress = {one["id"]: one["call"] for one in entries if one["kind"] == "begun"}
+    cut = {
+        name
+        for name, call_made in in_progress.items()
+        if starts[name] > ends[name] and call_made["name"] == "note"
+    }
+
+    resumed = run(tools, folder)
+
+    assert max(notes(folder).values(), default=0) <= 1
+    assert {one.request.id for one in resumed if one.outcome == "interrupted"} == cut
+    for one, before in zip(resumed, whole, strict=True):
+        if one.request.id in cut:
+            assert one.interrupted == in_progress[one.request.id]
+        else:
+            assert one.outcome == before.outcome
+            assert {word for word in notes(folder) if word.startswith(one.request.id)} == {
+                f"{one.request.id}-a",
+                f"{one.request.id}-b",
+            }
+
+
+@pytest.mark.parametrize("answers", range(12))
+def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
+    tools: tuple[Executor, ...], tmp_path: Path, answers: int
+) -> None:
+    with pytest.raises(BackendUnreachable):
+        run(tools, tmp_path, Script(TEXTS, lost_after=answers))
+    script = Script(TEXTS)
+    assert {one.outcome for one in run(tools, tmp_path, script)} == {"answered"}
+    assert notes(tmp_path) == WORDS
+    assert script.asked == sum(map(len, TEXTS.values())) - answers
+
+
+def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
+    tools: tuple[Executor, ...], tmp_path: Path
+) -> None:
+    async def cut_short() -> None:
+        with Batch(REQUESTS, planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
+            stream = batch.results(3)
+            task = asyncio.ensure_future(anext(stream))
+            while not notes(tmp_path):  # noqa: ASYNC110  # it is another process's file
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await stream.aclose()
+
+    asyncio.run(cut_short())
+    assert {one.outcome for one in run(tools, tmp_path)} == {"answered"}
+    assert notes(tmp_path) == WORDS
+
+
+def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+    request = Request("r0", "request 0", workspace="one")
+    with Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
+        results(batch)
+    assert (tmp_path / "world" / "one" / "notes.txt").read_text().split() == ["r0-a", "r0-b"]
+
+
+def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+    request = Request("r0", "request 0", workspace="../elsewhere")
+    with pytest.raises(BatchError, match="'r0': its workspace"):
+        Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_another_setting_or_another_request_of_the_same_name_is_refused(
+    tools: tuple[Executor, ...], tmp_path: Path
+) -> None:
+    run(tools, tmp_path)
+    with pytest.raises(BatchError, match="other tools, other settings or another model"):
+        Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
+    with pytest.raises(BatchError, match="'r1' is another"):
+        Batch([Request("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
+    with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is held
+        with pytest.raises(BatchError, match="in use"):
+            Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
+
+
+def test_requests_may_be_added_later(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+    with Batch(REQUESTS[:1], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
+        results(batch)
+    assert [one.outcome for one in run(tools, tmp_path)] == ["answered"] * 3
+    assert notes(tmp_path) == WORDS
+
+
+def test_what_is_no_log_is_left_alone(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('{"some": "thing"}\n')
+    with pytest.raises(BatchError, match="line 1: this is no batch's log"):
+        Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
+    assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
+
+
+def test_a_tool_that_reads_may_be_asked_again_after_a_kill(
+    tools: tuple[Executor, ...], tmp_path: Path
+) -> None:
+    run(tools, tmp_path)
+    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+    place = next(number for number, line in enumerate(lines) if b'"begun"' in line and b'"look"' in line)
+    one = json.loads(lines[place])["id"]
+    (tmp_path / "log").write_bytes(
+        b"".join(line for line in lines[: place + 1] if json.loads(line).get("id") in (None, one))
+    )
+    (tmp_path / "world" / "notes.txt").write_text(f"{one}-a\n")
+    assert {result.outcome for result in run(tools, tmp_path)} == {"answered"}
+    assert notes(tmp_path) == WORDS

@@ -1,0 +1,77 @@
+"""`gbnf batch`: files in, files out, and what an end in the middle leaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.cli.exits import ExitCode
+from support.command_line import Gbnf
+from support.models import make_model
+from support.toys import make_tool
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    (tmp_path / "asked.jsonl").write_text('"ping"\n{"id": "two", "query": "ping again"}\n')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    left = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    found = lines(tmp_path / "asked.results.jsonl")
+    assert [one["id"] for one in found] == ["1", "two"]
+    assert [one["query"] for one in found] == ["ping", "ping again"]
+    assert {one["outcome"] for one in found} <= {"salvaged", "exhausted"}
+    assert left.code == ExitCode.NO
+    assert "2 requests: " in left.err
+    again = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (left.code, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"), [("", ExitCode.INPUT, "holds no request"), ("{}", ExitCode.INPUT, "line 1")]
+)
+def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, code: int, says: str) -> None:
+    (tmp_path / "asked.jsonl").write_text(text)
+    left = gbnf("batch", tmp_path / "asked.jsonl")
+    assert left.code == code
+    assert says in left.err
+    assert not (tmp_path / "asked.results.jsonl").exists()
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> None:
+    names = [f"folder{number}" for number in range(4)]
+    (tmp_path / "asked.jsonl").write_text("".join(f'"create a folder {name}"\n' for name in names))
+    log = tmp_path / "asked.results.jsonl.log"
+    command = [sys.executable, "-m", "gbnf_server", "batch", "asked.jsonl", "--workspace", "work", "--quiet"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and (not log.exists() or b'"done"' not in log.read_bytes()):
+        time.sleep(0.01)
+    process.send_signal(end)
+    _, said = process.communicate(timeout=120)
+    before = log.read_text("utf-8")
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    found = lines(tmp_path / "asked.results.jsonl")
+    assert log.read_text("utf-8").startswith(before[: before.rfind("\n") + 1])
+    assert [one["id"] for one in found] == ["1", "2", "3", "4"]
+    made = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    calls = [json.dumps(one["call"]) + one["id"] for one in made if one.get("kind") == "begun"]
+    assert len(set(calls)) == len(calls)
+    interrupted = [one for one in found if one["outcome"] == "interrupted"]
+    assert len(interrupted) <= (end == signal.SIGKILL), (said, ended.stderr)
+    for one, name in zip(found, names, strict=True):
+        assert one in interrupted or (tmp_path / "work" / name).is_dir(), (said, ended.stderr)

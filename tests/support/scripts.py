@@ -1,0 +1,55 @@
+"""A backend that says what a script has for each request: the n-th text once n calls were made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from gbnf.prompt import Message, PromptStyle
+from gbnf_server.backends.base import Completion
+from gbnf_server.errors import BackendUnreachable
+
+
+class Script:
+    """`texts` by request. It counts how often it was asked, and the most that asked at a time.
+
+    `lost_after`: after so many answers nobody answers any more.
+    """
+
+    name = "script"
+    prompt_style: PromptStyle = "minimal"
+    context_length = 4096
+
+    def __init__(self, texts: Mapping[str, Sequence[str]], *, lost_after: int | None = None) -> None:
+        self._texts, self.lost_after = texts, lost_after
+        self.asked = self.together = self.most_together = 0
+
+    def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+        if self.lost_after is not None and self.asked >= self.lost_after:
+            raise BackendUnreachable("nobody answers")
+        self.asked += 1
+        query = next(message["content"] for message in messages if message["role"] == "user")
+        made = sum(message["role"] == "assistant" for message in messages)
+        return Completion(self._texts[query][made], "stop", 10, 5, 0, 0.0, 0.0)
+
+    async def acomplete(self, messages: Sequence[Message], **limits: Any) -> Completion:
+        self.together += 1
+        self.most_together = max(self.together, self.most_together)
+        try:
+            await asyncio.sleep(0.001)
+            return self.complete(messages, **limits)
+        finally:
+            self.together -= 1
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
