@@ -128,7 +128,13 @@ class Quiz:
         """The model's answer, or that a call is done: no function of the leaderboard is there to be run."""
         match effect:
             case CallModel():
-                return self._backend.complete(**asdict(effect))
+                return self._backend.complete(
+                    effect.messages,
+                    grammar=effect.grammar,
+                    max_tokens=effect.max_tokens,
+                    temperature=effect.temperature,
+                    seed=effect.seed,
+                )
             case Execute():
                 return {"done": True}
             case Approve() | AskPerson():
