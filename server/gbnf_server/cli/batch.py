@@ -88,7 +88,7 @@ def batch(
     results = out or requests.with_suffix(".results.jsonl")
     executors = load_manifests(manifests or manifests_path())
     console = notes()
-    backend, tell = open_backend(model, server, api_key)
+    backend, tell = open_backend(model, server, api_key, parallel=concurrency or 1)
     with interruptible(), backend:
         facts = tell()
         planner = Planner(

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def open_backend(
-    model: Path | None, server: str | None, api_key: str | None
+    model: Path | None, server: str | None, api_key: str | None, *, parallel: int = 1
 ) -> tuple[Backend, Callable[[], dict[str, Any]]]:
-    """The backend, and what tells its model apart."""
+    """The backend, and what tells its model apart. `parallel`: calls at a time of a model in this process."""
     from gbnf_server.bench.about import model_file, model_server  # a bench's header says the same
 
     if server is not None:
@@ -27,5 +27,7 @@ def open_backend(
     from gbnf_server.embedded import model_path
 
     path = model or model_path()
-    local = InProcess(path, guard_grammars=False)  # all grammars come from our own compiler
+    local = InProcess(
+        path, guard_grammars=False, parallel=parallel
+    )  # all grammars come from our own compiler
     return local, lambda: model_file(path, local)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -103,6 +104,29 @@ class Planner:
         """As `run`, without blocking the event loop."""
         planning, world = self._begin(query)
         return await adrive(planning, world)
+
+    def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
+        """The runs of all queries, in their order, at most `concurrency` at a time. Not inside an event loop.
+
+        How many the backend really serves at once is its own: an in-process model has `parallel` contexts,
+        a llama-server its slots; further calls wait. All runs share the planner's world. An interrupt, or an
+        error that is no outcome, ends the runs that are under way; `gbnf_server.batch` keeps what was done.
+        """
+        return asyncio.run(self.arun_many(queries, concurrency=concurrency))
+
+    async def arun_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
+        """As `run_many`, for an event loop."""
+        if concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency}; it is at least 1")
+        free = asyncio.Semaphore(concurrency)
+
+        async def run(query: str) -> Run:
+            async with free:
+                return await self.arun(query)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run(query)) for query in queries]
+        return [task.result() for task in tasks]
 
     def _begin(self, query: str) -> tuple[Planning, World]:
         context = self.context.for_turn()

@@ -1,0 +1,63 @@
+"""Many runs at a time: the same runs as one by one, in order, no more at a time than asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.embedded import model_path
+from gbnf_server.executors import Context, Workspace
+from gbnf_server.planner import Planner, Run
+from support.by_hand import ANSWER, NOW, POOL, call
+from support.scripts import Script
+
+QUERIES = [f"request {number}" for number in range(5)]
+
+
+def planner(backend: object, folder: Path) -> Planner:
+    return Planner(POOL, backend, context=Context(Workspace(folder)))  # type: ignore[arg-type]  # one of two kinds
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 9])
+def test_runs_come_in_order(tmp_path: Path, concurrency: int) -> None:
+    texts = {query: (NOW, call("final_answer", message=query)) for query in QUERIES}
+    script = Script(texts)
+    runs = planner(script, tmp_path).run_many(iter(QUERIES), concurrency=concurrency)
+    assert [(run.query, run.answer) for run in runs] == [(query, query) for query in QUERIES]
+    assert script.most_together <= concurrency
+    assert len({run.turn for run in runs}) == len(QUERIES)
+
+
+def test_none_at_a_time_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="concurrency is 0"):
+        planner(Script({}), tmp_path).run_many(QUERIES, concurrency=0)
+
+
+def test_cancelled_all_of_them_end(tmp_path: Path) -> None:
+    script = Script(dict.fromkeys(QUERIES, (NOW, ANSWER)))
+
+    async def cut_short() -> None:
+        task = asyncio.create_task(planner(script, tmp_path).arun_many(QUERIES, concurrency=5))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert script.together == 0
+
+    asyncio.run(cut_short())
+
+
+def test_a_model_in_this_process_says_the_same_to_several_at_once(tmp_path: Path) -> None:
+    queries = ["what time is it", "create a folder trips", "what is 12 * 7?", "create a folder books"]
+
+    def said(runs: list[Run]) -> list[list[str]]:
+        return [[step.text for step in run.steps[:-1]] for run in runs]  # the answer may tell the time
+
+    with InProcess(model_path(), guard_grammars=False) as alone:
+        one_by_one = [planner(alone, tmp_path / "alone").run(query) for query in queries]
+    with InProcess(model_path(), guard_grammars=False, parallel=2) as backend:
+        together = planner(backend, tmp_path / "together").run_many(queries, concurrency=4)
+    assert said(together) == said(one_by_one)
