@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.descriptions import STYLES, PromptStyle, described
@@ -22,14 +23,24 @@ RESULT_LIMIT = 2000
 _WORTHWHILE = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image in a message: a file's bytes, and what they are, such as "image/png"."""
+
+    data: bytes
+    media_type: str
+
+
 class Message(TypedDict):
     """One message of a conversation; roles: system, user, assistant (a call), tool (what came of it).
 
-    `thinking` marks a last message that only begins the answer, with thoughts that are still open or closed.
+    `images` are those that it shows, for backends that take some. `thinking` marks a last message that only
+    begins the answer, with thoughts that are still open or closed.
     """
 
     role: str
     content: str
+    images: NotRequired[Sequence[Image]]
     thinking: NotRequired[Literal["open", "closed"]]
 
 
@@ -190,6 +201,7 @@ def _clean(text: str) -> str:
 __all__ = [
     "RESULT_LIMIT",
     "STYLES",
+    "Image",
     "Message",
     "PromptStyle",
     "call_text",

@@ -16,12 +16,19 @@ from gbnf_server.backends.thinking import split_reasoning
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 
-def unpack(response: httpx.Response) -> dict[str, Any]:
-    """The JSON object of an answer. Raises ServerError, GrammarRefused or ContextOverflow."""
-    try:
-        value = response.json()
-    except ValueError:
-        value = None
+def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object of an answer. Raises ServerError, GrammarRefused or ContextOverflow.
+
+    `streamed` is the object that a successful answer's lines were put together to.
+    """
+    value: Any = streamed
+    if streamed is None or not response.is_success:
+        try:
+            value = response.json()
+        except ValueError:
+            value = None
+    elif not streamed:
+        raise BackendError("llama-server's answer stopped before its end. Its log says more.")
     error = value.get("error") if isinstance(value, dict) else None
     if response.is_success and error is None:
         if isinstance(value, dict):

@@ -52,7 +52,8 @@ class Completion:
     `reasoning` is what the model thought aloud before its text, where the backend can tell the two apart.
     `grammar_s` is what the grammar took of the whole, from reading it to masking with it; None where the
     backend does not tell, or none was asked for. `forced_tokens` of the `completion_tokens` cost no step of
-    the model, since the grammar let them be foreseen.
+    the model, since the grammar let them be foreseen. `reclaimed`: the text stood where the server keeps
+    thoughts, and was taken from there since it fits the grammar.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Completion:
     reasoning: str = ""
     grammar_s: float | None = None
     forced_tokens: int = 0
+    reclaimed: bool = False
 
     @property
     def sampled_tokens(self) -> int:

@@ -61,18 +61,23 @@ def adapt(messages: Sequence[Message], roles: Roles) -> list[Message]:
         adapted = [_told_by_user(message) if message["role"] == "tool" else message for message in adapted]
     if not roles.system:
         adapted = [
-            {"role": "user", "content": message["content"]} if message["role"] == "system" else message
-            for message in adapted
+            {**message, "role": "user"} if message["role"] == "system" else message for message in adapted
         ]
     if roles.system and roles.tool:
         return adapted
     joined: list[Message] = []
     for message in adapted:
         if joined and message["role"] == joined[-1]["role"] == "user":
-            joined[-1] = {"role": "user", "content": f"{joined[-1]['content']}\n\n{message['content']}"}
+            joined[-1] = _joined(joined[-1], message)
         else:
             joined.append(message)
     return joined
+
+
+def _joined(first: Message, second: Message) -> Message:
+    joined: Message = {"role": first["role"], "content": f"{first['content']}\n\n{second['content']}"}
+    images = [*first.get("images", ()), *second.get("images", ())]
+    return {**joined, "images": images} if images else joined
 
 
 def _told_by_user(message: Message) -> Message:

@@ -1,8 +1,9 @@
-"""JSON over HTTP with one server: what is common to backends whose server renders the prompt itself.
+"""JSON over HTTP with one server: requests, patience with it, and whole answers or their lines as they come.
 
-`Exchange` sends a body and gives the response; broken connections are tried again, a server that is still
-loading (HTTP 503) is waited for. What must stay true: every error of httpx is translated here. The control
-flow is written once, as a generator; a sync and an async driver do what it yields.
+Broken connections are tried again, a server that is still loading (HTTP 503) is waited for. What must stay
+true: every error of httpx is translated here; an answer whose first line was given to somebody is never asked
+for twice. The control flow is written once, as generators that yield what to do next (`Send`, `Wait`); a sync
+and an async driver do it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,41 @@ import asyncio
 import ipaddress
 import ssl
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import httpx
 
 from gbnf_server.errors import BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
-_Request: TypeAlias = tuple[Method, str, dict[str, Any] | None]
-_Flow: TypeAlias = Generator[_Request | float, httpx.Response | None, httpx.Response]
-"""Yields a request, whose response is the reply, or a pause in seconds."""
+OnLine: TypeAlias = Callable[[str], None]
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request to make; its response is the reply, or an httpx.RequestError thrown in.
+
+    `on_line` gets each line of a successful answer as it comes.
+    """
+
+    method: Method
+    path: str
+    body: dict[str, Any] | None = None
+    on_line: OnLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let so many seconds pass."""
+
+    seconds: float
+
+
+Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
+"""What to do with a server, step by step, and what comes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +64,22 @@ class Patience:
 
 
 class Exchange:
-    """A server at an address, `called` by name in messages. Nothing is sent before it is asked to."""
+    """A server at an address, `called` by name in messages. Nothing is sent before it is asked to.
 
-    def __init__(self, url: str, *, called: str, api_key: str | None, patience: Patience) -> None:
+    `advice` says how to start such a server. `on_broken` is called whenever a connection broke: another
+    server, or another model, may come up there.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        called: str,
+        api_key: str | None,
+        patience: Patience,
+        advice: str = "",
+        on_broken: Callable[[], None] = lambda: None,
+    ) -> None:
         """Raises BackendUnreachable where the URL is no address."""
         try:
             address = httpx.URL(url.rstrip("/"))
@@ -50,92 +87,122 @@ class Exchange:
             raise BackendUnreachable(f"{url!r} is no address of a server: {error}") from None
         if address.scheme not in {"http", "https"} or not address.host:
             raise BackendUnreachable(
-                f"{url!r} is no address of a server. Give one like http://127.0.0.1:8000."
+                f"{url!r} is no address of a server. Give one like http://127.0.0.1:8080."
             )
         self.url, self._called, self._patience = str(address), called, patience
+        self._advice, self._on_broken = advice or f"Start {called} there", on_broken
         self._options: dict[str, Any] = {
             "base_url": self.url,
             "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
             "timeout": httpx.Timeout(patience.timeout, connect=patience.connect_timeout),
+            # made once, since it takes 20 ms; plain HTTP needs none
             "verify": ssl.create_default_context() if address.scheme == "https" else False,
             "trust_env": not _is_loopback(address.host),  # no proxy reaches this machine's own loopback
         }
-        self._client = httpx.Client(**self._options)
+        self.client = httpx.Client(**self._options)
 
-    def send(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        """Make a request. Raises BackendUnreachable, or BackendError after `close`."""
-        self._check_open()
-        flow = self._flow(method, path, body)
-        try:
-            step = next(flow)
-            while True:
-                reply = None
-                try:
-                    if isinstance(step, float):
-                        time.sleep(step)
-                    else:
-                        reply = self._client.request(step[0], step[1], json=step[2])
-                except httpx.RequestError as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(reply)
-        except StopIteration as done:
-            response: httpx.Response = done.value
-            return response
-
-    async def asend(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        """As `send`; cancelling it closes the connection, at which servers stop generating."""
-        self._check_open()
-        flow = self._flow(method, path, body)
-        async with httpx.AsyncClient(**self._options) as client:  # one is bound to its event loop
-            try:
-                step = next(flow)
-                while True:
-                    reply = None
-                    try:
-                        if isinstance(step, float):
-                            await asyncio.sleep(step)
-                        else:
-                            reply = await client.request(step[0], step[1], json=step[2])
-                    except httpx.RequestError as error:
-                        step = flow.throw(error)
-                    else:
-                        step = flow.send(reply)
-            except StopIteration as done:
-                response: httpx.Response = done.value
-                return response
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _check_open(self) -> None:
-        if self._client.is_closed:
-            raise BackendError(f"{self._called} at {self.url} has been closed. Make a new one.")
-
-    def _flow(self, method: Method, path: str, body: dict[str, Any] | None) -> _Flow:
+    def request(
+        self,
+        method: Method,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        on_line: OnLine | None = None,
+    ) -> Flow[httpx.Response]:
+        """Make a request, again where that may help. Raises BackendUnreachable."""
         broken, waited, pause = 0, 0.0, self._patience.backoff
+        begun = False
+
+        def heard(line: str) -> None:
+            nonlocal begun
+            begun = True
+            assert on_line is not None
+            on_line(line)
+
         while True:
             try:
-                response = yield method, path, body
+                response = yield Send(method, path, body, heard if on_line else None)
             except httpx.RequestError as error:
+                self._on_broken()
                 broken += 1
-                if broken > self._patience.retries or not _may_pass(error):
+                if begun or broken > self._patience.retries or not _may_pass(error):
                     raise BackendUnreachable(self._explain(error)) from error
             else:
                 assert response is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
                 if not loading or waited >= self._patience.loading:
                     return response
-            yield float(pause)
+            yield Wait(pause)
             waited += pause
             pause = min(2 * pause, 5.0)
+
+    def drive(self, flow: Flow[_Result]) -> _Result:
+        """Do what the flow says, blocking. Raises BackendError after `close`."""
+        self._check_open()
+        try:
+            step = next(flow)
+            while True:
+                reply = None
+                try:
+                    match step:
+                        case Send():
+                            reply = self._send(step)
+                        case Wait(seconds):
+                            time.sleep(seconds)
+                except httpx.RequestError as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(reply)
+        except StopIteration as done:
+            result: _Result = done.value
+            return result
+
+    async def adrive(self, flow: Flow[_Result]) -> _Result:
+        """As `drive`; cancelling it closes the connection, at which servers stop generating."""
+        self._check_open()
+        async with httpx.AsyncClient(**self._options) as client:  # one is bound to its event loop
+            try:
+                step = next(flow)
+                while True:
+                    reply = None
+                    try:
+                        match step:
+                            case Send():
+                                reply = await _asend(client, step)
+                            case Wait(seconds):
+                                await asyncio.sleep(seconds)
+                    except httpx.RequestError as error:
+                        step = flow.throw(error)
+                    else:
+                        step = flow.send(reply)
+            except StopIteration as done:
+                result: _Result = done.value
+                return result
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _check_open(self) -> None:
+        if self.client.is_closed:
+            raise BackendError(f"{self._called} at {self.url} has been closed. Make a new one.")
+
+    def _send(self, step: Send) -> httpx.Response:
+        if step.on_line is None:
+            return self.client.request(step.method, step.path, json=step.body)
+        with self.client.stream(step.method, step.path, json=step.body) as response:
+            if response.is_success:
+                for line in response.iter_lines():
+                    step.on_line(line)
+            else:
+                response.read()
+            return response
 
     def _explain(self, error: httpx.RequestError) -> str:
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 return (
-                    f"no server answers at {self.url} ({error or 'time-out'}). "
-                    f"Start {self._called} there, or check the address."
+                    f"no {self._called} answers at {self.url} ({error or 'time-out'}). "
+                    f"{self._advice}, or check the address."
                 )
             case httpx.TimeoutException():
                 return (
@@ -147,6 +214,18 @@ class Exchange:
                     f"the connection to {self._called} at {self.url} broke "
                     f"({error or type(error).__name__}). It may have been stopped: its log says more."
                 )
+
+
+async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
+    if step.on_line is None:
+        return await client.request(step.method, step.path, json=step.body)
+    async with client.stream(step.method, step.path, json=step.body) as response:
+        if response.is_success:
+            async for line in response.aiter_lines():
+                step.on_line(line)
+        else:
+            await response.aread()
+        return response
 
 
 def _may_pass(error: httpx.RequestError) -> bool:
@@ -163,24 +242,37 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def read_json(response: httpx.Response) -> tuple[dict[str, Any], str]:
+def read_answer(
+    response: httpx.Response, streamed: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], str]:
     """The JSON object of a response, {} where it has none, and the error that it tells of, "" where none.
 
     Servers write errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
+    `streamed` is the object that a successful answer's lines were put together to.
     """
-    try:
-        value = response.json()
-    except ValueError:
-        value = None
+    value: Any = streamed
+    if streamed is None or not response.is_success:
+        try:
+            value = response.json()
+        except ValueError:
+            value = None
+    elif not streamed:
+        return {}, "the answer stopped before its end"
     answer = value if isinstance(value, dict) else {}
-    error = answer.get("error")
-    if response.is_success and error is None and answer:
+    error = error_of(answer)
+    if response.is_success and not error and answer:
         return answer, ""
-    if error is None and not response.is_success:
-        error = answer.get("message") or answer.get("detail")
+    if not error and not response.is_success:
+        error = str(answer.get("message") or answer.get("detail") or "")
+    return {}, error or response.text[:200] or response.reason_phrase or "an empty answer"
+
+
+def error_of(answer: dict[str, Any]) -> str:
+    """The error that a JSON object of a server tells of, "" where it is an answer."""
+    error = answer.get("error")
     if isinstance(error, dict):
         error = error.get("message") or error
-    return {}, str(error or response.text[:200] or response.reason_phrase or "an empty answer")
+    return "" if error is None else str(error) or "an error without a word"
 
 
 def speaks_of_context(message: str) -> bool:

@@ -5,52 +5,26 @@ our grammar (`/completion`). That way nothing on the server parses the answer: n
 another field, no tool format is looked for, and the grammar binds from the first character that we get.
 The text is then replayed through our own matcher.
 
-The control flow is written once, as generators that yield what to do next (`_Send`, `_Wait`); a sync and an
-async driver do it. What must stay true: every error of httpx is translated here, and with each message comes
-the server's address or its own words.
+What to do is written as flows of `exchange`, which does it, blocking or not.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-import ssl
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
-
-import httpx
+from typing import Any, Self
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.answers import read_completion, unpack
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
-from gbnf_server.backends.thinking import close_thinking
+from gbnf_server.backends.exchange import Exchange, Flow, Method, Patience
+from gbnf_server.backends.images import marked, refuse_images
+from gbnf_server.backends.streaming import CompletionLines, Spoken
+from gbnf_server.backends.thinking import Markers, beginning, close_thinking, markers_of, opened, opens
 from gbnf_server.engine import guard
-from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
-
-_Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class _Send:
-    """A request to make; its response is the reply, or an httpx.RequestError thrown in."""
-
-    method: Literal["GET", "POST"]
-    path: str
-    body: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """Let so many seconds pass."""
-
-    seconds: float
-
-
-_Flow: TypeAlias = Generator[_Send | _Wait, httpx.Response | None, _Result]
+from gbnf_server.errors import BackendError, ServerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +34,9 @@ class _Facts:
     context_length: int
     prompt_style: PromptStyle
     roles: Roles
+    markers: Markers | None
+    takes_images: bool
+    media_marker: str
 
 
 class LlamaServer:
@@ -83,37 +60,37 @@ class LlamaServer:
         prompt_style: PromptStyle | None = None,
     ) -> None:
         """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
-        try:
-            address = httpx.URL(url.rstrip("/"))
-        except httpx.InvalidURL as error:
-            raise BackendUnreachable(f"{url!r} is no address of a server: {error}") from None
-        if address.scheme not in {"http", "https"} or not address.host:
-            raise BackendUnreachable(
-                f"{url!r} is no address of a server. Give one like http://127.0.0.1:8080."
-            )
-        self.url = str(address)
+        self._exchange = Exchange(
+            url,
+            called="llama-server",
+            api_key=api_key,
+            patience=Patience(timeout, connect_timeout, retries, backoff, patience),
+            advice="Start one with `gbnf server start --model …`",
+            on_broken=self._forget,
+        )
+        self.url = self._exchange.url
         self.name = f"llama-server at {self.url}"
-        self._timeout, self._retries, self._backoff, self._patience = timeout, retries, backoff, patience
         self._prompt_style = prompt_style
-        self._options: dict[str, Any] = {
-            "base_url": self.url,
-            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
-            "timeout": httpx.Timeout(timeout, connect=connect_timeout),
-            # made once, since it takes 20 ms; plain HTTP needs none
-            "verify": ssl.create_default_context() if address.scheme == "https" else False,
-            "trust_env": not _is_loopback(address.host),  # no proxy reaches this machine's own loopback
-        }
-        self._client = httpx.Client(**self._options)
         self._facts: _Facts | None = None
 
     @property
     def context_length(self) -> int:
         """The tokens that one conversation may have, as the server says. Asks it, the first time."""
-        return self._drive(self._learn()).context_length
+        return self._exchange.drive(self._learn()).context_length
 
     @property
     def prompt_style(self) -> PromptStyle:
-        return self._prompt_style or self._drive(self._learn()).prompt_style
+        return self._prompt_style or self._exchange.drive(self._learn()).prompt_style
+
+    @property
+    def markers(self) -> Markers | None:
+        """Where the model's thoughts begin and end, None for one that does not think aloud."""
+        return self._exchange.drive(self._learn()).markers
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the server was started with a model that sees (`--mmproj`)."""
+        return self._exchange.drive(self._learn()).takes_images
 
     def complete(
         self,
@@ -126,10 +103,7 @@ class LlamaServer:
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`."""
-        completion = self._drive(self._complete(messages, grammar, max_tokens, temperature, seed))
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        return self._exchange.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
 
     async def acomplete(
         self,
@@ -142,13 +116,12 @@ class LlamaServer:
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        completion = await self._adrive(self._complete(messages, grammar, max_tokens, temperature, seed))
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        return await self._exchange.adrive(
+            self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
+        )
 
     def close(self) -> None:
-        self._client.close()
+        self._exchange.close()
 
     def __enter__(self) -> Self:
         return self
@@ -158,8 +131,6 @@ class LlamaServer:
     ) -> None:
         self.close()
 
-    # What to do, as generators.
-
     def _complete(
         self,
         messages: Sequence[Message],
@@ -167,15 +138,16 @@ class LlamaServer:
         max_tokens: int,
         temperature: float,
         seed: int,
-    ) -> _Flow[Completion]:
+        on_text: Callable[[str], None] | None,
+    ) -> Flow[Completion]:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         if grammar is not None:
             guard(grammar)  # a server hangs and crashes on the same grammars as the engine in this process
         facts = yield from self._learn()
-        prompt = yield from self._render(adapt(messages, facts.roles))
+        prompt, images = yield from self._prompt(messages, facts, constrained=grammar is not None)
         body: dict[str, Any] = {
-            "prompt": prompt if grammar is None else close_thinking(prompt),
+            "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": max_tokens,
             "temperature": temperature,
             "samplers": ["temperature"],  # as in process: nothing but the temperature shapes the choice
@@ -184,9 +156,30 @@ class LlamaServer:
         }
         if grammar is not None:
             body["grammar"] = grammar
-        return read_completion((yield from self._request("POST", "/completion", body)), grammar)
+        if on_text is None:
+            return read_completion((yield from self._request("POST", "/completion", body)), grammar)
+        spoken = Spoken(on_text, held=grammar is not None, opened=opens(prompt))
+        lines = CompletionLines(spoken)
+        response = yield from self._exchange.request(
+            "POST", "/completion", {**body, "stream": True}, on_line=lines.feed
+        )
+        return spoken.end(read_completion(unpack(response, lines.answer), grammar))
 
-    def _learn(self) -> _Flow[_Facts]:
+    def _prompt(
+        self, messages: Sequence[Message], facts: _Facts, *, constrained: bool
+    ) -> Flow[tuple[str, list[str]]]:
+        """The prompt, with a marker for each image, and the images."""
+        if not facts.takes_images:
+            refuse_images(messages, self.name)
+        told, images = marked(messages, facts.media_marker)
+        said, begin = beginning(adapt(told, facts.roles))
+        if begin is not None and facts.markers is not None:
+            prompt = yield from self._render(said, thinking=True)
+            return opened(prompt, begin, facts.markers), images
+        prompt = yield from self._render(said)
+        return close_thinking(prompt) if constrained else prompt, images
+
+    def _learn(self) -> Flow[_Facts]:
         if self._facts is None:
             props = yield from self._request("GET", "/props")
             try:
@@ -199,10 +192,18 @@ class LlamaServer:
                 DEMONSTRATION_MODEL in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
             roles = yield from self._probe()
-            self._facts = _Facts(length, "minimal" if is_demonstration else "full", roles)
+            modalities = props.get("modalities")
+            self._facts = _Facts(
+                length,
+                "minimal" if is_demonstration else "full",
+                roles,
+                markers_of(str(props.get("chat_template", ""))),
+                isinstance(modalities, dict) and bool(modalities.get("vision")),
+                str(props.get("media_marker") or _MEDIA_MARKER),
+            )
         return self._facts
 
-    def _probe(self) -> _Flow[Roles]:
+    def _probe(self) -> Flow[Roles]:
         """Drive `conversation.probe` with the server's own template."""
         probing = probe()
         try:
@@ -222,112 +223,21 @@ class LlamaServer:
         except TemplateFailure as error:
             raise BackendError(f"the model's chat template cannot be used: {error}") from None
 
-    def _render(self, messages: Sequence[Message]) -> _Flow[str]:
-        body = {"messages": list(messages), "chat_template_kwargs": {"enable_thinking": False}}
+    def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> Flow[str]:
+        body = {"messages": list(messages), "chat_template_kwargs": {"enable_thinking": thinking}}
         answer = yield from self._request("POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             raise BackendError(f"{self.url}/apply-template answered without a prompt. Is it a llama-server?")
         return prompt
 
-    def _request(
-        self, method: Literal["GET", "POST"], path: str, body: dict[str, Any] | None = None
-    ) -> _Flow[dict[str, Any]]:
-        """Make one request, again where that may help. Raises BackendUnreachable, or what `unpack` does."""
-        broken, waited, pause = 0, 0.0, self._backoff
-        while True:
-            try:
-                response = yield _Send(method, path, body)
-            except httpx.RequestError as error:
-                self._facts = None  # another server, or another model, may come up there
-                broken += 1
-                if broken > self._retries or not _may_pass(error):
-                    raise BackendUnreachable(self._explain(error)) from error
-            else:
-                assert response is not None
-                if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or waited >= self._patience:
-                    return unpack(response)
-            yield _Wait(pause)
-            waited += pause
-            pause = min(2 * pause, 5.0)
+    def _request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> Flow[dict[str, Any]]:
+        """The object that one request is answered with. Raises BackendUnreachable, or what `unpack` does."""
+        return unpack((yield from self._exchange.request(method, path, body)))
 
-    def _explain(self, error: httpx.RequestError) -> str:
-        match error:
-            case httpx.ConnectError() | httpx.ConnectTimeout():
-                return (
-                    f"no llama-server answers at {self.url} ({error or 'time-out'}). "
-                    "Start one with `gbnf server start --model …`, or check the address."
-                )
-            case httpx.TimeoutException():
-                return (
-                    f"llama-server at {self.url} gave no answer within {self._timeout:g} s. "
-                    "Allow fewer tokens, or a longer time-out."
-                )
-            case _:
-                return (
-                    f"the connection to llama-server at {self.url} broke ({error or type(error).__name__}). "
-                    "It may have been stopped: its log says more."
-                )
-
-    # The drivers.
-
-    def _drive(self, flow: _Flow[_Result]) -> _Result:
-        try:
-            effect = next(flow)
-            while True:
-                try:
-                    reply = self._perform(effect)
-                except httpx.RequestError as error:
-                    effect = flow.throw(error)
-                else:
-                    effect = flow.send(reply)
-        except StopIteration as done:
-            result: _Result = done.value
-            return result
-
-    def _perform(self, effect: _Send | _Wait) -> httpx.Response | None:
-        match effect:
-            case _Send(method, path, body):
-                if self._client.is_closed:
-                    raise BackendError(f"{self.name} has been closed. Make a new one.")
-                return self._client.request(method, path, json=body)
-            case _Wait(seconds):
-                time.sleep(seconds)
-                return None
-
-    async def _adrive(self, flow: _Flow[_Result]) -> _Result:
-        """As `_drive`; with a client for each call, since one is bound to the event loop it was made in."""
-        if self._client.is_closed:
-            raise BackendError(f"{self.name} has been closed. Make a new one.")
-        async with httpx.AsyncClient(**self._options) as client:
-            try:
-                effect = next(flow)
-                while True:
-                    reply = None
-                    try:
-                        match effect:
-                            case _Send(method, path, body):
-                                reply = await client.request(method, path, json=body)
-                            case _Wait(seconds):
-                                await asyncio.sleep(seconds)
-                    except httpx.RequestError as error:
-                        effect = flow.throw(error)
-                    else:
-                        effect = flow.send(reply)
-            except StopIteration as done:
-                result: _Result = done.value
-                return result
+    def _forget(self) -> None:
+        self._facts = None
 
 
-def _may_pass(error: httpx.RequestError) -> bool:
-    """Tell whether trying again may help: not where the server is at work on the first try still."""
-    if isinstance(error, httpx.TimeoutException):
-        return isinstance(error, httpx.ConnectTimeout)
-    return isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+_MEDIA_MARKER = "<__media__>"
+"""What stands for an image in a prompt, where the server does not say; llama.cpp's own choice."""

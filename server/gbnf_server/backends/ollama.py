@@ -11,7 +11,7 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -21,8 +21,10 @@ from gbnf.dialects import schema_violation
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion, Dialect
 from gbnf_server.backends.conversation import Roles, adapt
-from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
-from gbnf_server.backends.thinking import split_reasoning
+from gbnf_server.backends.exchange import Exchange, Flow, Patience, read_answer, speaks_of_context
+from gbnf_server.backends.images import ollama_message
+from gbnf_server.backends.streaming import OllamaLines, Spoken
+from gbnf_server.backends.thinking import reclaim, split_reasoning
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 _BYTES_PER_TOKEN = 6.0
@@ -59,6 +61,7 @@ class Ollama:
         self.model, self.url = model, self._exchange.url
         self.name = f"Ollama's {model} at {self.url}"
         self.context_length = context_length
+        self.takes_images = True  # where the model sees; else Ollama answers with an error
         self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = Roles(system=True, tool=tool_role)
         demonstration = DEMONSTRATION_MODEL in model
@@ -76,10 +79,7 @@ class Ollama:
     ) -> Completion:
         """Answer the conversation; see `Backend`. `grammar` is the text of a JSON Schema."""
         body = self._body(messages, grammar, max_tokens, temperature, seed)
-        completion = self._read(self._exchange.send("POST", "/api/chat", body), body, grammar)
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        return self._exchange.drive(self._complete(body, grammar, on_text))
 
     async def acomplete(
         self,
@@ -93,10 +93,7 @@ class Ollama:
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
         body = self._body(messages, grammar, max_tokens, temperature, seed)
-        completion = self._read(await self._exchange.asend("POST", "/api/chat", body), body, grammar)
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        return await self._exchange.adrive(self._complete(body, grammar, on_text))
 
     def close(self) -> None:
         self._exchange.close()
@@ -108,6 +105,19 @@ class Ollama:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _complete(
+        self, body: dict[str, Any], grammar: str | None, on_text: Callable[[str], None] | None
+    ) -> Flow[Completion]:
+        if on_text is None:
+            response = yield from self._exchange.request("POST", "/api/chat", body)
+            return self._read(response, None, body, grammar)
+        spoken = Spoken(on_text, held=grammar is not None)
+        lines = OllamaLines(spoken)
+        response = yield from self._exchange.request(
+            "POST", "/api/chat", {**body, "stream": True}, on_line=lines.feed
+        )
+        return spoken.end(self._read(response, lines.answer, body, grammar))
 
     def _body(
         self,
@@ -121,7 +131,7 @@ class Ollama:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": adapt(messages, self._roles),
+            "messages": [ollama_message(message) for message in adapt(messages, self._roles)],
             "stream": False,
             "truncate": False,
             "shift": False,
@@ -142,8 +152,14 @@ class Ollama:
             body["think"] = False
         return body
 
-    def _read(self, response: httpx.Response, body: dict[str, Any], schema: str | None) -> Completion:
-        answer, error = read_json(response)
+    def _read(
+        self,
+        response: httpx.Response,
+        streamed: dict[str, Any] | None,
+        body: dict[str, Any],
+        schema: str | None,
+    ) -> Completion:
+        answer, error = read_answer(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
         message = answer.get("message")
@@ -156,11 +172,12 @@ class Ollama:
         full = _count(answer, "eval_count") >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
-        reasoning, wrong = str(message.get("thinking") or ""), None
+        reasoning, wrong, reclaimed = str(message.get("thinking") or ""), None, False
         if schema is None:
             thought, text = split_reasoning(text)
             reasoning = reasoning or thought
         elif finish == "stop":
+            text, reclaimed = reclaim(text, reasoning, lambda said: schema_violation(schema, said))
             wrong = schema_violation(schema, text)
         return Completion(
             text=text,
@@ -172,9 +189,10 @@ class Ollama:
             completion_s=_count(answer, "eval_duration") * _NANO,
             grammar_violation=wrong,
             reasoning=reasoning,
+            reclaimed=reclaimed,
         )
 
-    def _check_whole(self, answer: dict[str, Any], messages: list[Message]) -> None:
+    def _check_whole(self, answer: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> None:
         """Raise ContextOverflow where the count of tokens shows that the prompt was cut.
 
         The server counts what it kept. A prompt of no more bytes than the context has tokens fits for

@@ -24,10 +24,12 @@ from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import Completion, Dialect
 from gbnf_server.backends.conversation import Roles, adapt
-from gbnf_server.backends.exchange import Exchange, Patience, read_json, speaks_of_context
+from gbnf_server.backends.exchange import Exchange, Flow, Patience, read_answer, speaks_of_context
+from gbnf_server.backends.images import openai_message
 from gbnf_server.backends.ollama import read_schema
 from gbnf_server.backends.replay import violation
-from gbnf_server.backends.thinking import split_reasoning
+from gbnf_server.backends.streaming import ChatLines, Spoken
+from gbnf_server.backends.thinking import reclaim, split_reasoning
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
@@ -72,6 +74,7 @@ class OpenAICompatible:
         self.prompt_style: PromptStyle = prompt_style
         self._roles = Roles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
+        self.takes_images = True  # where the model sees; else the server answers with an error
 
     @property
     def name(self) -> str:
@@ -81,7 +84,7 @@ class OpenAICompatible:
     def context_length(self) -> int:
         """Asks the server, the first time. Raises BackendError where it doesn't tell."""
         if self._context_length is None:
-            self._learn(self._exchange.send("GET", "/v1/models"))
+            self._exchange.drive(self._learn())
         if self._context_length is None:
             raise BackendError(
                 f"{self.url}/v1/models does not tell the context's length. Give context_length."
@@ -99,13 +102,7 @@ class OpenAICompatible:
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. `grammar` is GBNF, or a schema where `dialect` says so."""
-        if self._model is None:
-            self._learn(self._exchange.send("GET", "/v1/models"))
-        body = self._body(messages, grammar, max_tokens, temperature, seed)
-        completion = self._read(self._exchange.send("POST", "/v1/chat/completions", body), grammar)
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        return self._exchange.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
 
     async def acomplete(
         self,
@@ -118,13 +115,9 @@ class OpenAICompatible:
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        if self._model is None:
-            self._learn(await self._exchange.asend("GET", "/v1/models"))
-        body = self._body(messages, grammar, max_tokens, temperature, seed)
-        completion = self._read(await self._exchange.asend("POST", "/v1/chat/completions", body), grammar)
-        if on_text is not None:
-            on_text(completion.text)
-        return completion
+        return await self._exchange.adrive(
+            self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
+        )
 
     def close(self) -> None:
         self._exchange.close()
@@ -137,8 +130,32 @@ class OpenAICompatible:
     ) -> None:
         self.close()
 
-    def _learn(self, response: httpx.Response) -> None:
-        answer, error = read_json(response)
+    def _complete(
+        self,
+        messages: Sequence[Message],
+        grammar: str | None,
+        max_tokens: int,
+        temperature: float,
+        seed: int,
+        on_text: Callable[[str], None] | None,
+    ) -> Flow[Completion]:
+        if self._model is None:
+            yield from self._learn()
+        body = self._body(messages, grammar, max_tokens, temperature, seed)
+        if on_text is None:
+            response = yield from self._exchange.request("POST", "/v1/chat/completions", body)
+            return self._read(response, None, grammar)
+        spoken = Spoken(on_text, held=grammar is not None)
+        lines = ChatLines(spoken)
+        streaming = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        response = yield from self._exchange.request(
+            "POST", "/v1/chat/completions", streaming, on_line=lines.feed
+        )
+        return spoken.end(self._read(response, lines.answer, grammar))
+
+    def _learn(self) -> Flow[None]:
+        response = yield from self._exchange.request("GET", "/v1/models")
+        answer, error = read_answer(response)
         if error:
             raise ServerError(response.status_code, error)
         cards = [card for card in answer.get("data") or () if isinstance(card, dict)]
@@ -162,7 +179,7 @@ class OpenAICompatible:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": adapt(messages, self._roles),
+            "messages": [openai_message(message) for message in adapt(messages, self._roles)],
             "max_tokens": max_tokens,
             "temperature": temperature,
             "seed": seed,
@@ -193,8 +210,10 @@ class OpenAICompatible:
             case "plain":
                 raise GrammarRefused(f"{self.name} takes none: plan with grammar=False, soft=True")
 
-    def _read(self, response: httpx.Response, grammar: str | None) -> Completion:
-        answer, error = read_json(response)
+    def _read(
+        self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: str | None
+    ) -> Completion:
+        answer, error = read_answer(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
         choices = answer.get("choices")
@@ -206,14 +225,16 @@ class OpenAICompatible:
         # what isn't a proper end ("content_filter", "abort", …) is a cut: it is never executed
         finish: Literal["stop", "length"] = "stop" if choice.get("finish_reason") == "stop" else "length"
         reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
-        wrong = None
+        wrong, reclaimed = None, False
         if grammar is None:
             thought, text = split_reasoning(text)
             reasoning = reasoning or thought
-        elif self.dialect == "gbnf":
-            wrong = violation(grammar, text, cut=finish == "length")
-        elif finish == "stop":
-            wrong = schema_violation(grammar, text)
+        else:
+            if finish == "stop":
+                text, reclaimed = reclaim(
+                    text, reasoning, lambda said: self._violation(grammar, said, finish)
+                )
+            wrong = self._violation(grammar, text, finish)
         usage = answer.get("usage") or {}
         return Completion(
             text=text,
@@ -225,7 +246,13 @@ class OpenAICompatible:
             completion_s=0.0,
             grammar_violation=wrong,
             reasoning=reasoning,
+            reclaimed=reclaimed,
         )
+
+    def _violation(self, grammar: str, text: str, finish: str) -> str | None:
+        if self.dialect == "gbnf":
+            return violation(grammar, text, cut=finish == "length")
+        return schema_violation(grammar, text) if finish == "stop" else None
 
     def _refusal(self, status: int, error: str) -> BackendError:
         if speaks_of_context(error):

@@ -10,6 +10,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from gbnf.prompt import Message
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
+from gbnf_server.backends.images import refuse_images
 from gbnf_server.backends.thinking import beginning, close_thinking, markers_of, opened
 from gbnf_server.errors import BackendError, ModelLoadError
 from gbnf_server.native import NativeModel
@@ -39,6 +40,7 @@ class ChatTemplate:
 
     def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
         """The prompt of an answer: without thoughts, or behind those that the last message begins."""
+        refuse_images(messages, "a model in this process")
         said, begin = beginning(messages)
         if begin is not None and self.markers is not None:
             return opened(self.render(said, thinking=True), begin, self.markers)

@@ -9,7 +9,7 @@ markers so far. Only a backend that renders the prompt itself, and whose model h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -74,6 +74,12 @@ def opened(prompt: str, begin: Message, markers: Markers) -> str:
     return f"{text}{line}{markers.closing}{markers.answering}"
 
 
+def opens(prompt: str) -> Markers | None:
+    """The markers whose thoughts the prompt has begun, None where it has not."""
+    bare = prompt.rstrip()
+    return next((each for each in KNOWN if bare.endswith(each.opening.strip())), None)
+
+
 def close_thinking(prompt: str) -> str:
     """End the thoughts that some templates open: a grammar binds from the first token on.
 
@@ -104,6 +110,17 @@ def split_reasoning(text: str) -> tuple[str, str]:
         if each.generation and text.startswith(each.answering.removeprefix(each.generation)):
             return "", text.removeprefix(each.answering.removeprefix(each.generation))
     return "", text
+
+
+def reclaim(text: str, reasoning: str, fault: Callable[[str], str | None]) -> tuple[str, bool]:
+    """The text of an answer that a grammar held, and whether it stood where the server keeps thoughts.
+
+    A server whose template opens the thoughts may take all that comes for them. `fault` judges by the
+    grammar.
+    """
+    if not text.strip() and reasoning.strip() and fault(reasoning.strip()) is None:
+        return reasoning.strip(), True
+    return text, False
 
 
 @cache

@@ -207,6 +207,11 @@ class _Loop:
             thought = thoughts_of(thinking, markers)
             messages = to_call(messages, thought, markers, language)
         completion, seconds = yield from self._ask(messages, offer.grammar, "call")
+        if completion.reclaimed:
+            yield from self._warn(
+                f"step {state.number}: the server took the call for thoughts, and it was taken back from "
+                "there; turn its parser for thoughts off"
+            )
         if completion.grammar_violation is not None:
             yield from self._warn(
                 f"step {state.number}: the backend did not keep to the grammar "

@@ -173,7 +173,7 @@ class _Mangling(httpx.HTTPTransport):
 def test_a_real_server_that_ignores_the_grammar_is_found_out(llama_server: RunningServer) -> None:
     """llama-server takes a grammar that is no string for none at all, and says nothing."""
     with LlamaServer(llama_server.url) as client:
-        client._client = httpx.Client(base_url=llama_server.url, transport=_Mangling())
+        client._exchange.client = httpx.Client(base_url=llama_server.url, transport=_Mangling())
         answer = client.complete(ASK, grammar=CALL, max_tokens=20)
     assert "where the grammar expects" in (answer.grammar_violation or "")
 
@@ -479,7 +479,7 @@ def test_every_error_of_httpx_is_translated(kind: type[httpx.RequestError]) -> N
         raise kind("as if")
 
     with _client("http://127.0.0.1:9") as client:
-        client._client = httpx.Client(base_url=client.url, transport=httpx.MockTransport(fail))
+        client._exchange.client = httpx.Client(base_url=client.url, transport=httpx.MockTransport(fail))
         with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:9"):
             client.complete(ASK, grammar=CALL)
 

@@ -260,7 +260,10 @@ def test_it_is_patient_and_stays_usable(ask: Callable[..., Completion]) -> None:
 
 
 def test_nobody_there(ask: Callable[..., Completion]) -> None:
-    with client("http://127.0.0.1:9") as backend, pytest.raises(BackendUnreachable, match="no server"):
+    with (
+        client("http://127.0.0.1:9") as backend,
+        pytest.raises(BackendUnreachable, match="no Ollama answers"),
+    ):
         ask(backend)
     for url in ("localhost:11434", "http://"):
         with pytest.raises(BackendUnreachable, match="no address"):

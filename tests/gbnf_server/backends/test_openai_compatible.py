@@ -275,7 +275,7 @@ def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> Non
         assert script.asked == []
     with pytest.raises(ValueError, match="lm_studio"):
         OpenAICompatible("http://127.0.0.1:1", "other")  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(BackendUnreachable, match="no server"):
+    with pytest.raises(BackendUnreachable, match="no vllm answers"):
         client("http://127.0.0.1:9").complete(ASK, grammar=None)
 
 

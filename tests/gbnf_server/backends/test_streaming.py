@@ -1,0 +1,371 @@
+"""Answers in pieces: together they are the answer, whatever wire and server they come by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import compile_pool
+from gbnf.dialects import call_schema, schema_text
+from gbnf.manifests import FINAL_ANSWER
+from gbnf.prompt import Image, Message
+from gbnf_server import llama_server_build
+from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.ollama import Ollama
+from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.streaming import Spoken
+from gbnf_server.backends.thinking import KNOWN, begun, split_reasoning, thoughts_grammar
+from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
+from gbnf_server.llama_server_run import RunningServer
+from support.models import TEMPLATE, make_model
+from support.server import PROPS, Reply, Script, completion, require_llama_server, scripted
+
+ASK: list[Message] = [{"role": "user", "content": "hello"}]
+SEEN: list[Message] = [{"role": "user", "content": "what is it?", "images": [Image(b"\x89PNG", "image/png")]}]
+CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
+GBNF = str(compile_pool([FINAL_ANSWER]))
+SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
+WHOLE = Completion("x" * 9, "stop", 1, 1, 0, 0.0, 0.0)
+
+Ask = Callable[..., tuple[Completion, list[str]]]
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Both ways to ask, with the pieces that came."""
+
+    def call(backend: Backend, messages: list[Message] = ASK, **options: Any) -> tuple[Completion, list[str]]:
+        pieces: list[str] = []
+        if request.param == "sync":
+            return backend.complete(messages, on_text=pieces.append, **options), pieces
+        return asyncio.run(backend.acomplete(messages, on_text=pieces.append, **options)), pieces
+
+    return call
+
+
+# What is text, and what a thought.
+
+TEXTS = st.lists(
+    st.sampled_from(
+        [*(each.opening for each in KNOWN), *(each.closing for each in KNOWN), "a", " ", "\n", "<"]
+    ),
+    max_size=6,
+).map("".join)
+
+
+@given(TEXTS, st.lists(st.integers(1, 5), min_size=1), st.booleans())
+def test_the_pieces_are_the_text_however_they_are_cut(text: str, sizes: list[int], held: bool) -> None:
+    pieces: list[str] = []
+    spoken = Spoken(pieces.append, held=held)
+    rest = text
+    for size in sizes * len(text):
+        spoken.feed(rest[:size])
+        rest = rest[size:]
+    found = spoken.end(Completion("", "stop", 1, 1, 0, 0.0, 0.0))
+    assert "".join(pieces) == found.text
+    once = Spoken(lambda _: None, held=held)
+    once.feed(text)
+    assert once.end(WHOLE).reasoning == found.reasoning
+    if held:
+        assert found.text == text
+    elif not any(each.closing in text for each in KNOWN):
+        assert (found.reasoning, found.text) == split_reasoning(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "said"),
+    [
+        ("plain", "", "plain"),
+        ("<think>so\n</think>\n\nthen", "so", "then"),
+        ("<think>cut off", "cut off", ""),
+        ("a <think> b", "", "a <think> b"),
+        ("[THINK]so[/THINK]then", "so", "then"),
+        (
+            "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>then",
+            "so",
+            "then",
+        ),
+        ("<|channel|>final<|message|>then", "", "then"),
+        ("<th", "", "<th"),
+        ("so</think>then", "", "so</think>then"),  # it was given on before it turned out to be a thought
+    ],
+)
+def test_thoughts_are_held_back(text: str, reasoning: str, said: str) -> None:
+    for size in (1, 3, 100):
+        pieces: list[str] = []
+        spoken = Spoken(pieces.append, held=False)
+        for start in range(0, len(text), size):
+            spoken.feed(text[start : start + size])
+        found = spoken.end(WHOLE if said else Completion("", "stop", 1, 1, 0, 0.0, 0.0))
+        assert (found.reasoning, found.text, "".join(pieces)) == (reasoning, said, said)
+
+
+# The wires.
+
+
+def sse(*events: Any, done: bool = True) -> Reply:
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    return Reply(200, "".join(lines) + ("data: [DONE]\n\n" if done else ""))
+
+
+def llama_events(*pieces: str, **last: Any) -> Reply:
+    """`/completion` with `stream`, as llama-server's README gives it: the last object has no content."""
+    final = completion("", **last).body
+    parts = [{"content": piece, "tokens": [1], "stop": False, "index": 0} for piece in pieces]
+    return sse(*parts, {**final, "stop": True}, done=False)
+
+
+def chat_events(*pieces: str, finish: str = "stop", key: str = "content") -> Reply:
+    """`chat.completion.chunk` objects as OpenAI's reference gives them, the usage in the last."""
+
+    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return {"id": "1", "object": "chat.completion.chunk", "choices": [choice], "usage": None}
+
+    usage = {"prompt_tokens": 26, "completion_tokens": 12, "total_tokens": 38}
+    return sse(
+        chunk({"role": "assistant", "content": ""}),
+        *(chunk({key: piece}) for piece in pieces),
+        chunk({}, finish),
+        {"id": "1", "object": "chat.completion.chunk", "choices": [], "usage": usage},
+    )
+
+
+def ollama_events(*pieces: str, **last: Any) -> Reply:
+    """`/api/chat` with `stream`, as Ollama's openapi.yaml gives it: one object a line."""
+    parts = [
+        {"model": "m", "message": {"role": "assistant", "content": piece}, "done": False} for piece in pieces
+    ]
+    end = {
+        "model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop",
+        "prompt_eval_count": 26, "prompt_eval_duration": 5_000_000, "eval_count": 12,
+        "eval_duration": 3_000_000, **last,
+    }  # fmt: skip
+    return Reply(200, "".join(json.dumps(each) + "\n" for each in [*parts, end]))
+
+
+def at(path: str, reply: Any) -> Any:
+    models = Reply(200, {"data": [{"id": "m", "max_model_len": 4096}]})
+    answers: dict[str, list[Any]] = {path: [reply], "v1/models": [models]}
+    return scripted(**answers)
+
+
+def llama(script: Script) -> LlamaServer:
+    return LlamaServer(script.url, retries=1, backoff=0.001, patience=0.01)
+
+
+def vllm(script: Script) -> OpenAICompatible:
+    return OpenAICompatible(script.url, "vllm", patience=QUICK)
+
+
+def ollama(script: Script) -> Ollama:
+    return Ollama("m", script.url, patience=QUICK)
+
+
+WIRES: list[Any] = [
+    pytest.param(llama, "completion", llama_events, GBNF, id="llama-server"),
+    pytest.param(vllm, "v1/chat/completions", chat_events, GBNF, id="chat"),
+    pytest.param(ollama, "api/chat", ollama_events, SCHEMA, id="ollama"),
+]
+PIECES = [CALL[:3], CALL[3:20], CALL[20:]]
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+def test_each_piece_comes_and_the_whole_is_read_as_ever(
+    make: Any, path: str, events: Any, grammar: str, ask: Ask
+) -> None:
+    with at(path, events(*PIECES)) as script, make(script) as backend:
+        answer, pieces = ask(backend, grammar=grammar)
+        asked = script.asked[-1][1]
+    assert pieces == PIECES
+    assert (answer.text, answer.finish, answer.grammar_violation) == (CALL, "stop", None)
+    assert answer.prompt_tokens > 0
+    assert answer.completion_tokens > 0
+    assert asked["stream"] is True
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+def test_free_text_comes_without_its_thoughts(
+    make: Any, path: str, events: Any, grammar: str, ask: Ask
+) -> None:
+    with (
+        at(path, events("<th", "ink>so", "</think>", "\n\nthen", " more")) as script,
+        make(script) as backend,
+    ):
+        answer, pieces = ask(backend, grammar=None)
+    assert (answer.reasoning, answer.text, pieces) == ("so", "then more", ["then", " more"])
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+@pytest.mark.parametrize("body", ["", "data: {\n", '{"content": "x"'])
+def test_an_answer_that_stops_before_its_end_is_an_error(
+    make: Any, path: str, events: Any, grammar: str, body: str, ask: Ask
+) -> None:
+    with at(path, Reply(200, body)) as script, make(script) as backend, pytest.raises(BackendError):
+        ask(backend, grammar=grammar)
+
+
+DEAD = {"error": {"code": 500, "message": "dead end"}}
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "grammar", "error"),
+    [
+        (llama, "completion", GBNF, sse({"content": "{", "stop": False}, DEAD)),
+        (vllm, "v1/chat/completions", GBNF, sse(DEAD)),
+        (ollama, "api/chat", SCHEMA, Reply(200, '{"error": "dead end"}\n')),
+        (llama, "completion", GBNF, Reply(500, DEAD)),
+    ],
+)
+def test_errors_in_a_stream_are_the_servers_words(
+    make: Any, path: str, grammar: str, error: Reply, ask: Ask
+) -> None:
+    with at(path, error) as script, make(script) as backend, pytest.raises(ServerError, match="dead end"):
+        ask(backend, grammar=grammar)
+
+
+def test_an_answer_is_not_asked_for_twice_once_it_began(ask: Ask) -> None:
+    def stop(_: str) -> None:
+        raise ZeroDivisionError
+
+    with at("completion", llama_events(*PIECES)) as script, llama(script) as backend:
+        with pytest.raises(ZeroDivisionError):
+            backend.complete(ASK, grammar=GBNF, on_text=stop)
+        assert [path for path, _ in script.asked].count("/completion") == 1
+
+
+def test_a_connection_that_breaks_before_the_first_piece_is_tried_again(ask: Ask) -> None:
+    turns: list[Any] = [lambda: None, llama_events(*PIECES)]
+    with scripted(completion=turns) as script, llama(script) as backend:
+        assert ask(backend, grammar=GBNF)[1] == PIECES
+    with (
+        scripted(completion=[lambda: None]) as script,
+        llama(script) as backend,
+        pytest.raises(BackendUnreachable),
+    ):
+        ask(backend, grammar=GBNF)
+
+
+# The answer among the thoughts.
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES[1:])
+def test_an_answer_that_the_server_took_for_thoughts_is_taken_back(
+    make: Any, path: str, events: Any, grammar: str, ask: Ask
+) -> None:
+    if events is chat_events:
+        stream = chat_events(*PIECES, key="reasoning_content")
+        choice = {"message": {"content": None, "reasoning_content": CALL}, "finish_reason": "stop"}
+        whole = Reply(200, {"choices": [choice]})
+    else:
+        stream = ollama_events(message={"role": "assistant", "content": "", "thinking": CALL})
+        whole = Reply(200, json.loads(str(stream.body)))
+    for reply in (stream, whole):
+        with at(path, reply) as script, make(script) as backend:
+            answer, pieces = ask(backend, grammar=grammar) if reply is stream else (None, [CALL])
+            answer = answer or backend.complete(ASK, grammar=grammar)
+        assert (answer.text, answer.reclaimed, answer.grammar_violation) == (CALL, True, None)
+        assert "".join(pieces) == CALL
+
+
+def test_thoughts_that_are_none_of_the_grammar_are_no_answer(ask: Ask) -> None:
+    stream = chat_events("I wonder", key="reasoning_content")
+    with at("v1/chat/completions", stream) as script, vllm(script) as backend:
+        answer, pieces = ask(backend, grammar=GBNF)
+    assert (answer.text, answer.reasoning, answer.reclaimed, pieces) == ("", "I wonder", False, [])
+    assert answer.grammar_violation is not None
+
+
+# The real server.
+
+
+@pytest.fixture(scope="module")
+def real(llama_server: RunningServer) -> Iterator[LlamaServer]:
+    with LlamaServer(llama_server.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("grammar", [None, 'root ::= "{" [a-zèあ]{1,40} "}"'])
+def test_a_real_server_streams_what_it_answers(real: LlamaServer, grammar: str | None, ask: Ask) -> None:
+    answer, pieces = ask(real, grammar=grammar, max_tokens=30)
+    whole = real.complete(ASK, grammar=grammar, max_tokens=30)
+    assert "".join(pieces) == answer.text
+    assert len(pieces) > 1
+    assert (answer.finish, answer.completion_tokens) == (whole.finish, whole.completion_tokens)
+    if grammar is not None:
+        assert (answer.text, answer.grammar_violation) == (whole.text, None)
+
+
+def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
+    require_llama_server()
+    template = TEMPLATE + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+    path = make_model(tmp_path / "m.gguf", template=template)
+    with (
+        llama_server_build.start(path, threads=1) as running,
+        LlamaServer(running.url) as there,
+        InProcess(path, threads=1) as here,
+    ):
+        assert there.markers == here.markers == KNOWN[0]
+        for begin in (begun(""), begun("so", closed=True)):
+            asked: list[Message] = [*ASK, begin]
+            grammar = 'root ::= "{" [a-z]{1,9} "}"'
+            answers = [each.complete(asked, grammar=grammar, max_tokens=20) for each in (here, there)]
+            assert answers[0].prompt_tokens == answers[1].prompt_tokens
+            assert answers[0].text == answers[1].text
+        thought = there.complete([*ASK, begun("")], grammar=thoughts_grammar("</think>"), max_tokens=9)
+        assert thought.completion_tokens <= 9
+
+
+# Images.
+
+
+def test_images_go_as_each_server_takes_them() -> None:
+    with at("v1/chat/completions", chat_events(CALL)) as script, vllm(script) as backend:
+        backend.complete(SEEN, grammar=GBNF, on_text=lambda _: None)
+        [message] = script.asked[-1][1]["messages"]
+    assert message["content"] == [
+        {"type": "text", "text": "what is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+    ]
+    with at("api/chat", ollama_events(CALL)) as script, ollama(script) as backend:
+        backend.complete(SEEN, grammar=SCHEMA, on_text=lambda _: None)
+        [message] = script.asked[-1][1]["messages"]
+    assert message == {"role": "user", "content": "what is it?", "images": ["iVBORw=="]}
+    seeing = Reply(200, {**PROPS, "modalities": {"vision": True, "audio": False}})
+    with scripted(props=[seeing], completion=[completion(CALL)]) as script, llama(script) as server:
+        assert server.takes_images
+        server.complete([*SEEN, {"role": "assistant", "content": "a cat"}, *SEEN], grammar=GBNF)
+        prompt = script.asked[-1][1]["prompt"]
+    assert prompt["multimodal_data"] == ["iVBORw=="] * 2
+    assert prompt["prompt_string"].count("<__media__>") == 2
+    with scripted(props=[seeing], completion=[completion(CALL)]) as script, llama(script) as server:
+        server.complete(ASK, grammar=GBNF)
+        assert isinstance(script.asked[-1][1]["prompt"], str)
+
+
+def test_a_text_that_holds_the_images_marker_is_refused() -> None:
+    seeing = Reply(200, {**PROPS, "modalities": {"vision": True}})
+    with (
+        scripted(props=[seeing], completion=[completion(CALL)]) as script,
+        llama(script) as server,
+        pytest.raises(BackendError, match="stands for an image"),
+    ):
+        server.complete([{"role": "system", "content": "a <__media__>"}, *SEEN], grammar=GBNF)
+
+
+def test_images_where_none_are_taken(real: LlamaServer, tiny_model: Any) -> None:
+    assert not real.takes_images
+    with pytest.raises(BackendError, match="takes no images"):
+        real.complete(SEEN, grammar=GBNF)
+    with InProcess(tiny_model, threads=1) as model, pytest.raises(BackendError, match="takes no images"):
+        model.complete(SEEN, grammar=GBNF)
