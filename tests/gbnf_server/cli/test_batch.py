@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gbnf_server import llama_server_build
 from gbnf_server.cli.exits import ExitCode
+from gbnf_server.embedded import model_path
 from support.command_line import Gbnf
 from support.models import make_model
+from support.server import require_llama_server
 from support.toys import make_tool
 
 
@@ -76,3 +79,17 @@ def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> 
     for one in begun:
         if one["id"] not in interrupted:
             assert all((tmp_path / "work" / path).is_dir() for path in one["call"]["arguments"]["paths"])
+
+
+def test_a_server_is_asked_as_often_at_a_time_as_it_has_slots(gbnf: Gbnf, tmp_path: Path) -> None:
+    require_llama_server()
+    queries = ["what time is it", "create a folder trips", "what is 12 * 7?"]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    with llama_server_build.start(model_path(), threads=1, slots=2) as server:
+        left = gbnf(
+            "batch", tmp_path / "asked.jsonl", "--server", server.url, "--workspace", tmp_path / "work"
+        )
+    found = lines(tmp_path / "asked.results.jsonl")
+    assert [one["query"] for one in found] == queries
+    assert {one["outcome"] for one in found} == {"answered"}, left.err
+    assert left.code == ExitCode.DONE
