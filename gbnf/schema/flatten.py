@@ -41,7 +41,8 @@ class Flattener:
     def __init__(self, document: Document, report: Report) -> None:
         self._document = document
         self._report = report
-        self._complements: dict[Subschema, tuple[Subschema, ...] | NotHeldError] = {}
+        # a complement that isn't held: the keyword that has none (errors hold on to all that raised them)
+        self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
         self._homes: dict[int, str] = {}  # the pointers of schemas that are written into others
 
@@ -88,14 +89,14 @@ class Flattener:
         place = self._document.enter(place)
         known = self._complements.get(place)
         if known is None:
-            self._complements[place] = NotHeldError("$ref")  # for a schema that is its own complement
+            self._complements[place] = "$ref"  # for a schema that is its own complement
             try:
                 known = self._complement(place)
             except NotHeldError as error:
-                known = error
+                known = error.keyword
             self._complements[place] = known
-        if isinstance(known, NotHeldError):
-            raise known
+        if isinstance(known, str):
+            raise NotHeldError(known)
         return known
 
     def obstacle(self, place: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
