@@ -18,6 +18,11 @@ def manifests_path() -> Path:
     return _folder("manifests", "manifests", "*/manifest.toml")
 
 
+def frame_manifest() -> Path:
+    """The manifest of `describe_frame`, a tool for requests with an image, which the folder leaves out."""
+    return manifests_path() / "describe_frame" / "on_request.toml"
+
+
 def suites_path() -> Path:
     """The folder of the shipped suites of the planner bench. Raises SetupError as above."""
     return _folder("suites", "bench/suites", "*.toml")

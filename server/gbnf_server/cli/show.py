@@ -21,6 +21,7 @@ from gbnf_server.planner import (
     Salvaged,
     SalvageStarted,
     StepStarted,
+    TextWritten,
     ToolCalled,
     ToolDone,
     ToolFailed,
@@ -64,6 +65,8 @@ class Progress:
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
                 self._wait(f"step {event.step}: the model is writing")
+            case TextWritten():
+                pass
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s

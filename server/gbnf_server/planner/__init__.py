@@ -5,6 +5,7 @@ calls, gates      from a model's text to a call, and whether it may be executed
 reasoning         thoughts before a call, and how they are kept apart from it
 salvaging         from the results of a run without an answer to one
 state, loop       the loop itself: a generator without I/O
+partial           the answer in a call that is still being written
 drivers           the same loop, blocking and in asyncio
 planner           all of it put together
 """
@@ -23,6 +24,7 @@ from gbnf_server.planner.events import (
     SalvageStarted,
     Step,
     StepStarted,
+    TextWritten,
     ToolCalled,
     ToolDone,
     ToolFailed,
@@ -46,6 +48,7 @@ __all__ = [
     "Salvaged",
     "Step",
     "StepStarted",
+    "TextWritten",
     "ToolCalled",
     "ToolDone",
     "ToolFailed",

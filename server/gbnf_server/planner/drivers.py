@@ -13,20 +13,23 @@ on, and leaves nothing half done:
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
 from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
-from gbnf_server.planner.events import Event, Run
-from gbnf_server.planner.loop import Planning
+from gbnf_server.planner.events import Event, Run, TextWritten
+from gbnf_server.planner.loop import Clock, Planning
+from gbnf_server.planner.partial import PartialAnswer
 
 Hook: TypeAlias = Callable[[Event], object]
 _Value = TypeVar("_Value")
@@ -34,18 +37,26 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where effects take place, and who watches. `execute` runs a tool; it may be called in any thread."""
+    """Where effects take place, and who watches. `execute` runs a tool; it may be called in any thread.
+
+    `clock` is the run's, for events that the loop does not see: the model's text as it is written.
+    """
 
     backend: Backend
     context: Context
     hooks: Sequence[Hook] = ()
     execute: Callable[[Executor, Mapping[str, Any], Context], dict[str, Any]] = run_executor
+    clock: Clock = lambda: datetime.now(UTC)
 
 
-def drive(planning: Planning, world: World) -> Generator[Event, None, Run]:
-    """Run to the end, blocking; give each event once its hooks have seen it. Returns the run."""
+def drive(planning: Planning, world: World, *, text: bool = False) -> Generator[Event, None, Run]:
+    """Run to the end, blocking; give each event once its hooks have seen it. Returns the run.
+
+    With `text`, the model's text comes in pieces; it then writes in a thread of its own.
+    """
     reply: Any = None
     error: GbnfError | None = None
+    complaints: list[str] = []
     try:
         while True:
             try:
@@ -55,11 +66,15 @@ def drive(planning: Planning, world: World) -> Generator[Event, None, Run]:
                 return run
             reply = error = None
             if isinstance(request, Event):
-                reply = _show(world.hooks, request)
+                reply = (*complaints, *_show(world.hooks, request))
+                complaints.clear()
                 yield request
                 continue
             try:
-                reply = _perform(request, world)
+                if text and isinstance(request, CallModel):
+                    reply = yield from _written(request, world, complaints)
+                else:
+                    reply = _perform(request, world)
             except GbnfError as fault:
                 error = fault
     finally:
@@ -68,21 +83,43 @@ def drive(planning: Planning, world: World) -> Generator[Event, None, Run]:
 
 async def adrive(planning: Planning, world: World) -> Run:
     """Run to the end without blocking the event loop; hooks are called in it."""
+    finished: list[Run] = []
+    async with aclosing(astream(planning, world, finished=finished)) as events:
+        async for _ in events:
+            pass
+    return finished[0]
+
+
+async def astream(
+    planning: Planning, world: World, *, text: bool = False, finished: list[Run] | None = None
+) -> AsyncGenerator[Event, None]:
+    """As `drive`, for an event loop. `finished` gets the run, with what hooks complained of at its end."""
     reply: Any = None
     error: GbnfError | None = None
+    complaints: list[str] = []
     try:
         while True:
             try:
                 request = planning.send(reply) if error is None else planning.throw(error)
             except StopIteration as stop:
-                run: Run = stop.value
-                return run
+                if finished is not None:
+                    finished.append(stop.value)
+                return
             reply = error = None
             if isinstance(request, Event):
-                reply = _show(world.hooks, request)
+                reply = (*complaints, *_show(world.hooks, request))
+                complaints.clear()
+                yield request
                 continue
             try:
-                reply = await _aperform(request, world)
+                if text and isinstance(request, CallModel):
+                    written = _Written(request, world, complaints)
+                    async with aclosing(written.pieces()) as pieces:
+                        async for piece in pieces:
+                            yield piece
+                    reply = written.completion
+                else:
+                    reply = await _aperform(request, world)
             except GbnfError as fault:
                 error = fault
     finally:
@@ -134,6 +171,78 @@ async def _aperform(effect: Effect, world: World) -> Any:
             return await _Thread(lambda: world.context.person.approve(effect.call)).result()
         case _:
             assert_never(effect)
+
+
+def _written(effect: CallModel, world: World, complaints: list[str]) -> Generator[Event, None, Completion]:
+    """Let the model write in a thread, and give each piece of its text; leaving early ends its call."""
+    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    done: list[Completion] = []
+    faults: list[BaseException] = []
+    left = threading.Event()
+
+    def heard(piece: str) -> None:
+        if left.is_set():
+            raise _LeftAloneError
+        pieces.put(piece)
+
+    def write() -> None:
+        try:
+            done.append(world.backend.complete(effect.messages, **_limits(effect), on_text=heard))
+        except BaseException as fault:  # noqa: BLE001 - it is raised again where the text is awaited
+            faults.append(fault)
+        finally:
+            pieces.put(None)
+
+    partial = PartialAnswer(effect.purpose)
+    threading.Thread(target=write, daemon=True).start()
+    try:
+        while (piece := pieces.get()) is not None:
+            yield _piece(effect, world, partial, piece, complaints)
+    finally:
+        left.set()
+    if faults:
+        raise faults[0]
+    return done[0]
+
+
+class _LeftAloneError(Exception):
+    """Nobody listens any more: the model need not go on."""
+
+
+class _Written:
+    """As `_written`, for an event loop: `completion` is there when `pieces` has ended."""
+
+    def __init__(self, effect: CallModel, world: World, complaints: list[str]) -> None:
+        self._effect, self._world, self._complaints = effect, world, complaints
+        self.completion: Completion
+
+    async def pieces(self) -> AsyncGenerator[Event, None]:
+        effect, world = self._effect, self._world
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+
+        def heard(piece: str) -> None:  # perhaps in another thread
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        task = asyncio.ensure_future(
+            world.backend.acomplete(effect.messages, **_limits(effect), on_text=heard)
+        )
+        task.add_done_callback(lambda _: pieces.put_nowait(None))
+        partial = PartialAnswer(effect.purpose)
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield _piece(effect, world, partial, piece, self._complaints)
+            self.completion = task.result()
+        finally:
+            task.cancel()
+
+
+def _piece(
+    effect: CallModel, world: World, partial: PartialAnswer, piece: str, complaints: list[str]
+) -> Event:
+    event = TextWritten(world.clock(), effect.step, effect.purpose, piece, partial.feed(piece))
+    complaints += _show(world.hooks, event)
+    return event
 
 
 def _limits(effect: CallModel) -> dict[str, Any]:

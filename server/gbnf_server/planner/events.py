@@ -5,7 +5,7 @@ then each step begins with `StepStarted` and holds at most one `ModelCalled`, af
 thinks first, followed by at most one of `CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`;
 where the run ended without an answer, `SalvageStarted` may follow, and at most one `ModelCalled`;
 `WarningRaised` may stand anywhere between; `RunFinished` is last and holds the `Run`. Only a cancelled run
-stops without one.
+stops without one. Where text is asked for, `TextWritten` stand before the `ModelCalled` that holds all of it.
 
 Times: `at` is an aware datetime of the run's clock; durations are seconds. `to_json()` gives a value that
 `json.dumps` takes as it is.
@@ -168,6 +168,21 @@ class StepStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TextWritten(_Event):
+    """The model has written one more piece of `text`, for a `purpose`.
+
+    `answer` is what of it belongs to an answer for the person, read out of the call: "" for everything else.
+    It is provisional until `RunFinished`, since a call that ends badly is refused.
+    """
+
+    at: datetime
+    step: int
+    purpose: Purpose
+    text: str
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCalled(_Event):
     """The model wrote `text`, for a `purpose`. `duration_s` is the whole call, the other times the backend's.
 
@@ -265,6 +280,7 @@ class RunFinished(_Event):
 Event: TypeAlias = (
     RunStarted
     | StepStarted
+    | TextWritten
     | ModelCalled
     | ToolCalled
     | ToolDone

@@ -23,7 +23,7 @@ from gbnf.dialects import call_schema, schema_text
 from gbnf.errors import GbnfError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf.pool import Selection, filter_pool
-from gbnf.prompt import Message, call_text, error_text, more_tools, result_text, system_prompt
+from gbnf.prompt import Image, Message, call_text, error_text, more_tools, result_text, system_prompt
 from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import thoughts_grammar
@@ -66,10 +66,16 @@ _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
 
 
 def plan(
-    query: str, executors: tuple[Executor, ...], settings: Settings, *, turn: str, clock: Clock
+    query: str,
+    executors: tuple[Executor, ...],
+    settings: Settings,
+    *,
+    turn: str,
+    clock: Clock,
+    images: tuple[Image, ...] = (),
 ) -> Planning:
-    """Plan and execute `query` over a pool, step by step, until an answer or a limit."""
-    return _Loop(executors, settings, clock, State(query, turn, clock())).run()
+    """Plan and execute `query`, with the images that it shows, over a pool: until an answer or a limit."""
+    return _Loop(executors, settings, clock, State(query, turn, clock(), images)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,8 @@ class _Loop:
 
     def run(self) -> Planning:
         state, settings = self.state, self.settings
-        state.history.append({"role": "user", "content": state.query})
+        asked: Message = {"role": "user", "content": state.query}
+        state.history.append({**asked, "images": state.images} if state.images else asked)
         selection = self._select(state.query)
         yield from self._tell(self._started(selection))
         if selection.notice:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
 from gbnf.manifests import Executor
+from gbnf.prompt import Image
 from gbnf_server.backends.base import Backend, dialect_of, markers_of
 from gbnf_server.executors import Context
-from gbnf_server.planner.drivers import Hook, World, adrive, drive
+from gbnf_server.planner.drivers import Hook, World, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, plan
 from gbnf_server.planner.reasoning import Reasoning
@@ -85,9 +86,12 @@ class Planner:
             backend=backend.name,
         )
 
-    def run(self, query: str) -> Run:
-        """Plan and execute. A `Run` comes back whatever a model or its server does."""
-        events = self.events(query)
+    def run(self, query: str, *, images: Sequence[Image] = ()) -> Run:
+        """Plan and execute. A `Run` comes back whatever a model or its server does.
+
+        `images` belong to the request; a backend that takes none fails the run, and says so.
+        """
+        events = self.events(query, images=images)
         while True:
             try:
                 next(events)
@@ -95,14 +99,29 @@ class Planner:
                 run: Run = stop.value
                 return run
 
-    def events(self, query: str) -> Generator[Event, None, Run]:
-        """Plan and execute, giving each event as it happens; the last holds the run. Closing it stops it."""
-        planning, world = self._begin(query)
-        return drive(planning, world)
+    def events(
+        self, query: str, *, images: Sequence[Image] = (), text: bool = False
+    ) -> Generator[Event, None, Run]:
+        """Plan and execute, giving each event as it happens; the last holds the run. Closing it stops it.
 
-    async def arun(self, query: str) -> Run:
+        With `text`, what the model writes comes piece by piece, as `TextWritten`.
+        """
+        planning, world = self._begin(query, images)
+        return drive(planning, world, text=text)
+
+    def stream(
+        self, query: str, *, images: Sequence[Image] = (), text: bool = True
+    ) -> AsyncGenerator[Event, None]:
+        """As `events`, for an event loop: `async for event in planner.stream(query)`.
+
+        Leaving the loop early stops the run once the generator is closed, as `contextlib.aclosing` does.
+        """
+        planning, world = self._begin(query, images)
+        return astream(planning, world, text=text)
+
+    async def arun(self, query: str, *, images: Sequence[Image] = ()) -> Run:
         """As `run`, without blocking the event loop."""
-        planning, world = self._begin(query)
+        planning, world = self._begin(query, images)
         return await adrive(planning, world)
 
     def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
@@ -128,11 +147,13 @@ class Planner:
             tasks = [group.create_task(run(query)) for query in queries]
         return [task.result() for task in tasks]
 
-    def _begin(self, query: str) -> tuple[Planning, World]:
+    def _begin(self, query: str, images: Sequence[Image]) -> tuple[Planning, World]:
         context = self.context.for_turn()
         clock = self._clock or steady_clock(context.now())
-        planning = plan(query, self.executors, self.settings, turn=context.turn, clock=clock)
-        return planning, World(self.backend, context, self.hooks)
+        planning = plan(
+            query, self.executors, self.settings, turn=context.turn, clock=clock, images=tuple(images)
+        )
+        return planning, World(self.backend, context, self.hooks, clock=clock)
 
 
 def steady_clock(start: datetime) -> Clock:

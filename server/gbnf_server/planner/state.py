@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gbnf.manifests import Executor
-from gbnf.prompt import Message, PromptStyle
+from gbnf.prompt import Image, Message, PromptStyle
 from gbnf_server.backends.base import Dialect
 from gbnf_server.backends.thinking import Markers
 from gbnf_server.planner.events import Outcome, Run, Salvaged, Step
@@ -62,6 +62,7 @@ class State:
     query: str
     turn: str
     started_at: datetime
+    images: tuple[Image, ...] = ()
     shown: tuple[Executor, ...] = ()  # what the system message tells of; the same for the whole run
     told: tuple[Executor, ...] = ()  # that, and what later messages told of
     number: int = 0  # of the step in progress; 0 before the first

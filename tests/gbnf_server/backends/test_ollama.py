@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from gbnf.dialects import call_schema, schema_text
 from gbnf.manifests import FINAL_ANSWER, Executor
-from gbnf.prompt import Message
+from gbnf.prompt import Image, Message
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.exchange import Patience
 from gbnf_server.backends.ollama import Ollama
@@ -33,6 +33,7 @@ from support.server import Reply, scripted
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
 
@@ -51,6 +52,7 @@ REQUEST = {
                 "properties": {
                     "role": {"enum": ["system", "user", "assistant", "tool"]},
                     "content": {"type": "string"},
+                    "images": {"type": "array", "items": {"type": "string", "contentEncoding": "base64"}},
                 },
                 "additionalProperties": False,
             },
@@ -125,6 +127,9 @@ def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., C
     with served(chat()) as server, client(server.url, context_length=2048) as backend:
         for grammar in (SCHEMA, None):
             ask(backend, messages, grammar=grammar, max_tokens=7, temperature=0.5, seed=3)
+        ask(backend, [SEEN], on_text=lambda _: None)
+        Draft202012Validator(REQUEST).validate(server.asked[-1][1])
+        assert server.asked.pop()[1]["stream"] is True
         for path, body in server.asked:
             assert path == "/api/chat"
             Draft202012Validator(REQUEST).validate(body)

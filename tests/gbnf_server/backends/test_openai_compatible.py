@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from jsonschema import Draft202012Validator
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
 from gbnf.manifests import FINAL_ANSWER, Executor
-from gbnf.prompt import Message
+from gbnf.prompt import Image, Message
 from gbnf_server import llama_server_build
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.exchange import Patience
@@ -38,6 +39,7 @@ from support.server import Reply, require_llama_server, scripted
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
 SERVERS: tuple[Server, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
@@ -45,12 +47,44 @@ GRAMMARS: dict[Server, str | None] = {
     "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,
 }  # fmt: skip
 
+# OpenAI's ChatCompletionRequestUserMessageContentPart
+_PARTS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "oneOf": [
+            {
+                "type": "object",
+                "required": ["type", "text"],
+                "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "required": ["type", "image_url"],
+                "properties": {
+                    "type": {"const": "image_url"},
+                    "image_url": {
+                        "type": "object",
+                        "required": ["url"],
+                        "properties": {"url": {"type": "string", "pattern": "^data:image/[a-z]+;base64,"}},
+                        "additionalProperties": False,
+                    },
+                },
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
 _MESSAGES = {
     "type": "array",
     "items": {
         "type": "object",
         "required": ["role", "content"],
-        "properties": {"role": {"enum": ["system", "user", "assistant"]}, "content": {"type": "string"}},
+        "properties": {
+            "role": {"enum": ["system", "user", "assistant"]},
+            "content": {"oneOf": [{"type": "string"}, _PARTS]},
+        },
         "additionalProperties": False,
     },
 }
@@ -61,7 +95,12 @@ _COMMON = {
     "temperature": {"type": "number", "minimum": 0, "maximum": 2},
     "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "seed": {"type": "integer"},
-    "stream": {"const": False},
+    "stream": {"type": "boolean"},
+    "stream_options": {
+        "type": "object",
+        "properties": {"include_usage": {"type": "boolean"}},
+        "additionalProperties": False,
+    },
 }
 _SAMPLING = {
     "top_k": {"type": "integer", "minimum": -1},
@@ -169,6 +208,9 @@ def test_the_request_is_as_published(server: Server, ask: Callable[..., Completi
     with served(chat()) as script, client(script.url + "/v1", server) as backend:
         ask(backend, messages, max_tokens=7, temperature=0.5, seed=3)
         ask(backend, messages, grammar=None)
+        for more in ({}, {"on_text": lambda _: None}):
+            with suppress(BackendError):  # the script's answer is no stream
+                ask(backend, [SEEN, *messages], **more)
         asked = [body for path, body in script.asked if path == "/v1/chat/completions"]
     for body in asked:
         Draft202012Validator(request_schema(server)).validate(body)

@@ -1,0 +1,219 @@
+"""A run as it happens: text in pieces, the answer in them, images on the way in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompt import Image
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.planner import Event, ModelCalled, Planner, RunFinished, TextWritten, ToolDone
+from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.partial import PartialAnswer
+from gbnf_server.planner.state import Settings
+from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, ticking
+from support.executors import world
+from support.models import make_model
+from support.server import Reply, scripted
+from support.server import completion as served
+from support.toys import make_tool
+
+Stream = Callable[..., list[Event]]
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    """Random weights: with one tool offered it can only call that tool."""
+    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+    with InProcess(path, prompt_style="minimal") as model:
+        yield model
+
+
+async def collected(events: AsyncGenerator[Event, None]) -> list[Event]:
+    return [event async for event in events]
+
+
+@pytest.fixture(params=["sync", "async"])
+def stream(request: pytest.FixtureRequest) -> Stream:
+    if request.param == "sync":
+        return lambda planner, query, **options: list(planner.events(query, text=True, **options))
+    return lambda planner, query, **options: asyncio.run(collected(planner.stream(query, **options)))
+
+
+def planner(tmp_path: Path, backend: Any, **settings: Any) -> Planner:
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
+    return Planner([ping], backend, context=world(tmp_path / "work"), **{**defaults, **settings})
+
+
+def lines(*pieces: str) -> Reply:
+    """A streamed answer of llama-server."""
+    parts = [{"content": piece, "stop": False} for piece in pieces]
+    events = [*parts, {**served("").body, "stop": True}]
+    return Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
+
+
+# The answer in a call.
+
+MESSAGES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(MESSAGES, st.booleans(), st.none() | MESSAGES, st.lists(st.integers(1, 7), min_size=1))
+def test_an_answer_is_read_while_it_is_written(
+    message: str, escaped: bool, thought: str | None, sizes: list[int]
+) -> None:
+    before = {} if thought is None else {"thought": thought}
+    text = json.dumps(
+        {**before, "name": "final_answer", "arguments": {"message": message}}, ensure_ascii=escaped
+    )
+    partial = PartialAnswer("call")
+    told, rest = [], text
+    for size in sizes * len(text):
+        told.append(partial.feed(rest[:size]))
+        rest = rest[size:]
+    assert "".join(told) == message
+
+
+@given(st.sampled_from([NOW, call("write_files", files=[{"path": "a", "content": ANSWER}]), "Hello", "{}"]))
+def test_a_call_is_no_answer(text: str) -> None:
+    assert PartialAnswer("call").feed(text) == ""
+    assert PartialAnswer("thought").feed(ANSWER) == ""
+    assert PartialAnswer("salvage").feed(text) == text
+
+
+# Whole runs.
+
+
+def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream) -> None:
+    ping = '{"name": "ping", "arguments": {}}'
+    answer = ['{"name": "final_answer", "arguments": {"mess', 'age": "al', "l d", 'one"}}']
+    seen: list[Event] = []
+    with (
+        scripted(completion=[lines(ping[:9], ping[9:]), lines(*answer)]) as script,
+        LlamaServer(script.url) as server,
+    ):
+        events = stream(planner(tmp_path, server, final_answer_from=1, hooks=[seen.append]), "ping")
+    assert seen == events
+    written = [event for event in events if isinstance(event, TextWritten)]
+    assert [event.text for event in written] == [ping[:9], ping[9:], *answer]
+    assert [event.answer for event in written] == ["", "", "", "al", "l d", "one"]
+    assert {event.purpose for event in written} == {"call"}
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    assert (last.run.outcome, last.run.answer) == ("answered", "all done")
+    moments = [event.at for event in events]
+    assert moments == sorted(moments)
+    for event in events:
+        assert json.loads(json.dumps(event.to_json())) == event.to_json()
+
+
+def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
+    events = stream(planner(tmp_path, backend, reasoning="free", thought_tokens=9), "ping")
+    pieces = ""
+    called = 0
+    for event in events:
+        match event:
+            case TextWritten():
+                pieces += event.text
+            case ModelCalled():
+                assert pieces == event.text
+                pieces, called = "", called + 1
+    assert called == 4
+    quiet = list(planner(tmp_path / "quiet", backend).events("ping"))
+    assert not any(isinstance(event, TextWritten) for event in quiet)
+
+
+def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path, stream: Stream) -> None:
+    turns: list[Any] = [
+        lines('{"name": "ping", "arguments": {}}'),
+        lines("no call"),
+        lines("It said", " pong [1]."),
+    ]
+    with scripted(completion=turns) as script, LlamaServer(script.url) as server:
+        events = stream(planner(tmp_path, server, max_blocked=1, salvage=True), "ping")
+    salvaged = [event for event in events if isinstance(event, TextWritten) and event.purpose == "salvage"]
+    assert [event.answer for event in salvaged] == ["It said", " pong [1]."]
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].run.answer == "It said pong [1]."
+
+
+def test_a_fault_of_the_server_is_the_runs(tmp_path: Path, stream: Stream) -> None:
+    broken = Reply(500, {"error": {"code": 500, "message": "dead end"}})
+    with scripted(completion=[broken]) as script, LlamaServer(script.url) as server:
+        last = stream(planner(tmp_path, server), "ping")[-1]
+    assert isinstance(last, RunFinished)
+    assert (last.run.outcome, "dead end" in str(last.run.error)) == ("failed", True)
+
+
+def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
+    def broken(event: Event) -> None:
+        if isinstance(event, TextWritten):
+            raise ZeroDivisionError("no divisor")
+
+    last = stream(planner(tmp_path, backend, hooks=[broken]), "ping")[-1]
+    assert isinstance(last, RunFinished)
+    assert [step.name for step in last.run.steps] == ["ping", "ping"]
+    assert len(last.run.warnings) == 1
+    assert "no divisor" in last.run.warnings[0]
+
+
+def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None:
+    body = '(context.workspace.root / "ran").touch()\nreturn {}'
+    ping = make_tool(tmp_path / "tools", "ping", body)
+    work = world(tmp_path / "work")
+    running = Planner([ping], backend, context=work, final_answer_from=99, max_tokens=64)
+
+    async def first() -> TextWritten:
+        async with aclosing(running.stream("ping")) as events:
+            async for event in events:
+                if isinstance(event, TextWritten):
+                    return event
+        raise AssertionError
+
+    assert asyncio.run(first()).step == 1
+    events = running.events("ping", text=True)
+    next(event for event in events if isinstance(event, TextWritten))
+    events.close()
+    assert not (work.workspace.root / "ran").exists()
+    assert any(isinstance(event, ToolDone) for event in running.events("ping"))  # the model is free again
+
+
+# Images.
+
+
+def test_images_go_with_the_request_and_stay_in_the_conversation() -> None:
+    image = Image(b"\x89PNG", "image/png")
+    loop = plan("look", tuple(POOL), Settings(), turn="t", clock=ticking(), images=(image,))
+    asked = []
+    reply: Any = None
+    texts = iter([completion(NOW), completion(ANSWER)])
+    while True:
+        try:
+            request = loop.send(reply)
+        except StopIteration:
+            break
+        reply = None
+        if isinstance(request, CallModel):
+            asked.append(request.messages[1])
+            reply = next(texts)
+        elif not hasattr(request, "at"):
+            reply = {}
+    assert asked == [{"role": "user", "content": "look", "images": (image,)}] * 2
+    assert "images" not in drive_by_hand(POOL, [completion(NOW)]).of(CallModel)[0].messages[1]
+
+
+def test_images_where_none_are_taken_fail_the_run(tmp_path: Path, backend: InProcess) -> None:
+    run = planner(tmp_path, backend).run("look", images=[Image(b"GIF89a", "image/gif")])
+    assert run.outcome == "failed"
+    assert "takes no images" in str(run.error)
+    assert "describe_frame" in str(run.error)
