@@ -37,3 +37,15 @@ def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
     if start <= MAX_CODE_POINT:
         gaps.append((start, MAX_CODE_POINT))
     return tuple(gaps)
+
+
+@lru_cache(maxsize=4096)
+def first_bytes(of: CharClass) -> frozenset[int]:
+    """The bytes that the UTF-8 of the class's characters begins with: they rise with the code points."""
+    return frozenset(
+        byte for low, high in matchable(of) for byte in range(_first_byte(low), _first_byte(high) + 1)
+    )
+
+
+def _first_byte(code_point: int) -> int:
+    return chr(code_point).encode()[0]

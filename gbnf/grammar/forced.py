@@ -11,19 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gbnf.grammar.ir import CharClass
 from gbnf.grammar.lines import read_gbnf
 from gbnf.grammar.match import Matcher, MatchState
 
 
 @dataclass(frozen=True, slots=True)
-class Forced:
-    """`text` must come next, then there is a choice; where it `ends`, nothing can follow it."""
+class Course:
+    """How a text goes on.
+
+    The first `forced` characters of `text` must come next; the rest is a guess, that optional spaces are
+    written as the others were. `choices`: the places in it where something else may come, the first of them
+    at the end of what is forced and the last at the end, each with the characters that are possible there.
+    Where the text `ends`, there is no choice and no guess.
+    """
 
     text: str
+    forced: int
+    choices: tuple[tuple[int, CharClass], ...]
     ends: bool
-
-
-FREE = Forced("", ends=False)
 
 
 def start(gbnf: str) -> MatchState:
@@ -34,29 +40,28 @@ def start(gbnf: str) -> MatchState:
     return _matcher(gbnf).start()
 
 
-def forced(state: MatchState, limit: int = 2048) -> Forced:
-    """What must come next: at most about `limit` characters, since a grammar may force a text without end."""
-    text = state.forced(limit)
-    after = state.advance(text) if text else state
-    return Forced(text, ends=after is not None and after.must_end)
+def course(state: MatchState, *, spaced: bool, limit: int = 2048) -> Course:
+    """How a text goes on from a state; `spaced`: a guess writes optional spaces.
 
-
-def likely(state: MatchState, *, spaced: bool, limit: int = 256) -> str:
-    """The text that comes next if optional spaces are written, or (not `spaced`) left out; "" at a choice.
-
-    A guess that a decoder has to check. It ends where anything but a space is to be chosen.
+    At most about `limit` characters, since a grammar may force a text without end.
     """
-    parts: list[str] = []
-    length = 0
-    while length < limit:
-        text = state.forced(limit) or _at_space(state, spaced=spaced)
-        following = state.advance(text) if text else None
+    text = ""
+    choices: list[tuple[int, CharClass]] = []
+    while True:
+        more = state.forced(limit - len(text))
+        following = state.advance(more) if more else state
+        if following is None:  # never: what is forced fits
+            break
+        text, state = text + more, following
+        if state.must_end and not choices:
+            return Course(text, len(text), (), ends=True)
+        choices.append((len(text), state.allowed()))
+        guess = _at_space(state, spaced=spaced) if len(text) < limit else ""
+        following = state.advance(guess) if guess else None
         if following is None:
             break
-        parts.append(text)
-        length += len(text)
-        state = following
-    return "".join(parts)
+        text, state = text + guess, following
+    return Course(text, choices[0][0] if choices else 0, tuple(choices), ends=False)
 
 
 def _at_space(state: MatchState, *, spaced: bool) -> str:

@@ -289,7 +289,7 @@ class MatchState:
     @property
     def must_end(self) -> bool:
         """Whether the text so far is in the language, and nothing can follow it."""
-        return self._place.can_end and not any(_first(top) for top in self._place.tops)
+        return self._place.can_end and not self.allowed().ranges
 
     def advance(self, text: str) -> MatchState | None:
         """The state after `text`, or None where `text` does not fit."""
@@ -298,7 +298,10 @@ class MatchState:
 
     def allowed(self) -> CharClass:
         """The characters that may come next: a class of `ranges`, none where only the end fits."""
-        return char_class(*chain.from_iterable(_first(top) for top in self._place.tops))
+        place = self._place
+        if place.first is None:
+            place.first = char_class(*chain.from_iterable(_first(top) for top in place.tops))
+        return place.first
 
     def expected(self) -> tuple[str, ...]:
         """The terminals that may come next, as GBNF, and `END_OF_TEXT` last where the text may end."""
@@ -395,6 +398,7 @@ class _Place:
     can_end: bool
     steps: dict[str, _Place | None] = field(default_factory=dict)
     only_literal: str = ""  # what is left of the literal, where it is the only top
+    first: CharClass | None = None  # the characters that may come next, once somebody has asked
 
     def __post_init__(self) -> None:
         if len(self.tops) == 1 and isinstance(self.tops[0][0], _Text):

@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -37,6 +37,7 @@ LONGEST_DEFAULT_CONTEXT = 8192
 """Tokens: a model trained for 128k would take gigabytes for its memory."""
 
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
+_LAST_BYTE = 0xFF
 _KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
 
 _log = logging.getLogger("gbnf_server.llama")
@@ -233,20 +234,19 @@ class NativeModel:
             self._by_first_byte[first] = known
         return known
 
-    def settled(self, raw: bytes, boundaries: Sequence[int]) -> int:
+    def settled(self, raw: bytes, boundaries: Sequence[int], following: frozenset[int]) -> int:
         """How much of a text (in bytes) is tokenized alike whatever follows it, as far as one can tell.
 
-        `boundaries`: where the text's tokens begin. A token that is longer than the text from one of them on,
-        but begins with it, could take its place; one that the vocabulary reads before all others (a
-        user-defined one), from anywhere on.
+        `boundaries`: where its tokens begin. `following`: the bytes that may come next. A token that begins
+        with the text from a boundary on, and goes on with one of these bytes, might take its place; one that
+        the vocabulary reads before all others (a user-defined one), from anywhere on.
         """
         fixed, others = self._sorted_pieces
-        for start in range(max(0, len(raw) - fixed.longest), len(raw)):
-            if fixed.extend(raw[start:]):
+        for start in range(max(0, len(raw) - fixed.longest + 1), len(raw)):
+            if fixed.extend(raw[start:], following):
                 return start
-        return next(
-            (at for at in boundaries if len(raw) - at < others.longest and others.extend(raw[at:])), len(raw)
-        )
+        near = (at for at in boundaries if len(raw) - others.longest < at < len(raw))
+        return next((at for at in near if others.extend(raw[at:], following)), len(raw))
 
     @cached_property
     def _sorted_pieces(self) -> tuple[_Pieces, _Pieces]:
@@ -288,10 +288,17 @@ class _Pieces:
         self._sorted = sorted(pieces)
         self.longest = max(map(len, pieces), default=0)
 
-    def extend(self, start: bytes) -> bool:
-        """Whether one begins with `start` and goes on."""
+    def extend(self, start: bytes, following: frozenset[int]) -> bool:
+        """Whether one begins with `start` and goes on with one of these bytes."""
         at = bisect_right(self._sorted, start)
-        return at < len(self._sorted) and self._sorted[at].startswith(start)
+        while at < len(self._sorted) and self._sorted[at].startswith(start):
+            byte = self._sorted[at][len(start)]
+            if byte in following:
+                return True
+            if byte == _LAST_BYTE:
+                return False
+            at = bisect_left(self._sorted, start + bytes([byte + 1]))
+        return False
 
 
 class NativeGrammar:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import codecs
 import time
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -24,8 +23,8 @@ import numpy.typing as npt
 
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar import forced as forcing
-from gbnf.grammar.forced import FREE, Forced
-from gbnf.grammar.ir import CharClass
+from gbnf.grammar.chars import first_bytes
+from gbnf.grammar.forced import Course
 from gbnf.grammar.match import MatchState
 from gbnf_server.native import NativeGrammar, NativeModel
 
@@ -54,12 +53,8 @@ class Constraint(Protocol):
         """Go on by a token that `allows` has just let through, and that does not end the generation."""
         ...
 
-    def forced(self) -> Forced:
-        """The text that must come next."""
-        ...
-
-    def likely(self, forced: str, *, spaced: bool) -> str:
-        """A guess of what follows the forced text; `spaced`: where a space is optional, it stands."""
+    def course(self, *, spaced: bool) -> Course | None:
+        """How the text goes on, None where nobody can say; `spaced`: guess that optional spaces stand."""
         ...
 
     def accept_text(self, text: str) -> bool:
@@ -107,19 +102,12 @@ class Following:
         self._unread = ""  # characters that `_state` has not followed yet
         self._state: MatchState | None = _state(gbnf)
 
-    def forced(self) -> Forced:
+    def course(self, *, spaced: bool) -> Course | None:
         begun = time.perf_counter()
         state = self._followed() if self._utf8.is_whole else None
-        found = FREE if state is None else forcing.forced(state)
+        found = None if state is None else forcing.course(state, spaced=spaced)
         self.seconds += time.perf_counter() - begun
         return found
-
-    def likely(self, forced: str, *, spaced: bool) -> str:
-        begun = time.perf_counter()
-        state = None if self._state is None else self._state.advance(forced)
-        guess = "" if state is None else forcing.likely(state, spaced=spaced)
-        self.seconds += time.perf_counter() - begun
-        return guess
 
     def accept_text(self, text: str) -> bool:
         begun = time.perf_counter()
@@ -164,7 +152,7 @@ class EngineConstraint(Following):
         if not self._utf8.is_whole:
             tokens = self._model.tokens_by_first_byte(_CONTINUING)
         elif (state := self._followed()) is not None:
-            tokens = self._model.tokens_by_first_byte(_first_bytes(state.allowed()))
+            tokens = self._model.tokens_by_first_byte(first_bytes(state.allowed()))
             if state.can_end:
                 tokens = np.union1d(tokens, list(self._model.end_tokens))
         self.seconds += time.perf_counter() - begun
@@ -209,15 +197,3 @@ def _state(gbnf: str) -> MatchState | None:
         return forcing.start(gbnf)
     except (GrammarSyntaxError, ValueError):
         return None  # the engine has taken it, unguarded: only the short cuts are missing
-
-
-@lru_cache(maxsize=1024)
-def _first_bytes(of: CharClass) -> frozenset[int]:
-    """The bytes that the UTF-8 of these characters begins with: they rise with the code points."""
-    return frozenset(
-        byte for low, high in of.ranges for byte in range(_first_byte(low), _first_byte(high) + 1)
-    )
-
-
-def _first_byte(code_point: int) -> int:
-    return chr(code_point).encode("utf-8", "surrogatepass")[0]

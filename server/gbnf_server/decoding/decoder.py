@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gbnf.grammar.forced import FREE, Forced
 from gbnf_server.decoding.constraint import Constraint
 from gbnf_server.decoding.jump import Jump, jump
 from gbnf_server.decoding.memory import Logits, Memory, Row
 from gbnf_server.decoding.sampling import Picker
 from gbnf_server.errors import BackendError
 from gbnf_server.native import NativeModel
+
+_WORTHWHILE = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
 
 OnText = Callable[[str], None]
 
@@ -64,17 +65,17 @@ class Decoder:
         """Answer with at most `room` tokens, for which the memory has place. Raises BackendError."""
         answer = self._answer
         while True:
-            drafts: list[int] = []
+            drafts: list[tuple[int, bool]] = []
             if self._constraint is not None and self._jumps:
-                forced = self._constraint.forced()
-                made = self._jump(self._constraint, forced)
+                course = self._constraint.course(spaced=self._spaced)
+                made = None if course is None else jump(self._model, answer.tokens, answer.text, course)
                 if made is not None and len(made.tokens) > room:
                     self._cut(made.tokens[:room])
                     break
                 if made is not None and (not made.text or self._constraint.accept_text(made.text)):
                     self._take(made, len(prompt))
                     drafts = made.drafts[: room - len(answer.tokens)]
-                    if forced.ends:
+                    if course is not None and course.ends:
                         answer.finish = "stop"
                         break
             if len(answer.tokens) >= room:
@@ -89,14 +90,6 @@ class Decoder:
         if answer.finish == "stop":
             self._say(self._characters.decode(b"", final=True))
         return answer
-
-    def _jump(self, constraint: Constraint, forced: Forced) -> Jump | None:
-        """What can be appended without the model, and what likely follows; None where there is nothing."""
-        if forced == FREE:
-            return None
-        likely = "" if forced.ends else constraint.likely(forced.text, spaced=self._spaced)
-        answer = self._answer
-        return jump(self._model, answer.tokens, answer.text, forced.text, likely, ends=forced.ends)
 
     def _take(self, made: Jump, start: int) -> None:
         answer = self._answer
@@ -129,8 +122,8 @@ class Decoder:
             answer.tokens = tokens
             self._say(text[len(answer.text) :])
 
-    def _next(self, prompt: Sequence[int], drafts: Sequence[int]) -> Logits:
-        """The logits of the next token. Where they have to be computed, those behind the drafts are, too."""
+    def _next(self, prompt: Sequence[int], drafts: Sequence[tuple[int, bool]]) -> Logits:
+        """The logits of the next token. Where they have to be computed, those that drafts need are, too."""
         tokens, row = self._answer.tokens, self._row
         length = len(prompt) + len(tokens)
         known = min(len(row.past), length)
@@ -140,8 +133,16 @@ class Decoder:
         if known < len(row.past):
             self._memory.cut(row, known)
         left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
-        found = self._memory.evaluate(row, [*left, *drafts], self._stop, outputs=1 + len(drafts))
-        self._logits = {length + ahead: logits for ahead, logits in enumerate(found)}
+        if len(left) + len(drafts) < _WORTHWHILE:
+            drafts = ()
+        ahead = [
+            0,
+            *(count for count, (_, asks) in enumerate(drafts) if asks and count),
+            *[len(drafts)] * bool(drafts),
+        ]
+        asked = [len(left) - 1 + count for count in ahead]
+        found = self._memory.evaluate(row, [*left, *(token for token, _ in drafts)], self._stop, asked)
+        self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
         self._answer.began = self._answer.began or time.perf_counter()
         return found[0]
 

@@ -14,55 +14,68 @@ that a space will stand where one may.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from gbnf.grammar.chars import first_bytes
+from gbnf.grammar.forced import Course
 from gbnf_server.decoding.memory import shared_length
 from gbnf_server.native import NativeModel
 
-_MOST_DRAFTS = 24  # each costs its share of an evaluation, with logits
+_MOST_DRAFTS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Jump:
     """`tokens`: the whole answer's, as far as they are certain. `text`: what they add to it.
 
-    `kept`: how many of the answer's tokens are still the first ones. `drafts`: what likely follows.
+    `kept`: how many of the answer's tokens are still the first ones. `drafts`: what likely follows, each
+    token with whether the model has to choose it; else it is certain, once those before it are chosen.
     """
 
     tokens: list[int]
     text: str
     kept: int
-    drafts: list[int]
+    drafts: list[tuple[int, bool]]
 
 
-def jump(
-    model: NativeModel, tokens: Sequence[int], text: str, forced: str, likely: str, *, ends: bool
-) -> Jump | None:
-    """Go on from an answer, its tokens and its text; None where nothing is gained.
-
-    `likely` is a guess of what follows `forced`; where that `ends` the answer, nothing does.
-    """
-    if not forced:
-        return Jump(list(tokens), "", len(tokens), []) if ends else None
-    raw = (text + forced).encode()
-    whole = model.spelling(text + forced + likely)
+def jump(model: NativeModel, tokens: Sequence[int], text: str, course: Course) -> Jump | None:
+    """Go on from an answer, its tokens and its text, along a course; None where nothing is gained."""
+    if not course.text:
+        return Jump(list(tokens), "", len(tokens), []) if course.ends else None
+    whole = model.spelling(text + course.text)
     if whole is None:
         return None
-    if ends:
-        return Jump(whole, forced, shared_length(tokens, whole), [])
+    if course.ends:
+        return Jump(whole, course.text, shared_length(tokens, whole), [])
     offsets = list(accumulate((len(model.piece(token)) for token in whole), initial=0))
+    raw = (text + course.text).encode()
     begun = len(text.encode())
-    settled = model.settled(raw, [at for at in offsets if at < len(raw)])
-    certain = max(count for count, at in enumerate(offsets) if at <= settled and not _is_inside(raw, at))
-    if offsets[certain] > begun:
-        added = raw[begun : offsets[certain]].decode()
-        kept = shared_length(tokens, whole[:certain])
-        return Jump(whole[:certain], added, kept, whole[certain : certain + _MOST_DRAFTS])
-    if whole[: len(tokens)] != list(tokens):
-        return None
-    return Jump(list(tokens), "", len(tokens), whole[len(tokens) : len(tokens) + _MOST_DRAFTS])
+    choices: list[tuple[int, int]] = []  # in bytes: up to where all is settled, and the choice
+    for place, possible in course.choices:
+        at = begun + len(course.text[:place].encode())
+        choices.append((model.settled(raw[:at], offsets, first_bytes(possible)), at))
+    certain = max(
+        count for count, at in enumerate(offsets) if at <= choices[0][0] and not _is_inside(raw, at)
+    )
+    if offsets[certain] <= begun:
+        if whole[: len(tokens)] != list(tokens):
+            return None
+        certain = len(tokens)
+    likely = [
+        (token, not _is_settled(offsets[index], offsets[index + 1], choices))
+        for index, token in enumerate(whole[certain : certain + _MOST_DRAFTS], certain)
+    ]
+    added = raw[begun : offsets[certain]].decode()
+    return Jump(whole[:certain], added, shared_length(tokens, whole[:certain]), likely)
+
+
+def _is_settled(start: int, end: int, choices: Sequence[tuple[int, int]]) -> bool:
+    """Whether a token between these bytes is the same whatever the next choice is."""
+    index = bisect_left(choices, start, key=lambda choice: choice[1])
+    return index < len(choices) and end <= choices[index][0]
 
 
 def _is_inside(raw: bytes, offset: int) -> bool:

@@ -57,11 +57,11 @@ class Row:
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Tokens to be evaluated at the end of a sequence, with the logits of the last `outputs` of them."""
+    """Tokens to be evaluated at the end of a sequence, with the logits behind those at `asked`."""
 
     row: Row
     tokens: Sequence[int]
-    outputs: int
+    asked: frozenset[int]
     logits: list[Logits] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
@@ -144,12 +144,12 @@ class Memory:
         del row.past[length:]
 
     def evaluate(
-        self, row: Row, tokens: Sequence[int], stop: threading.Event, outputs: int = 1
+        self, row: Row, tokens: Sequence[int], stop: threading.Event, asked: Sequence[int]
     ) -> list[Logits]:
-        """Evaluate tokens at the end of a sequence; the logits of the last `outputs` of them.
+        """Evaluate tokens at the end of a sequence; the logits behind those at the indices `asked`, rising.
 
-        With one sequence they are a view that lasts until the next evaluation. Raises BackendError where
-        llama.cpp fails, or `stop` is set before a batch.
+        With one sequence they are a view that lasts until the next evaluation. Those asked for lie within a
+        batch. Raises BackendError where llama.cpp fails, or `stop` is set before a batch.
         """
         logits: list[Logits] = []
         first = 0
@@ -157,8 +157,9 @@ class Memory:
             if stop.is_set():
                 raise BackendError("the call was cancelled")
             left = len(tokens) - first
-            size = left if left <= _BATCH else min(_BATCH, left - outputs)  # the outputs go in one batch
-            request = _Request(row, tokens[first : first + size], outputs if size == left else 0)
+            size = left if left <= _BATCH else min(_BATCH, asked[0] - first)
+            here = frozenset(index - first for index in asked if index - first < size)
+            request = _Request(row, tokens[first : first + size], here)
             self._run(request)
             if request.error:
                 raise BackendError(request.error)
@@ -219,7 +220,7 @@ class Memory:
         batch, size = self.batch, 0
         outputs: list[tuple[_Request, int]] = []
         for request in requests:
-            row, start, count = request.row, len(request.row.past), len(request.tokens)
+            row, start = request.row, len(request.row.past)
             if not row.exact:
                 self._cut(row, start)
             assert len(row.past) == start, "a memory that can't be cut is cut at the start of a call only"
@@ -227,8 +228,8 @@ class Memory:
             for index, token in enumerate(request.tokens):
                 batch.token[size], batch.pos[size] = token, start + index
                 batch.n_seq_id[size], batch.seq_id[size][0] = 1, row.number
-                batch.logits[size] = is_wanted = index >= count - request.outputs
-                if is_wanted:
+                batch.logits[size] = is_asked = index in request.asked
+                if is_asked:
                     outputs.append((request, size))
                 size += 1
         batch.n_tokens = size
