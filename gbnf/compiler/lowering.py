@@ -136,7 +136,7 @@ class Lowering:
         key = (places, depth if self.options.max_depth is not None else 0)
         if key in self._known:
             return self._known[key]
-        pointer = places[0].pointer if places else pointer
+        pointer = self._expander.pointer(places[0]) if places else pointer
         if self._is_spent() and places:
             self.report.unenforced(
                 pointer, "type", "the schema is too large, so any JSON value may stand here"

@@ -93,6 +93,8 @@ class Document:
         self.root = Subschema(schema, "", _LateResolver(self._specification, schema), entered=True)
         #: Up to draft 7, keywords beside `$ref` are ignored.
         self.refs_hide_siblings = self.dialect.partition("draft-0")[2][:1] in ("3", "4", "6", "7")
+        self._homes: dict[int, str] | None = None
+        self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
         self._validator: Any = None
         self._dynamic_anchors: Counter[str] | None = None
 
@@ -110,6 +112,7 @@ class Document:
         if "$id" in raw or "id" in raw:
             resource: Resource[Any] = self._specification.create_resource(raw)
             if resource.id() is not None:
+                self._has_resources = True
                 return Subschema(raw, place.pointer, place.resolver.in_subresource(resource), entered=True)
         return place
 
@@ -124,10 +127,36 @@ class Document:
                 f"the reference {reference!r} leads nowhere",
                 "References must stay inside the schema; nothing is fetched.",
             ) from error
-        pointer = reference[1:] if str(reference).startswith("#/") else f"{place.pointer}/{keyword}"
-        return Subschema(
-            resolved.contents, "" if reference == "#" else pointer, resolved.resolver, entered=True
-        )
+        raw = resolved.contents
+        if not str(reference).startswith("#"):
+            self._has_resources = True
+        if str(reference).startswith("#/") and not self._has_resources:
+            pointer = reference[1:]
+        else:
+            pointer = self._pointers().get(id(raw), f"{place.pointer}/{keyword}")
+        return Subschema(raw, pointer, resolved.resolver, entered=True)
+
+    def home(self, place: Subschema) -> Subschema:
+        """The place by its own pointer, where it was reached inside a schema that was made."""
+        pointer = self._pointers().get(id(place.raw))
+        if pointer is None or pointer == place.pointer:
+            return place
+        return Subschema(place.raw, pointer, place.resolver, place.entered)
+
+    def _pointers(self) -> dict[int, str]:
+        """The pointer of each object of the document."""
+        if self._homes is None:
+            self._homes = {}
+            pending = [self.root]
+            while pending:
+                place = pending.pop()
+                raw = place.raw
+                if isinstance(raw, Mapping):
+                    self._homes[id(raw)] = place.pointer
+                    pending += [place.at(key) for key in raw]
+                elif isinstance(raw, list):
+                    pending += [place.at(index) for index in range(len(raw))]
+        return self._homes
 
     def allows(self, place: Subschema, value: Any) -> bool:
         """Whether jsonschema finds `value` valid at `place`."""

@@ -71,6 +71,10 @@ class Expander:
             self._open.discard(places)
         return known
 
+    def pointer(self, place: Subschema) -> str:
+        """Where in the document the place stands."""
+        return self._flattener.home(place).pointer
+
     def _compared(self, places: Conjunction) -> ValueSet:
         """As `expand`, for comparing sets: one that is being expanded just now may be anything."""
         return EVERYTHING if places in self._open else self.expand(places)
@@ -237,14 +241,18 @@ class Expander:
         if "string" in allowed:
             shapes.append(string_shape(facets, self._report))
         if "array" in allowed:
-            shapes.append(array_shape(facets, self._report))
+            shapes.append(array_shape(facets, self._report, self._reached))
         if "object" in allowed:
-            shapes.append(object_shape(facets, self._report, self._key_language, closed=self._closed))
+            keys, reached = self._key_language, self._reached
+            shapes.append(object_shape(facets, self._report, keys, reached, closed=self._closed))
         held = tuple(shape for shape in shapes if shape is not None)
         if held:
             return ValueSet(shapes=held)
         places = ", ".join(f"'{facet.pointer or '/'}'" for facet in facets)
         return ValueSet(reason=f"no value satisfies all keywords at {places}")
+
+    def _reached(self, place: Subschema) -> frozenset[Subschema]:
+        return frozenset(self._flattener.flatten((place,)).facets)
 
     def _key_language(self, place: Subschema) -> Dfa | None:
         """The strings that a schema allows; None for every string."""

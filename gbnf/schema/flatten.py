@@ -7,7 +7,7 @@ keywords speak of one JSON type at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ class Flattener:
         # a complement that isn't held: the keyword that has none (errors hold on to all that raised them)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
-        self._homes: dict[int, str] = {}  # the pointers of schemas that are written into others
+        self._has_made = False  # so that a place may be reached inside a schema that was made
 
     def flatten(self, places: Iterable[Subschema], known: tuple[Subschema, ...] = ()) -> Flat:
         """The facets of `places`, behind those in `known`, which hold already. Raises SchemaError."""
@@ -52,7 +52,7 @@ class Flattener:
         branchings: list[Branching] = []
         pending = list(reversed(list(places)))
         while pending:
-            place = self._document.enter(pending.pop())
+            place = self._document.enter(self.home(pending.pop()))
             raw = place.raw
             if raw is True or place in facets:
                 continue
@@ -80,13 +80,13 @@ class Flattener:
                     else:
                         branchings.append(choice)
             if "allOf" in raw:
-                more += [self._at_home(member) for member in members(place, "allOf")]
+                more += members(place, "allOf")
             pending.extend(reversed(more))
         return Flat(tuple(facets), tuple(branchings))
 
     def complement(self, place: Subschema) -> tuple[Subschema, ...]:
         """Places whose union is everything that `place` refuses. Raises NotHeldError."""
-        place = self._document.enter(place)
+        place = self._document.enter(self.home(place))
         known = self._complements.get(place)
         if known is None:
             self._complements[place] = "$ref"  # for a schema that is its own complement
@@ -137,7 +137,6 @@ class Flattener:
                 self._report(f"{place.pointer}/not", "not", reason)
             else:
                 found.append(Branching(place, "not", branches or (Subschema(False, place.pointer, None),)))
-        self._homes |= {id(inner.raw): inner.pointer for inner in _rewritten_members(place)}
         for keyword, rewrite in (
             ("if", _if),
             ("dependentRequired", _dependent),
@@ -151,19 +150,18 @@ class Flattener:
                 ]
         return found
 
-    def _at_home(self, place: Subschema) -> Subschema:
-        """The place, by its own pointer where it is read out of a schema that was made."""
-        home = self._homes.get(id(place.raw))
-        return place if home is None else Subschema(place.raw, home, place.resolver)
-
     def _rewrite(self, place: Subschema, keyword: str, number: int, raws: list[Any]) -> tuple[Subschema, ...]:
         key = (place, f"{keyword} {number}")
         if key not in self._rewritten:
             self._rewritten[key] = self._made(place, keyword, raws)
         return self._rewritten[key]
 
-    @staticmethod
-    def _made(place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
+    def home(self, place: Subschema) -> Subschema:
+        """The place by its own pointer."""
+        return self._document.home(place) if self._has_made else place
+
+    def _made(self, place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
+        self._has_made = True
         pointer = f"{place.pointer}/{keyword}"
         return tuple(Subschema(raw, pointer, place.resolver, made=True) for raw in raws)
 
@@ -186,19 +184,6 @@ def members(place: Subschema, keyword: str) -> list[Subschema]:
             f"{place.pointer}/{keyword}", f"{keyword} must be a non-empty array of schemas, not {branches!r}"
         )
     return [place.at(keyword, index) for index in range(len(branches))]
-
-
-def _rewritten_members(place: Subschema) -> Iterator[Subschema]:
-    """The schemas below a place that stand in other schemas once its choices are rewritten."""
-    raw = place.raw
-    inside: list[tuple[str, ...]] = [(keyword,) for keyword in ("if", "then", "else") if keyword in raw]
-    for keyword in ("dependentSchemas", "dependencies"):
-        if isinstance(raw.get(keyword), Mapping):
-            inside += [(keyword, name) for name in raw[keyword]]
-    for steps in inside:
-        member = place.at(*steps)
-        if isinstance(member.raw, Mapping):
-            yield member
 
 
 def _if(place: Subschema, _keyword: str) -> list[list[Any]]:

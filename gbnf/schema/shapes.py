@@ -38,6 +38,8 @@ MAX_BOUND_SIZE = 10**40
 Report = Callable[[str, str, str], None]
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
+#: The places that a place asks for by references and `allOf`, itself among them.
+Reached = Callable[[Subschema], frozenset[Subschema]]
 
 
 def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) -> Number | None:
@@ -73,12 +75,14 @@ def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) 
     return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(facets))
 
 
-def array_shape(facets: Sequence[Subschema], report: Report) -> Array | None:
+def array_shape(facets: Sequence[Subschema], report: Report, reached: Reached) -> Array | None:
     shape = _array(facets[0])
     for facet in facets[1:]:
         shape = _meet_arrays(shape, _array(facet))
+    if any(facet.raw.get("unevaluatedItems", True) is not True for facet in facets):
+        shape = _close_unevaluated_items(shape, facets, report, reached)
     for facet in facets:
-        for keyword in ("minContains", "maxContains", "unevaluatedItems"):
+        for keyword in ("minContains", "maxContains"):
             if _array_keyword_asks(facet, keyword):
                 report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not hold this keyword")
     low, high = shape.min_items, shape.max_items
@@ -96,17 +100,17 @@ def array_shape(facets: Sequence[Subschema], report: Report) -> Array | None:
 
 
 def object_shape(
-    facets: Sequence[Subschema], report: Report, keys: KeyLanguage, *, closed: bool
+    facets: Sequence[Subschema], report: Report, keys: KeyLanguage, reached: Reached, *, closed: bool
 ) -> Object | None:
     """`closed`: where no facet speaks of additional properties and some are declared, there are none.
 
-    `keys` gives the language of `propertyNames`.
+    `keys` gives the language of `propertyNames`, `reached` what a place asks for by references and `allOf`.
     """
     shape = _object(facets[0], report)
     for facet in facets[1:]:
         shape = _meet_objects(shape, _object(facet, report), facet, report)
     if any("unevaluatedProperties" in facet.raw for facet in facets):
-        shape = _close_unevaluated(shape, facets, report)
+        shape = _close_unevaluated(shape, facets, report, reached)
     speaks = any("additionalProperties" in facet.raw or "patternProperties" in facet.raw for facet in facets)
     others, properties = shape.others, dict(shape.properties)
     declared = {name for facet in facets if not facet.made for name in facet.raw.get("properties", ())}
@@ -136,6 +140,27 @@ def object_shape(
     )
 
 
+def _close_unevaluated_items(
+    shape: Array, facets: Sequence[Subschema], report: Report, reached: Reached
+) -> Array:
+    """Put `unevaluatedItems` behind the tuples, as `_close_unevaluated` does for properties.
+
+    `contains` evaluates items too: those that fit it, wherever they are.
+    """
+    asking = [facet for facet in facets if "unevaluatedItems" in facet.raw]
+    others = any(not CHOICES.isdisjoint(facet.raw) or "contains" in facet.raw for facet in facets)
+    if len(asking) > 1 or others or not reached(asking[0]).issuperset(facets):
+        for one in asking:
+            place = f"{one.pointer}/unevaluatedItems"
+            report(place, "unevaluatedItems", "keywords in choices or beside it might evaluate more")
+        return shape
+    for facet in facets:
+        is_tuple = isinstance(facet.raw.get("items"), list)
+        if ("items" in facet.raw and not is_tuple) or (is_tuple and "additionalItems" in facet.raw):
+            return shape  # every item is evaluated
+    return replace(shape, items=conjunction(shape.items, _child(asking[0], "unevaluatedItems")))
+
+
 def _chains(
     facets: Sequence[Subschema], properties: Mapping[str, Conjunction]
 ) -> tuple[tuple[str, ...], ...]:
@@ -156,8 +181,6 @@ def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:
     raw = facet.raw
     if keyword not in raw:
         return False
-    if keyword == "unevaluatedItems":
-        return raw[keyword] is not True
     return "contains" in raw and not (keyword == "minContains" and raw[keyword] in (0, 1))
 
 
@@ -288,16 +311,22 @@ def _hold_names(
     return kept, tuple(other for other in others if other.keys is None or not other.keys.is_empty)
 
 
-def _close_unevaluated(shape: Object, facets: Sequence[Subschema], report: Report) -> Object:
+def _close_unevaluated(
+    shape: Object, facets: Sequence[Subschema], report: Report, reached: Reached
+) -> Object:
     """Put `unevaluatedProperties` under the keys that no facet's own keywords evaluate.
 
-    Held where the facets are the place's own, by references and `allOf`: of a choice, more than one branch
-    may evaluate.
+    Held where the facets are the place's own, by references and `allOf`: it doesn't see what others
+    evaluate, and of a choice, more than one branch may evaluate.
     """
     asking = [facet for facet in facets if "unevaluatedProperties" in facet.raw]
     facet = asking[0]
-    own = all(other.pointer.startswith(facet.pointer) or "/$defs/" in other.pointer for other in facets)
-    if len(asking) > 1 or not own or any(not CHOICES.isdisjoint(other.raw) for other in facets):
+    own = reached(facet)
+    if (
+        len(asking) > 1
+        or not own.issuperset(facets)
+        or any(not CHOICES.isdisjoint(other.raw) for other in facets)
+    ):
         for one in asking:
             place = f"{one.pointer}/unevaluatedProperties"
             report(place, "unevaluatedProperties", "keywords in choices or beside it might evaluate more")

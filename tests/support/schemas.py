@@ -171,6 +171,26 @@ def _conditional(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, A
     )
 
 
+@st.composite
+def _unevaluated(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
+    keyword, parts = draw(
+        st.sampled_from([("unevaluatedProperties", _objects(inner)), ("unevaluatedItems", _arrays(inner))])
+    )
+    asking = {keyword: draw(st.one_of(st.just(False), inner))}
+    one, other = draw(parts), draw(parts)
+    return draw(
+        st.sampled_from(
+            [
+                {**one, **asking},
+                {**one, "allOf": [other], **asking},
+                {"allOf": [one, {**other, **asking}]},
+                {"anyOf": [one, other], **asking},
+                {"not": {"not": {**one, **asking}}},
+            ]
+        )
+    )
+
+
 _RICHER_LEAVES = st.one_of(
     _LEAVES,
     _numbers(),
@@ -186,7 +206,11 @@ _RICHER_LEAVES = st.one_of(
 SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
     _RICHER_LEAVES,
     lambda inner: st.one_of(
-        _richer_objects(inner), _richer_arrays(inner), _combined(inner), _conditional(inner)
+        _richer_objects(inner),
+        _richer_arrays(inner),
+        _combined(inner),
+        _conditional(inner),
+        _unevaluated(inner),
     ),
     max_leaves=6,
 )

@@ -290,6 +290,17 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
             ["[1, 1]", "[1, 2, 1]", "[4]"],
             id="unique integers of a small range",
         ),
+        pytest.param(
+            {
+                "type": "array",
+                "$ref": "#/$defs/pair",
+                "unevaluatedItems": {"type": "null"},
+                "$defs": {"pair": {"prefixItems": [{"type": "integer"}, {"type": "boolean"}]}},
+            },
+            ["[]", "[1]", "[1, true, null, null]"],
+            ["[null]", "[1, true, 2]"],
+            id="unevaluated items behind a tuple",
+        ),
     ],
 )
 def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None:
@@ -310,6 +321,14 @@ UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
         ({"dependentSchemas": {"a/b": {"properties": {"c": UNIQUE}}}, "type": "object"},
          ["/dependentSchemas/a~1b/properties/c/uniqueItems"]),
         ({"allOf": [UNIQUE, {**UNIQUE, "maxItems": 9}]}, ["/allOf/0/uniqueItems", "/allOf/1/uniqueItems"]),
+        ({"$ref": "other", "$defs": {"a": {"$id": "other", "$ref": "#/$defs/b", "$defs": {"b": UNIQUE}}}},
+         ["/$defs/a/$defs/b/uniqueItems"]),
+        ({"not": {"type": "array", "items": {"not": UNIQUE}}}, ["/not/items/not/uniqueItems"]),
+        # What stands beside it in an `allOf` is nothing that it sees, even where both are definitions.
+        ({"$ref": "#/$defs/m", "$defs": {
+            "m": {"allOf": [{"$ref": "#/$defs/a"}, {"unevaluatedProperties": False}]},
+            "a": {"properties": {"x": {}}}}},
+         ["/$defs/m/allOf/1/unevaluatedProperties"]),
     ],
 )  # fmt: skip
 def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list[str]) -> None:
