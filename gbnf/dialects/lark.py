@@ -50,7 +50,8 @@ def _written(rules: Rules) -> str:
     lines += [f"{name}: {written}" for written, name in characters.items()]
     root = names[rules.root]
     maybe = "?" if is_nullable(Ref(rules.root), nullable(rules)) and not is_recursive else ""
-    return "\n".join([f"start: {root}{maybe}", *lines]) + "\n"
+    # Without forcing: where a text is forced, its mask would hold one tokenization of it, and no other.
+    return "\n".join(['%llguidance {"no_forcing": true}', f"start: {root}{maybe}", *lines]) + "\n"
 
 
 def _reached(rules: Rules) -> tuple[list[str], bool]:

@@ -81,11 +81,13 @@ class Utf8:
         state = self._decoder.getstate()
         try:
             self._decoder.decode(piece)
+            unfinished = self._decoder.getstate()[0]
         except UnicodeDecodeError:
             return False
         finally:
             self._decoder.setstate(state)
-        return True
+        # the decoder waits for the third byte of a surrogate, which no text holds, to refuse it
+        return not (unfinished[:1] == b"\xed" and unfinished[1:2] > b"\x9f")
 
     def take(self, token: int) -> str:
         """Go on by a token that `spells`, and return the characters that it finishes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -37,8 +38,11 @@ class Llguidance:
             ) from None
         self._model = model
         self._matcher: Any = llguidance.LLMatcher
-        # It takes the first of several for "the" end, and allows all of them where it allows one.
-        self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=sorted(model.end_tokens))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it calls llama.cpp by an older name
+            # It takes the first of several for "the" end, and allows all of them where it allows one.
+            ends = sorted(model.end_tokens)
+            self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=ends)
         self._grammars: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
 
