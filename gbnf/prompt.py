@@ -74,18 +74,22 @@ def system_prompt(
     style: PromptStyle = "full",
     language: str = "en",
     thought: bool = False,
+    lines: bool = False,
 ) -> str:
     """The system message for a pool, tools in pool order.
 
     "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All others:
     instructions, then each tool as `gbnf.descriptions` shows it ("full" is "default"). Texts are in
-    `language` where a manifest has it, else in English. `thought` asks for one at the beginning of each call.
-    Raises ValueError for a style that doesn't exist.
+    `language` where a manifest has it, else in English. `thought` asks for one at the beginning of each call,
+    `lines` for calls in plain lines rather than JSON. Raises ValueError for a style that doesn't exist.
     """
     shown = [described(tool, style, language) for tool in executors]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
     instructions = _in(_INSTRUCTIONS, language)
+    if lines:
+        for json_call, lined in _LINES[_known(language)]:
+            instructions = instructions.replace(json_call, lined)
     if thought:
         instructions = instructions.replace(_CALL, _THOUGHTFUL_CALL)
     return "\n\n".join([instructions, "Tools:", *shown])
@@ -127,11 +131,40 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
     return call_text({"step": step, "error": text})
 
 
+_LINES = {
+    "en": (
+        (
+            'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
+            "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
+        ),
+        (
+            '{"name": "final_answer", "arguments": {"message": "…"}}, in the',
+            "the tool final_answer and its message, in the",
+        ),
+    ),
+    "it": (
+        (
+            'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
+            "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
+        ),
+        (
+            '{"name": "final_answer", "arguments": {"message": "…"}}, nella',
+            "lo strumento final_answer e il suo message, nella",
+        ),
+    ),
+}
+"""What stands in the instructions, and what stands there instead where calls are lines."""
+
 _MORE = {"en": "More tools:", "it": "Altri strumenti:"}
 
 
 def _in(texts: Mapping[str, str], language: str) -> str:
-    return texts.get(language.replace("_", "-").split("-", maxsplit=1)[0], texts["en"])
+    return texts[_known(language)]
+
+
+def _known(language: str) -> str:
+    short = language.replace("_", "-").split("-", maxsplit=1)[0]
+    return short if short in _INSTRUCTIONS else "en"
 
 
 _WHOLE = 1 << 60

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gbnf_server.backends.base import Dialect
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -30,6 +32,26 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
     Configuration("filter", "the same, over the tools that the request needs", {}),
 )  # fmt: skip
+
+
+LADDER: tuple[Configuration, ...] = (
+    Configuration("none", "no grammar; only clean JSON counts", {"grammar": False}),
+    Configuration(
+        "soft", "no grammar; calls read in any usual shape, and mended", {"grammar": False, "soft": True}
+    ),
+    Configuration(
+        "lines", "no grammar; calls in plain lines", {"grammar": False, "soft": True, "lines": True}
+    ),
+    Configuration("grammar", "a grammar that binds each name to its arguments", {}),
+    Configuration("field", "the same, each call beginning with a thought", {"reasoning": "field"}),
+    Configuration("free", "thoughts without a grammar, then the call under it", {"reasoning": "free"}),
+)
+"""The ways to get calls out of a model, each over the tools that the request needs."""
+
+
+def rungs(dialect: Dialect) -> tuple[Configuration, ...]:
+    """The rungs of the ladder that a backend of this dialect can stand on."""
+    return tuple(each for each in LADDER if dialect != "none" or not each.settings.get("grammar", True))
 
 
 def named(names: Sequence[str]) -> tuple[Configuration, ...]:

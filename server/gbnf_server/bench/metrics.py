@@ -68,6 +68,15 @@ METRICS: tuple[Metric, ...] = (
         _one,
     ),
     Quotient(
+        "valid",
+        "valid",
+        "steps whose text was a valid call or answer",
+        "share",
+        "more",
+        lambda score: score.steps - score.blocked,
+        lambda score: score.steps,
+    ),
+    Quotient(
         "arguments",
         "arguments",
         "expected calls with the right arguments, of those made at least by name",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend, Completion, dialect_of
+from gbnf_server.backends.base import Backend, Completion, dialect_of, markers_of
 from gbnf_server.bench.cases import Case, Suite
 from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.records import Key, Record, RunLog
 from gbnf_server.bench.worlds import make_world, snapshot
 from gbnf_server.errors import BackendUnreachable
+from gbnf_server.executors import Context, run_executor
 from gbnf_server.identity import digest, tool_identity
 from gbnf_server.planner.drivers import World, drive
 from gbnf_server.planner.loop import plan
@@ -47,11 +48,14 @@ class Job:
         return (self.suite.name, self.case.id, self.configuration.name, self.run)
 
 
+Execute: TypeAlias = Callable[[Executor, Mapping[str, Any], Context], dict[str, Any]]
+
+
 class Bench:
     """Suites, configurations, tools and a model: the jobs, and how to do one.
 
-    `model` tells models apart (a file's hash). Raises BackendUnreachable from `run` where the server went
-    away; such a run leaves no record.
+    `model` tells models apart (a file's hash). `execute` runs a tool: by default for real. Raises
+    BackendUnreachable from `run` where the server went away; such a run leaves no record.
     """
 
     def __init__(
@@ -63,10 +67,11 @@ class Bench:
         *,
         model: str,
         options: Options,
+        execute: Execute = run_executor,
     ) -> None:
         self.executors, self.options = tuple(executors), options
         self._tools = {tool.name: tool for tool in self.executors}
-        self._backend, self._model = _Watched(backend), model
+        self._backend, self._model, self._execute = _Watched(backend), model, execute
         self.jobs = tuple(
             Job(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
             for suite in suites
@@ -97,9 +102,8 @@ class Bench:
                 turn="bench",
                 clock=steady_clock(case.now),
             )
-            events = tuple(
-                event.to_json() for event in drive(planning, World(self._backend, context.for_turn("bench")))
-            )
+            world = World(self._backend, context.for_turn("bench"), execute=self._execute)
+            events = tuple(event.to_json() for event in drive(planning, world))
             if self._backend.lost is not None:
                 raise self._backend.lost
             return Record(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
@@ -122,6 +126,7 @@ class Bench:
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
             dialect=dialect_of(self._backend),
+            markers=markers_of(self._backend) if configuration.settings.get("reasoning") == "free" else None,
             **configuration.settings,
         )
 

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf import compile_pool
+from gbnf.calls import ToolCall, render
 from gbnf.dialects import call_schema, schema_text
 from gbnf.errors import GbnfError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
@@ -129,7 +130,7 @@ class _Loop:
             return (yield from self._block(completion.text, refused, model_s, thought))
         call = judged.call
         state.blocked_in_a_row = 0
-        state.history.append({"role": "assistant", "content": call_text(call)})
+        state.history.append({"role": "assistant", "content": self._written(call)})
         step = Step(
             state.number,
             completion.text,
@@ -201,6 +202,7 @@ class _Loop:
             style=settings.prompt_style,
             language=settings.language,
             thought=settings.reasoning == "field",
+            lines=settings.lines,
         )
         messages: tuple[Message, ...] = ({"role": "system", "content": system}, *state.history)
         thought, thinking_s = "", 0.0
@@ -376,6 +378,12 @@ class _Loop:
         result = yield Execute(executor, arguments)
         assert isinstance(result, dict)
         return result
+
+    def _written(self, call: Mapping[str, Any]) -> str:
+        """The call as the model is to write the next one."""
+        if self.settings.lines:
+            return render(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
+        return call_text(call)
 
     def _started(self, selection: Selection) -> RunStarted:
         return RunStarted(

@@ -27,8 +27,9 @@ class Planner:
 
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event;
     one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
-    lets the model write freely; with `soft` its calls are then read in any usual shape. With `salvage`, a run
-    that ends without an answer, and has results of tools, gets one out of them: its outcome is `salvaged`.
+    lets the model write freely; with `soft` its calls are then read in any usual shape, and `lines` asks for
+    them in plain lines. With `salvage`, a run that ends without an answer, and has results of tools, gets one
+    out of them: its outcome is `salvaged`.
     `reasoning` lets the model think before each call: "field" in a first property of the call, "free" for up
     to `thought_tokens` tokens before the grammar binds; its thoughts are in the events, and never executed.
     `clock` gives aware, never decreasing times; by default it starts from the context's present. One planner
@@ -50,6 +51,7 @@ class Planner:
         ask_user: bool = False,
         grammar: bool = True,
         soft: bool = False,
+        lines: bool = False,
         salvage: bool = True,
         reasoning: Reasoning = "off",
         thought_tokens: int = 256,
@@ -71,8 +73,9 @@ class Planner:
             max_blocked=max_blocked,
             final_answer_from=final_answer_from,
             ask_user=ask_user,
-            grammar=grammar and dialect != "none" and os.environ.get(GRAMMAR_VARIABLE) != "0",
-            soft=soft or dialect == "none",
+            grammar=grammar and not lines and dialect != "none" and os.environ.get(GRAMMAR_VARIABLE) != "0",
+            soft=soft or lines or dialect == "none",
+            lines=lines,
             dialect=dialect,
             salvage=salvage,
             reasoning=reasoning,

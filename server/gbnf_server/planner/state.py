@@ -25,6 +25,7 @@ class Settings:
     gets one out of its results, if it has any: a `Planner` does so, runs that are measured do not.
     `reasoning` as in `gbnf_server.planner.reasoning`: with "free" the model thinks for `thought_tokens` at
     most, between the `markers` of its template, or in plain words where the backend has none.
+    With `lines`, and no grammar, the prompt asks for calls in plain lines, which are read softly.
     For comparing, and nothing to run with: with `union` off the grammar lets any name go with any arguments,
     with `filter` off all tools are offered.
     """
@@ -35,6 +36,7 @@ class Settings:
     ask_user: bool = False
     grammar: bool = True
     soft: bool = False
+    lines: bool = False
     dialect: Dialect = "gbnf"
     salvage: bool = False
     reasoning: Reasoning = "off"

@@ -265,3 +265,31 @@ def test_prose_is_no_soft_call_where_there_can_be_no_answer_yet(text: str) -> No
     driven = drive_by_hand(POOL, [completion(text)], settings=SOFT)
     assert driven.of(ToolCalled) == []
     assert driven.run.steps[0].refusal == ("invalid" if text else "unparsed")
+
+
+LINES = Settings(grammar=False, soft=True, lines=True)
+
+
+@pytest.mark.parametrize("language", ["en", "it"])
+def test_calls_in_lines_are_asked_for_shown_and_read(language: str) -> None:
+    written = [
+        'tool: create_dirs\nargs:\n  paths: ["trips"]',
+        "tool: final_answer\nargs:\n  message: Made it.",
+    ]
+    driven = drive_by_hand(
+        POOL, [completion(text) for text in written], settings=replace(LINES, language=language)
+    )
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "Made it.")
+    first, second = driven.of(CallModel)
+    assert first.grammar is None
+    system = first.messages[0]["content"]
+    assert "tool: …\nargs:\n" in system
+    assert '{"name"' not in system
+    assert '{"name"' in driven_in_json(language)
+    assert second.messages[2] == {"role": "assistant", "content": written[0]}
+
+
+def driven_in_json(language: str) -> str:
+    """The system message where calls are JSON."""
+    driven = drive_by_hand(POOL, [completion(ANSWER)], settings=Settings(language=language))
+    return str(driven.of(CallModel)[0].messages[0]["content"])

@@ -1,0 +1,53 @@
+"""The ladder: one model over one suite on each rung, as a table, and the rung that it does best on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gbnf_server.bench.metrics import BY_KEY
+from gbnf_server.bench.results import Results, Scored
+from gbnf_server.bench.statistics import by_case, estimate
+from gbnf_server.bench.tables import Cells, by_configuration, cell, heading, title
+
+COLUMNS = (
+    "converged",
+    "valid",
+    "first_tool",
+    "arguments",
+    "wrong_but_valid",
+    "abstention_recall",
+    "steps",
+    "model_p50",
+    "run_p50",
+)
+_PREFERRED = ("grammar", "field", "free", "soft", "lines", "none")
+"""Of rungs that do equally well: what the grammar holds needs no luck, and thoughts cost time."""
+
+
+def ladder_table(results: Results) -> Cells:
+    """A line for each rung."""
+    metrics = [BY_KEY[key] for key in COLUMNS]
+    rows = []
+    for rung, runs in by_configuration(results, results.scored()).items():
+        groups = list(by_case((run.identity, run.score) for run in runs).values())
+        rows.append((rung, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
+    heads = ("rung", *(heading(each) for each in metrics))
+    return Cells(title(results), heads, tuple(rows), tuple(each.about for each in metrics))
+
+
+def best_rung(results: Results) -> str:
+    """The rung on which most runs converge; then most expected calls are right, fewest others are made.
+
+    Of equals, the first of `grammar`, `field`, `free`, `soft`, `lines`, `none`.
+    """
+    rungs = by_configuration(results, results.scored())
+    return max(rungs, key=lambda rung: (_standing(rungs[rung]), -_PREFERRED.index(rung)))
+
+
+def _standing(runs: Sequence[Scored]) -> tuple[float, ...]:
+    groups = list(by_case((run.identity, run.score) for run in runs).values())
+
+    def value(key: str) -> float:
+        return estimate(BY_KEY[key], groups).value or 0.0
+
+    return (value("converged"), value("calls"), -value("wrong_but_valid"), value("valid"))
