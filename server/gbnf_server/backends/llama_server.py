@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ class _Facts:
     markers: Markers | None
     takes_images: bool
     media_marker: str
+    model: str
 
 
 class LlamaServer:
@@ -81,6 +83,11 @@ class LlamaServer:
     @property
     def prompt_style(self) -> PromptStyle:
         return self._prompt_style or self._exchange.drive(self._learn()).prompt_style
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model's file, as the server says."""
+        return self._exchange.drive(self._learn()).model
 
     @property
     def markers(self) -> Markers | None:
@@ -200,6 +207,7 @@ class LlamaServer:
                 markers_of(str(props.get("chat_template", ""))),
                 isinstance(modalities, dict) and bool(modalities.get("vision")),
                 str(props.get("media_marker") or _MEDIA_MARKER),
+                PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )
         return self._facts
 

@@ -16,6 +16,7 @@ from gbnf_server.cli.manifests import manifests
 from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
 from gbnf_server.cli.server import server
+from gbnf_server.cli.tune import tune
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan with a local model that they hold.
 
@@ -27,7 +28,8 @@ Try:
   gbnf compile > tools.gbnf           the grammar of a call of one of them
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
   gbnf test my-manifests              property-test your own tools
-  gbnf bench --model F.gguf           what the grammar does for your model"""
+  gbnf bench --model F.gguf           what the grammar does for your model
+  gbnf tune --model F.gguf            find the best way of calling for it, for `gbnf run`"""
 
 app = typer.Typer(
     help=flow(_HELP, EXIT_CODES),
@@ -39,6 +41,7 @@ app = typer.Typer(
 )
 app.command(help=flow(run.__doc__, EXIT_CODES))(run)
 app.command(help=flow(batch.__doc__, EXIT_CODES))(batch)
+app.command(help=flow(tune.__doc__))(tune)
 app.command("compile", help=flow(compile_.__doc__))(compile_)
 app.command(help=flow(check.__doc__))(check)
 app.command(help=flow(manifests.__doc__))(manifests)

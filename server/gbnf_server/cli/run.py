@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.models import Reasoning, Serving, Source, Style
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gbnf.manifests import Executor
+    from gbnf.prompt import Image
     from gbnf_server.backends.base import Backend
     from gbnf_server.executors import Person, Workspace
     from gbnf_server.planner import Event, Outcome, Run
@@ -32,11 +35,20 @@ _CODES: dict[Outcome, ExitCode] = {
 def run(
     query: Annotated[str, typer.Argument(metavar="REQUEST", help="What you want, in your own words.")],
     model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="A model file, run in this process.")
+        str | None,
+        typer.Option(metavar="F.gguf|NAME", help="A model file, or with --backend the server's name for it."),
     ] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="A llama-server that is running.")] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
+    ] = None,
+    backend: Annotated[
+        Serving | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Length of the context in tokens; as the model has it.")
     ] = None,
     manifests: Annotated[
         list[Path] | None,
@@ -48,16 +60,41 @@ def run(
         Path,
         typer.Option(metavar="DIR", help="The folder that tools work in and cannot leave; made if missing."),
     ] = Path("gbnf-workspace"),
+    image: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="An image that the request shows, repeatable.")
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Approve every call that would ask for approval.")
     ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: the run, with its events.")
     ] = False,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Print the answer as it is written; with --json, each event on a line."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     no_grammar: Annotated[
         bool,
         typer.Option("--no-grammar", help="Let the model write freely, to compare; so does GBNF_GRAMMAR=0."),
+    ] = False,
+    soft: Annotated[
+        bool, typer.Option("--soft", help="No grammar: read calls in any usual shape, and mend them.")
+    ] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="No grammar: ask for calls in plain lines, and read them softly.")
+    ] = False,
+    reasoning: Annotated[
+        Reasoning | None, typer.Option(help="Thoughts before each call: in a field of it, or freely.")
+    ] = None,
+    thought_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest free thought, in tokens; 256.")
+    ] = None,
+    style: Annotated[Style | None, typer.Option(help="How tools are shown to the model.")] = None,
+    no_profile: Annotated[
+        bool, typer.Option("--no-profile", help="Leave out what `gbnf tune` found for this model.")
     ] = False,
     no_salvage: Annotated[
         bool,
@@ -76,21 +113,27 @@ def run(
     that comes along is used: a demonstration that knows the shipped tools and little else. Tools that need
     a person's approval ask at the terminal; without a terminal, and without --yes, they are not executed.
     A run that ends without an answer, but with results of tools, prints what is made of those: it is
-    `salvaged`, and leaves with 1.
+    `salvaged`, and leaves with 1. What `gbnf tune` found best for the model is used, unless an option says
+    how calls are made or tools are shown.
 
     \b
     Try:
       gbnf run "create a folder trips"
       gbnf run "what is 12 * 7?" --json | jq .answer
       gbnf run "delete old.txt" --workspace ~/notes --yes
-      gbnf run "…" --model Qwen3-4B-Q4_K_M.gguf
+      gbnf run "…" --model Qwen3-4B-Q4_K_M.gguf --reasoning free
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
+      gbnf run "…" --backend ollama --model qwen2.5:7b --soft --stream
     """
-    if model is not None and server is not None:
-        raise typer.BadParameter("give --model or --server, not both")
+    source = Source(model, server, api_key, backend, context)
+    source.check()
+    if soft and lines:
+        raise typer.BadParameter("give --soft or --lines, not both")
+    if (soft or lines or no_grammar) and reasoning is Reasoning.FIELD:
+        raise typer.BadParameter("--reasoning field needs the grammar; take --reasoning free")
     from gbnf import load_manifests
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.show import Progress
+    from gbnf_server.cli.show import Progress, Typist
     from gbnf_server.cli.text import notes, write
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
@@ -99,45 +142,100 @@ def run(
     executors = load_manifests(manifests or manifests_path())
     console = notes()
     place = Workspace(workspace)
-    with interruptible(), _backend(model, server, api_key) as backend:
-        planner = Planner(
-            executors,
-            backend,
-            context=Context(place, person=_person(place, console, approve_all=yes)),
-            max_steps=max_steps,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            grammar=not no_grammar,
-            salvage=not no_salvage,
-            ask_user=ask_user,
-            language=lang,
-        )
-        events: list[Event] = []
-        with Progress(console, quiet=quiet) as progress:
-            for event in planner.events(query):
-                events.append(event)
-                progress.show(event)
+    asked = {
+        "grammar": False if no_grammar or soft else None,
+        "soft": soft or None,
+        "lines": lines or None,
+        "reasoning": None if reasoning is None else reasoning.value,
+        "thought_tokens": thought_tokens,
+        "prompt_style": None if style is None else style.value,
+    }
+    ways: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    with interruptible():
+        if not ways and not no_profile:
+            ways = _profile(source, console, quiet=quiet)
+        with source.open(ways.pop("prompt_style", None)) as opened:
+            query, images, executors = _shown(query, image or [], opened, place, executors)
+            planner = Planner(
+                executors,
+                opened,
+                context=Context(place, person=_person(place, console, approve_all=yes)),
+                max_steps=max_steps,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                salvage=not no_salvage,
+                ask_user=ask_user,
+                language=lang,
+                **ways,
+            )
+            events: list[Event] = []
+            typist = Typist() if stream and not json_ else None
+            with Progress(console, quiet=quiet) as progress:
+                for event in planner.events(query, images=images, text=stream):
+                    events.append(event)
+                    progress.show(event)
+                    if typist is not None:
+                        typist.show(event)
+                    elif stream:
+                        write(json.dumps(event.to_json(), ensure_ascii=False))
     finished = events[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
-    if json_:
+    if json_ and not stream:
         write(json.dumps(_json(finished, events), ensure_ascii=False, indent=2))
-    elif finished.answer is not None:
+    elif typist is not None:
+        typist.finish(finished.answer)
+    elif finished.answer is not None and not json_:
         write(finished.answer)
     raise typer.Exit(_CODES[finished.outcome])
 
 
-def _backend(model: Path | None, server: str | None, api_key: str | None) -> Backend:
-    if server is not None:
-        from gbnf_server.backends.llama_server import LlamaServer
+def _profile(source: Source, console: Console, *, quiet: bool) -> dict[str, Any]:
+    """What was found best for the model, and a word about it; {} where nothing was."""
+    from gbnf_server.profiles import find, profiles_folder
 
-        return LlamaServer(server, api_key=api_key)
-    from gbnf_server.backends.in_process import InProcess
+    folder = profiles_folder()
+    if not folder.is_dir():
+        return {}
+    found = find(source.key(), folder)
+    if found is None:
+        return {}
+    profile, path = found
+    if not quiet:
+        console.print(
+            f"profile of {profile.model.name}: {profile.rung} ({path}; --no-profile leaves it out)",
+            style="dim",
+            soft_wrap=True,
+            markup=False,
+        )
+    return dict(profile.settings)
 
-    if model is None:
-        from gbnf_server.embedded import model_path
 
-        model = model_path()
-    return InProcess(model, guard_grammars=False)  # all grammars come from our own compiler
+def _shown(
+    query: str, files: list[Path], backend: Backend, place: Workspace, executors: tuple[Executor, ...]
+) -> tuple[str, tuple[Image, ...], tuple[Executor, ...]]:
+    """The request with its images; for a model that sees none, with their names and `describe_frame`."""
+    if not files:
+        return query, (), executors
+    from gbnf import load_manifests
+    from gbnf_server.backends.images import takes_images
+    from gbnf_server.images import read_image
+    from gbnf_server.shipped import frame_manifest
+
+    images = tuple(read_image(file) for file in files)
+    if takes_images(backend):
+        return query, images, executors
+    names = []
+    for file, image in zip(files, images, strict=True):
+        target = place.root / file.name
+        if not target.exists():
+            target.write_bytes(image.data)
+        elif target.read_bytes() != image.data:
+            raise typer.BadParameter(
+                f"{target} is another file already: rename the image", param_hint="--image"
+            )
+        names.append(file.name)
+    tools = {tool.name: tool for tool in (*load_manifests(frame_manifest()), *executors)}
+    return f"{query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
 
 
 def _person(workspace: Workspace, console: Console, *, approve_all: bool) -> Person:

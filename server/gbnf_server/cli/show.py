@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, assert_never
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from gbnf_server.cli.text import SHOWN_CHARACTERS, brief, clean, plural
+from gbnf_server.cli.text import SHOWN_CHARACTERS, brief, clean, plural, write
 from gbnf_server.planner import (
     CallBlocked,
     Event,
@@ -66,7 +67,8 @@ class Progress:
             case StepStarted():
                 self._wait(f"step {event.step}: the model is writing")
             case TextWritten():
-                pass
+                if event.answer:
+                    self._rest()
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s
@@ -139,6 +141,38 @@ class Progress:
             self._rest()
             self._status = self.console.status(what)
             self._status.start()
+
+
+class Typist:
+    """Writes an answer to stdout as it comes; a person sees it twice only where it was not the last word."""
+
+    def __init__(self) -> None:
+        self._written = ""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, TextWritten) and event.answer:
+            self._written += event.answer
+            piece = event.answer
+            if sys.stdout.isatty():
+                piece = "\n".join(clean(line) for line in piece.split("\n"))
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+        elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
+            self._break()
+
+    def finish(self, answer: str | None) -> None:
+        """Say the answer, unless it stands there already."""
+        said = answer is not None and self._written == answer
+        if self._written:
+            self._break()
+        if answer is not None and not said:
+            write(answer)
+
+    def _break(self) -> None:
+        if not self._written.endswith("\n"):
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        self._written = ""
 
 
 def summary(result: Mapping[str, Any]) -> str:

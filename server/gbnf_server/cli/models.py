@@ -1,0 +1,146 @@
+"""The model that a command line names, on any backend, and what tells it apart."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from gbnf.prompt import PromptStyle
+    from gbnf_server.backends.base import Backend
+    from gbnf_server.backends.llama_server import LlamaServer
+    from gbnf_server.profiles import ModelKey
+
+
+class Serving(StrEnum):
+    """Where a model runs."""
+
+    IN_PROCESS = "in-process"
+    LLAMA_SERVER = "llama-server"
+    OLLAMA = "ollama"
+    VLLM = "vllm"
+    VLLM_OLD = "vllm-old"
+    SGLANG = "sglang"
+    LM_STUDIO = "lm-studio"
+    OPENAI = "openai"
+
+
+class Style(StrEnum):
+    """How tools are shown; see docs/calls.md."""
+
+    MINIMAL = "minimal"
+    DEFAULT = "default"
+    SKELETON = "skeleton"
+    PLACEHOLDER = "placeholder"
+    VERBOSE = "verbose"
+
+
+class Reasoning(StrEnum):
+    """Whether the model thinks before a call; see docs/calls.md."""
+
+    OFF = "off"
+    FIELD = "field"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the command line says. `model` is a file in process, else the server's name for it."""
+
+    model: str | None = None
+    server: str | None = None
+    api_key: str | None = None
+    backend: Serving | None = None
+    context: int | None = None
+
+    @property
+    def serving(self) -> Serving:
+        return self.backend or (Serving.IN_PROCESS if self.server is None else Serving.LLAMA_SERVER)
+
+    def check(self) -> None:
+        """Raises BadParameter where the options don't go together."""
+        match self.serving:
+            case Serving.IN_PROCESS | Serving.LLAMA_SERVER if self.backend is None:
+                if self.model is not None and self.server is not None:
+                    raise typer.BadParameter("give --model or --server, not both")
+            case Serving.IN_PROCESS:
+                if self.server is not None:
+                    raise typer.BadParameter("--server goes with another --backend")
+            case Serving.LLAMA_SERVER:
+                if self.model is not None:
+                    raise typer.BadParameter("a llama-server has one model: leave --model out")
+            case Serving.OLLAMA:
+                if self.model is None:
+                    raise typer.BadParameter("--backend ollama needs --model NAME")
+            case _:
+                if self.server is None:
+                    raise typer.BadParameter(f"--backend {self.serving} needs --server URL")
+
+    def key(self) -> ModelKey:
+        """What tells the model apart; asks a llama-server."""
+        from gbnf_server.profiles import ModelKey
+
+        match self.serving:
+            case Serving.IN_PROCESS:
+                path = self.path()
+                return ModelKey(path.name, path.stat().st_size if path.is_file() else None)
+            case Serving.LLAMA_SERVER:
+                with self._llama_server() as server:
+                    return ModelKey(server.model_name)
+            case _:
+                return ModelKey(self.model or f"the model at {self.server}")
+
+    def path(self) -> Path:
+        """The model's file, the embedded one where none is named."""
+        from gbnf_server.embedded import model_path
+
+        return model_path() if self.model is None else Path(self.model)
+
+    def open(self, style: str | None = None) -> Backend:
+        """The backend. `style` None: as the backend chooses."""
+        shown = cast("PromptStyle | None", style)
+        match self.serving:
+            case Serving.IN_PROCESS:
+                from gbnf_server.backends.in_process import InProcess
+
+                # all grammars come from our own compiler
+                return InProcess(
+                    self.path(), context_length=self.context, prompt_style=shown, guard_grammars=False
+                )
+            case Serving.LLAMA_SERVER:
+                return self._llama_server(shown)
+            case Serving.OLLAMA:
+                from gbnf_server.backends.ollama import Ollama
+
+                assert self.model is not None
+                return Ollama(
+                    self.model,
+                    self.server or "http://127.0.0.1:11434",
+                    context_length=self.context or 8192,
+                    api_key=self.api_key,
+                    prompt_style=shown,
+                )
+            case serving:
+                from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
+
+                assert self.server is not None
+                kind = "plain" if serving is Serving.OPENAI else serving.value.replace("-", "_")
+                return OpenAICompatible(
+                    self.server,
+                    cast("Server", kind),
+                    model=self.model,
+                    context_length=self.context,
+                    api_key=self.api_key,
+                    prompt_style=shown or "full",
+                )
+
+    def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
+        from gbnf_server.backends.llama_server import LlamaServer
+
+        return LlamaServer(self.server or "http://127.0.0.1:8080", api_key=self.api_key, prompt_style=style)

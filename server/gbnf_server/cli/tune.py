@@ -1,0 +1,160 @@
+"""`gbnf tune`: find the best way of calling for a model, and keep it as the model's profile."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.models import Serving, Source, Style
+
+if TYPE_CHECKING:
+    from gbnf_server.bench.results import Results
+    from gbnf_server.profiles import Profile
+
+
+def tune(
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="F.gguf|NAME", help="A model file, or with --backend the server's name for it."),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
+    ] = None,
+    backend: Annotated[
+        Serving | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Length of the context in tokens; as the model has it.")
+    ] = None,
+    manifests: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Your tools: a folder or a manifest, repeatable; the shipped ones when absent.",
+        ),
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Cases of the bench, whose tools are executed; made of the manifests when absent.",
+        ),
+    ] = None,
+    rung: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this rung, repeatable; all when absent.")
+    ] = None,
+    style: Annotated[Style | None, typer.Option(help="How tools are shown to the model.")] = None,
+    lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the table; keep no profile.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Try each way of calling on a model, print what came of it, and keep the best as its profile.
+
+    The rungs: no grammar, soft calls, plain lines, the grammar, a thought in the call, free thoughts before
+    it. Cases are made of your manifests, and then no tool is executed; or they are a suite's, whose tools
+    work in a workspace of their own that is gone afterwards. `gbnf run` uses the profile, and says so.
+
+    \b
+    Try:
+      gbnf tune --model Qwen3-4B-Q4_K_M.gguf --manifests my-tools/
+      gbnf tune --server http://127.0.0.1:8080 --suite representative --suite abstention
+      gbnf tune --backend ollama --model qwen2.5:7b --rung grammar --rung soft
+    """
+    source = Source(model, server, api_key, backend, context)
+    source.check()
+    from gbnf import load_manifests
+    from gbnf_server.backends.base import dialect_of
+    from gbnf_server.bench.about import about
+    from gbnf_server.bench.configurations import LADDER, rungs
+    from gbnf_server.bench.ladder import best_rung, ladder_table
+    from gbnf_server.bench.made_cases import made_suite, pretend
+    from gbnf_server.bench.matching import references_of
+    from gbnf_server.bench.results import Results
+    from gbnf_server.bench.running import Bench, Options
+    from gbnf_server.bench.suite_files import load_suite
+    from gbnf_server.cli.bench_show import show_tables
+    from gbnf_server.cli.failures import interruptible
+    from gbnf_server.cli.text import notes, write
+    from gbnf_server.executors import run_executor
+    from gbnf_server.profiles import save
+    from gbnf_server.shipped import manifests_path
+
+    known = {each.name for each in LADDER}
+    if unknown := set(rung or ()) - known:
+        raise typer.BadParameter(
+            f"{', '.join(sorted(unknown))}: the rungs are {', '.join(each.name for each in LADDER)}",
+            param_hint="--rung",
+        )
+    console = notes()
+    executors = load_manifests(manifests or manifests_path())
+    if suite:
+        suites = [load_suite(name, executors) for name in suite]
+    else:
+        made, left_out = made_suite(executors, language=lang)
+        suites = [made]
+        if left_out and not quiet:
+            console.print(
+                f"no cases could be made for {', '.join(left_out)}",
+                style="yellow",
+                soft_wrap=True,
+                markup=False,
+            )
+    with interruptible(), source.open(None if style is None else style.value) as opened:
+        ladder = tuple(each for each in rungs(dialect_of(opened)) if not rung or each.name in rung)
+        if not ladder:
+            raise typer.BadParameter("this server takes no grammar: the rungs are none, soft and lines")
+        options = Options(max_tokens=max_tokens)
+        bench = Bench(
+            suites,
+            ladder,
+            executors,
+            opened,
+            model=source.key().name,
+            options=options,
+            execute=run_executor if suite else pretend,
+        )
+        records = []
+        for number, job in enumerate(bench.jobs, 1):
+            records.append(bench.run(job))
+            if not quiet:
+                outcome = records[-1].events[-1]["run"]["outcome"]
+                line = f"{number}/{len(bench.jobs)} {job.configuration.name}: {job.case.id} {outcome}"
+                console.print(line, style="dim", soft_wrap=True, markup=False)
+        facts = {"name": opened.name}
+        tools = [*executors, *(decoy for each in suites for decoy in each.decoys)]
+        results = Results(
+            about("tune", facts, options), ladder, tuple(suites), references_of(tools), tuple(records)
+        )
+    table = ladder_table(results)
+    if markdown:
+        write(table.markdown())
+    else:
+        show_tables([table])
+    profile = _profile(source, results, best_rung(results), style)
+    console.print(f"best: {profile.rung}", style="bold", markup=False)
+    if not dry_run:
+        console.print(f"kept in {save(profile)}", soft_wrap=True, markup=False)
+
+
+def _profile(source: Source, results: Results, rung: str, style: Style | None) -> Profile:
+    from gbnf_server.profiles import Profile
+
+    configuration = next(each for each in results.configurations if each.name == rung)
+    settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})
+    runs = [run for run in results.scored() if run.record.configuration == rung]
+    measured = {
+        "at": results.about["made_at"],
+        "suites": ", ".join(suite.name for suite in results.suites),
+        "runs": len(runs),
+        "converged": sum(run.score.converged for run in runs),
+    }
+    return Profile(source.key(), rung, settings, measured)

@@ -1,0 +1,232 @@
+"""`gbnf run` and `gbnf tune`: every way to have a model call, on every server, and what was found best."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from gbnf_server.cli.exits import ExitCode
+from gbnf_server.profiles import load
+from support.command_line import Gbnf
+from support.models import make_model
+from support.server import PROPS, Reply, completion, scripted
+from support.toys import make_tool
+
+PING = '{"name": "ping", "arguments": {}}'
+ANSWER = '{"name": "final_answer", "arguments": {"message": "It said pong."}}'
+FENCED = [f"Sure:\n```json\n{text}\n```" for text in (PING, ANSWER)]
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "profiles"))
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    return ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
+
+
+def said(*texts: str) -> list[Any]:
+    return [completion(text) for text in texts]
+
+
+def streamed(*pieces: str) -> Reply:
+    events = [*({"content": piece, "stop": False} for piece in pieces), {**completion("").body, "stop": True}]
+    return Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
+
+
+@pytest.mark.parametrize(
+    ("way", "texts", "code"),
+    [
+        (["--soft"], FENCED, ExitCode.DONE),
+        (["--no-grammar"], FENCED, ExitCode.NO),
+        (
+            ["--lines"],
+            ["tool: ping\nargs: {}", "tool: final_answer\nargs:\n  message: It said pong."],
+            ExitCode.DONE,
+        ),
+        (
+            ["--reasoning", "field"],
+            ['{"thought": "so", ' + text[1:] for text in (PING, ANSWER)],
+            ExitCode.DONE,
+        ),
+        (["--reasoning", "free", "--thought-tokens", "9"], ["hm", PING, "so", ANSWER], ExitCode.DONE),
+        (["--style", "verbose"], [PING, ANSWER], ExitCode.DONE),
+    ],
+)
+def test_ways_to_call(
+    gbnf: Gbnf, options: list[Any], way: list[str], texts: list[str], code: ExitCode
+) -> None:
+    with scripted(completion=said(*texts)) as script:
+        left = gbnf("run", "ping", "--server", script.url, *options, *way, "--no-salvage")
+        asked = [body for path, body in script.asked if path == "/completion"]
+    assert left.code == code
+    if code == ExitCode.DONE:
+        assert left.out == "It said pong.\n"
+    held = ["grammar" in body for body in asked]
+    match way[0]:
+        case "--soft" | "--no-grammar" | "--lines":
+            assert not any(held)
+        case "--reasoning" if way[1] == "free":
+            assert held == [False, True, False, True]
+            assert [body["n_predict"] for body in asked] == [9, 512, 9, 512]
+        case _:
+            assert all(held)
+    if way[0] == "--lines":
+        assert "one call in lines" in asked[0]["prompt"]
+        assert "tool: ping" in asked[1]["prompt"]
+    if way[0] == "--style":
+        assert "Tool: ping" in asked[0]["prompt"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--soft", "--lines"],
+        ["--soft", "--reasoning", "field"],
+        ["--backend", "ollama"],
+        ["--backend", "vllm", "--model", "m"],
+        ["--backend", "in-process", "--server", "http://127.0.0.1:9"],
+        ["--backend", "llama-server", "--model", "m"],
+        ["--model", "m", "--server", "http://127.0.0.1:9"],
+        ["--backend", "telepathy"],
+    ],
+)
+def test_ways_that_do_not_go_together(gbnf: Gbnf, wrong: list[str]) -> None:
+    assert gbnf("run", "ping", *wrong).code == ExitCode.USAGE
+
+
+def chat(text: str) -> Reply:
+    return Reply(200, {"choices": [{"message": {"content": text}, "finish_reason": "stop"}], "usage": {}})
+
+
+def ollama(text: str) -> Reply:
+    message = {"role": "assistant", "content": text}
+    counts = {"prompt_eval_count": 9, "eval_count": 3}
+    return Reply(200, {"message": message, "done": True, "done_reason": "stop", **counts})
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "reply", "held"),
+    [
+        ("ollama", "api/chat", ollama, "format"),
+        ("vllm", "v1/chat/completions", chat, "structured_outputs"),
+        ("vllm-old", "v1/chat/completions", chat, "guided_grammar"),
+        ("sglang", "v1/chat/completions", chat, "ebnf"),
+        ("lm-studio", "v1/chat/completions", chat, "response_format"),
+        ("openai", "v1/chat/completions", chat, None),
+    ],
+)
+def test_every_kind_of_server(
+    gbnf: Gbnf, options: list[Any], kind: str, path: str, reply: Any, held: str
+) -> None:
+    answers: dict[str, list[Any]] = {path: [reply(PING), reply(ANSWER)]}
+    with scripted(**answers) as script:
+        source = ["--backend", kind, "--server", script.url, "--model", "m", "--context", "4096"]
+        left = gbnf("run", "ping", *source, *options)
+    assert (left.code, left.out) == (ExitCode.DONE, "It said pong.\n")
+    body = script.asked[0][1]
+    assert body["model"] == "m"
+    assert held is None or held in body
+
+
+def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) -> None:
+    turns: list[Any] = [streamed(PING[:9], PING[9:]), streamed(ANSWER[:50], ANSWER[50:60], ANSWER[60:])]
+    with scripted(completion=turns) as script:
+        left = gbnf("run", "ping", "--server", script.url, *options, "--stream")
+    assert (left.code, left.out) == (ExitCode.DONE, "It said pong.\n")
+    turns = [streamed(PING), streamed(ANSWER[:50], ANSWER[50:])]
+    with scripted(completion=turns) as script:
+        left = gbnf("run", "ping", "--server", script.url, *options, "--stream", "--json", "--quiet")
+    kinds = [json.loads(line)["event"] for line in left.out.splitlines()]
+    assert kinds.count("text_written") == 3
+    assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
+
+
+def test_an_answer_that_was_cut_while_it_was_shown_is_not_the_last_word(
+    gbnf: Gbnf, options: list[Any]
+) -> None:
+    cut = {**completion("").body, "stop": True, "stop_type": "limit"}
+    begun = [{"content": ANSWER[:-8], "stop": False}, cut]
+    turns: list[Any] = [
+        streamed(PING),
+        Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in begun)),
+        streamed(ANSWER),
+    ]
+    with scripted(completion=turns) as script:
+        left = gbnf("run", "ping", "--server", script.url, *options, "--stream")
+    assert left.code == ExitCode.DONE
+    assert left.out == "It said \nIt said pong.\n"
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path: Path, sees: bool) -> None:
+    Image.new("RGB", (8, 8), "black").save(tmp_path / "frame.png")
+    props = Reply(200, {**PROPS, "modalities": {"vision": sees}})
+    describe = '{"name": "describe_frame", "arguments": {"path": "frame.png"}}'
+    answer = '{"name": "final_answer", "arguments": {"message": "It is dark."}}'
+    with scripted(props=[props], completion=said(PING if sees else describe, answer)) as script:
+        left = gbnf("run", "look", "--server", script.url, *options, "--image", tmp_path / "frame.png")
+    assert (left.code, left.out) == (ExitCode.DONE, "It is dark.\n")
+    prompt = script.asked[-1][1]["prompt"]
+    if sees:
+        assert len(prompt["multimodal_data"]) == 1
+        assert "describe_frame" not in prompt["prompt_string"]
+    else:
+        assert "describe_frame(" in prompt
+        assert "mostly dark; uniform" in prompt
+        (tmp_path / "frame.png").write_bytes(b"GIF89a")
+        again = gbnf("run", "look", "--server", script.url, *options, "--image", tmp_path / "frame.png")
+        assert again.code != ExitCode.DONE
+
+
+def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tmp_path: Path) -> None:
+    """Tuned in process on the user's own tool; the same file on a server is the same model."""
+    path = make_model(tmp_path / "tiny.gguf", context=4096)
+    manifests = options[:2]
+    tuned = gbnf("tune", "--model", path, *manifests, "--rung", "none", "--rung", "grammar", "--markdown",
+                 "--max-tokens", "40", "--style", "minimal")  # fmt: skip
+    assert tuned.code == ExitCode.DONE
+    assert [line.split(" | ")[0] for line in tuned.out.splitlines()[2:]] == ["| none", "| grammar"]
+    [kept] = (tmp_path / "profiles").iterdir()
+    profile = load(kept)
+    assert (profile.model.name, profile.model.size) == ("tiny.gguf", path.stat().st_size)
+    assert (profile.rung, profile.settings) == ("grammar", {"prompt_style": "minimal"})
+    assert f"kept in {kept}" in tuned.err
+
+    kept.write_text(profile.text().replace("[settings]", '[settings]\nreasoning = "free"'))
+    props = Reply(200, {**PROPS, "model_path": "/models/tiny.gguf"})
+
+    def run(*more: str) -> tuple[str, int]:
+        with scripted(props=[props], completion=said("hm", PING, "so", ANSWER)) as script:
+            left = gbnf("run", "ping", "--server", script.url, *options, *more, "--max-steps", "2")
+            return left.err, [path for path, _ in script.asked].count("/completion")
+
+    shown, asked = run()
+    assert "profile of tiny.gguf: grammar" in shown
+    assert asked == 4
+    for more in (["--no-profile"], ["--reasoning", "off"]):
+        shown, asked = run(*more)
+        assert "profile" not in shown
+        assert asked < 4
+    kept.write_text("rung = 1")
+    broken = gbnf("run", "ping", "--model", path, *options)
+    assert broken.code == ExitCode.MACHINE
+    assert "--no-profile" in broken.err
+
+
+def test_tuning_on_a_suite_runs_its_tools(
+    gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "profiles"))
+    suite = tmp_path / "mine.toml"
+    suite.write_text('[[cases]]\nquery = "create a folder trips"\nafter = { folders = ["trips"] }\n'
+                     'first = ["create_dirs"]\nsteps = 2\n')  # fmt: skip
+    left = gbnf("tune", "--suite", suite, "--rung", "grammar", "--dry-run", "--quiet")
+    assert left.code == ExitCode.DONE
+    assert "100%" in left.out
+    assert "best: grammar" in left.err
+    assert not (tmp_path / "profiles").exists()
+    assert gbnf("tune", "--rung", "handrail").code == ExitCode.USAGE
