@@ -79,7 +79,8 @@ class Backend(Protocol):
     """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together.
 
     A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead. One that takes
-    the beginning of the model's thoughts (`thinking.begun`) has their `markers`.
+    the beginning of the model's thoughts (`thinking.begun`) has their `markers`. One whose messages may show
+    images says so in `takes_images`; the others refuse them.
     """
 
     @property

@@ -13,40 +13,23 @@ on, and leaves nothing half done:
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+from dataclasses import replace
+from typing import Any, Generic, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
-from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.executors import Context, Field, Form, Person
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
-from gbnf_server.planner.events import Event, Run, TextWritten
-from gbnf_server.planner.loop import Clock, Planning
-from gbnf_server.planner.partial import PartialAnswer
+from gbnf_server.planner.events import Event, Run
+from gbnf_server.planner.loop import Planning
+from gbnf_server.planner.writing import Hook, World, Written, limits, show, written
 
-Hook: TypeAlias = Callable[[Event], object]
+__all__ = ["Hook", "World", "adrive", "astream", "drive"]
+
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Where effects take place, and who watches. `execute` runs a tool; it may be called in any thread.
-
-    `clock` is the run's, for events that the loop does not see: the model's text as it is written.
-    """
-
-    backend: Backend
-    context: Context
-    hooks: Sequence[Hook] = ()
-    execute: Callable[[Executor, Mapping[str, Any], Context], dict[str, Any]] = run_executor
-    clock: Clock = lambda: datetime.now(UTC)
 
 
 def drive(planning: Planning, world: World, *, text: bool = False) -> Generator[Event, None, Run]:
@@ -66,13 +49,13 @@ def drive(planning: Planning, world: World, *, text: bool = False) -> Generator[
                 return run
             reply = error = None
             if isinstance(request, Event):
-                reply = (*complaints, *_show(world.hooks, request))
+                reply = (*complaints, *show(world.hooks, request))
                 complaints.clear()
                 yield request
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    reply = yield from _written(request, world, complaints)
+                    reply = yield from written(request, world, complaints)
                 else:
                     reply = _perform(request, world)
             except GbnfError as fault:
@@ -107,17 +90,17 @@ async def astream(
                 return
             reply = error = None
             if isinstance(request, Event):
-                reply = (*complaints, *_show(world.hooks, request))
+                reply = (*complaints, *show(world.hooks, request))
                 complaints.clear()
                 yield request
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    written = _Written(request, world, complaints)
-                    async with aclosing(written.pieces()) as pieces:
+                    writing = Written(request, world, complaints)
+                    async with aclosing(writing.pieces()) as pieces:
                         async for piece in pieces:
                             yield piece
-                    reply = written.completion
+                    reply = writing.completion
                 else:
                     reply = await _aperform(request, world)
             except GbnfError as fault:
@@ -126,22 +109,10 @@ async def astream(
         planning.close()
 
 
-def _show(hooks: Sequence[Hook], event: Event) -> tuple[str, ...]:
-    """Let every hook see the event; what those that raised have to say."""
-    complaints = []
-    for hook in hooks:
-        try:
-            hook(event)
-        except Exception as error:  # noqa: BLE001 - a watcher's fault, whatever it is, is no reason to stop
-            name = getattr(hook, "__qualname__", type(hook).__qualname__)
-            complaints.append(f"the hook {name} raised {type(error).__name__}: {error}")
-    return tuple(complaints)
-
-
 def _perform(effect: Effect, world: World) -> Any:
     match effect:
         case CallModel():
-            return world.backend.complete(effect.messages, **_limits(effect))
+            return world.backend.complete(effect.messages, **limits(effect))
         case Execute():
             try:
                 return world.execute(effect.executor, effect.arguments, world.context)
@@ -162,7 +133,7 @@ def _perform(effect: Effect, world: World) -> Any:
 async def _aperform(effect: Effect, world: World) -> Any:
     match effect:
         case CallModel():
-            return await world.backend.acomplete(effect.messages, **_limits(effect))
+            return await world.backend.acomplete(effect.messages, **limits(effect))
         case Execute():
             return await _execute(effect, world)
         case AskPerson():
@@ -171,87 +142,6 @@ async def _aperform(effect: Effect, world: World) -> Any:
             return await _Thread(lambda: world.context.person.approve(effect.call)).result()
         case _:
             assert_never(effect)
-
-
-def _written(effect: CallModel, world: World, complaints: list[str]) -> Generator[Event, None, Completion]:
-    """Let the model write in a thread, and give each piece of its text; leaving early ends its call."""
-    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    done: list[Completion] = []
-    faults: list[BaseException] = []
-    left = threading.Event()
-
-    def heard(piece: str) -> None:
-        if left.is_set():
-            raise _LeftAloneError
-        pieces.put(piece)
-
-    def write() -> None:
-        try:
-            done.append(world.backend.complete(effect.messages, **_limits(effect), on_text=heard))
-        except BaseException as fault:  # noqa: BLE001 - it is raised again where the text is awaited
-            faults.append(fault)
-        finally:
-            pieces.put(None)
-
-    partial = PartialAnswer(effect.purpose)
-    threading.Thread(target=write, daemon=True).start()
-    try:
-        while (piece := pieces.get()) is not None:
-            yield _piece(effect, world, partial, piece, complaints)
-    finally:
-        left.set()
-    if faults:
-        raise faults[0]
-    return done[0]
-
-
-class _LeftAloneError(Exception):
-    """Nobody listens any more: the model need not go on."""
-
-
-class _Written:
-    """As `_written`, for an event loop: `completion` is there when `pieces` has ended."""
-
-    def __init__(self, effect: CallModel, world: World, complaints: list[str]) -> None:
-        self._effect, self._world, self._complaints = effect, world, complaints
-        self.completion: Completion
-
-    async def pieces(self) -> AsyncGenerator[Event, None]:
-        effect, world = self._effect, self._world
-        loop = asyncio.get_running_loop()
-        pieces: asyncio.Queue[str | None] = asyncio.Queue()
-
-        def heard(piece: str) -> None:  # perhaps in another thread
-            loop.call_soon_threadsafe(pieces.put_nowait, piece)
-
-        task = asyncio.ensure_future(
-            world.backend.acomplete(effect.messages, **_limits(effect), on_text=heard)
-        )
-        task.add_done_callback(lambda _: pieces.put_nowait(None))
-        partial = PartialAnswer(effect.purpose)
-        try:
-            while (piece := await pieces.get()) is not None:
-                yield _piece(effect, world, partial, piece, self._complaints)
-            self.completion = task.result()
-        finally:
-            task.cancel()
-
-
-def _piece(
-    effect: CallModel, world: World, partial: PartialAnswer, piece: str, complaints: list[str]
-) -> Event:
-    event = TextWritten(world.clock(), effect.step, effect.purpose, piece, partial.feed(piece))
-    complaints += _show(world.hooks, event)
-    return event
-
-
-def _limits(effect: CallModel) -> dict[str, Any]:
-    return {
-        "grammar": effect.grammar,
-        "max_tokens": effect.max_tokens,
-        "temperature": effect.temperature,
-        "seed": effect.seed,
-    }
 
 
 def _ask(context: Context, effect: AskPerson) -> str:

@@ -18,13 +18,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
-from gbnf import compile_pool
-from gbnf.calls import ToolCall, render
-from gbnf.dialects import call_schema, schema_text
 from gbnf.errors import GbnfError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
-from gbnf.pool import Selection, filter_pool
-from gbnf.prompt import Image, Message, call_text, error_text, more_tools, result_text, system_prompt
+from gbnf.pool import Selection
+from gbnf.prompt import Image, Message, error_text, result_text
 from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import thoughts_grammar
@@ -49,13 +46,8 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.gates import Offer, Refused, judge
-from gbnf_server.planner.reasoning import (
-    thoughtful_grammar,
-    thoughtful_schema,
-    thoughts_of,
-    to_call,
-    to_think,
-)
+from gbnf_server.planner.offering import make_offer, select, system_message, written
+from gbnf_server.planner.reasoning import thoughts_of, to_call, to_think
 from gbnf_server.planner.state import Settings, State
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -90,7 +82,7 @@ class _Loop:
         state, settings = self.state, self.settings
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = self._select(state.query)
+        selection = select(self.executors, state.query, settings)
         yield from self._tell(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
@@ -118,7 +110,7 @@ class _Loop:
             )
         state.number += 1
         begun = self.clock()
-        offer = self._offer()
+        offer = make_offer(self.executors, state, settings)
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
@@ -130,7 +122,7 @@ class _Loop:
             return (yield from self._block(completion.text, refused, model_s, thought))
         call = judged.call
         state.blocked_in_a_row = 0
-        state.history.append({"role": "assistant", "content": self._written(call)})
+        state.history.append({"role": "assistant", "content": written(call, settings)})
         step = Step(
             state.number,
             completion.text,
@@ -148,63 +140,10 @@ class _Loop:
         yield from self._execute(executor, step)
         return None
 
-    def _offer(self) -> Offer:
-        """Filter the pool by all that the person said, and link the grammar of what remains."""
-        state, settings = self.state, self.settings
-        tools = self._select("\n".join([state.query, *state.said])).kept
-        self._show(tools)
-        refers_to = tuple(sorted(state.entries))
-        answers = state.number >= settings.final_answer_from
-        grammar = None
-        asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": refers_to}
-        if settings.grammar and settings.dialect == "json_schema":
-            schema = call_schema(tools, **asked)
-            grammar = schema_text(thoughtful_schema(schema) if settings.reasoning == "field" else schema)
-        elif settings.grammar:
-            grammar = str(compile_pool(tools, **asked, union=settings.union))
-            if settings.reasoning == "field":
-                grammar = thoughtful_grammar(grammar)
-        asking = (ASK_USER,) if settings.ask_user else ()
-        # final_answer is told of from the start: the prompt stays the same when it becomes possible
-        built_in = (*asking, FINAL_ANSWER)
-        return Offer(
-            (*state.shown, *built_in),
-            (*state.told, *built_in),
-            (*tools, *(built_in if answers else asking)),
-            refers_to,
-            grammar,
-        )
-
-    def _show(self, tools: tuple[Executor, ...]) -> None:
-        """Tell of tools, once: the first in the system message, later ones behind what brought them.
-
-        So a prompt only grows during a run, and a server reads again nothing that it has read.
-        """
-        state, settings = self.state, self.settings
-        if not state.shown:
-            state.shown = state.told = tools
-            return
-        more = tuple(tool for tool in tools if tool not in state.told)
-        if more:
-            last = state.history[-1]  # the answer of a person, who spoke of something new
-            said = more_tools(more, style=settings.prompt_style, language=settings.language)
-            state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
-            state.told = (*state.told, *more)
-
-    def _select(self, said: str) -> Selection:
-        return filter_pool(self.executors, said) if self.settings.filter else Selection(self.executors)
-
     def _decode(self, offer: Offer) -> _Part[tuple[Completion, float, str]]:
         """Let the model write the next call; the completion, its seconds, and what was thought before."""
         state, settings = self.state, self.settings
-        system = system_prompt(
-            offer.shown,
-            style=settings.prompt_style,
-            language=settings.language,
-            thought=settings.reasoning == "field",
-            lines=settings.lines,
-        )
-        messages: tuple[Message, ...] = ({"role": "system", "content": system}, *state.history)
+        messages: tuple[Message, ...] = (system_message(offer, settings), *state.history)
         thought, thinking_s = "", 0.0
         if settings.reasoning == "free":
             markers, language = settings.markers, settings.language
@@ -378,12 +317,6 @@ class _Loop:
         result = yield Execute(executor, arguments)
         assert isinstance(result, dict)
         return result
-
-    def _written(self, call: Mapping[str, Any]) -> str:
-        """The call as the model is to write the next one."""
-        if self.settings.lines:
-            return render(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
-        return call_text(call)
 
     def _started(self, selection: Selection) -> RunStarted:
         return RunStarted(

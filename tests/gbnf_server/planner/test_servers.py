@@ -14,7 +14,7 @@ from gbnf_server import llama_server_build
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama_server_run import RunningServer
-from gbnf_server.planner import Event, Planner, Run, ToolDone
+from gbnf_server.planner import Event, ModelCalled, Planner, Run, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted
 from support.toys import make_tool
@@ -57,6 +57,18 @@ def test_a_real_server_plans_as_the_model_in_this_process(
     assert there.outcome == here.outcome == "exhausted"
     assert there.warnings == ()
     assert there.completion_tokens > 0
+
+
+def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: RunningServer) -> None:
+    """The grammar narrows, the prompt only grows: what the server has read stays in its cache."""
+    seen: list[Event] = []
+    with LlamaServer(llama_server.url, prompt_style="minimal") as server:
+        planner(tmp_path, server, hooks=(seen.append,), final_answer_from=99, max_steps=3).run("ping")
+    first, *later = [event for event in seen if isinstance(event, ModelCalled)]
+    assert len(later) == 2
+    for event in later:
+        assert event.cached_tokens >= first.prompt_tokens
+        assert event.prompt_tokens > event.cached_tokens
 
 
 def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path, driver: Driver) -> None:

@@ -1,0 +1,87 @@
+"""What a step offers: the tools that the model is told of, those that it may call, their grammar. Pure.
+
+The system message tells of the same tools for a whole run, byte for byte, so that a prompt only grows and a
+server reads nothing twice; what narrows from step to step is the grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gbnf import compile_pool
+from gbnf.calls import ToolCall, render
+from gbnf.dialects import call_schema, schema_text
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.pool import Selection, filter_pool
+from gbnf.prompt import Message, call_text, more_tools, system_prompt
+from gbnf_server.planner.gates import Offer
+from gbnf_server.planner.reasoning import thoughtful_grammar, thoughtful_schema
+from gbnf_server.planner.state import Settings, State
+
+
+def select(executors: tuple[Executor, ...], said: str, settings: Settings) -> Selection:
+    """The tools that what the person said has a use for; all of them where the filter is off."""
+    return filter_pool(executors, said) if settings.filter else Selection(executors)
+
+
+def make_offer(executors: tuple[Executor, ...], state: State, settings: Settings) -> Offer:
+    """Filter the pool by all that the person said, tell of what is new, and link the grammar of the rest."""
+    tools = select(executors, "\n".join([state.query, *state.said]), settings).kept
+    _tell(tools, state, settings)
+    refers_to = tuple(sorted(state.entries))
+    answers = state.number >= settings.final_answer_from
+    asking = (ASK_USER,) if settings.ask_user else ()
+    # final_answer is told of from the start: the prompt stays the same when it becomes possible
+    built_in = (*asking, FINAL_ANSWER)
+    return Offer(
+        (*state.shown, *built_in),
+        (*state.told, *built_in),
+        (*tools, *(built_in if answers else asking)),
+        refers_to,
+        _grammar(tools, refers_to, settings, answers=answers) if settings.grammar else None,
+    )
+
+
+def system_message(offer: Offer, settings: Settings) -> Message:
+    content = system_prompt(
+        offer.shown,
+        style=settings.prompt_style,
+        language=settings.language,
+        thought=settings.reasoning == "field",
+        lines=settings.lines,
+    )
+    return {"role": "system", "content": content}
+
+
+def written(call: Mapping[str, Any], settings: Settings) -> str:
+    """A call as the model is to write the next one."""
+    if settings.lines:
+        return render(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
+    return call_text(call)
+
+
+def _grammar(
+    tools: tuple[Executor, ...], steps: tuple[int, ...], settings: Settings, *, answers: bool
+) -> str:
+    """The grammar of a step's calls, in the backend's dialect."""
+    asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": steps}
+    thoughtful = settings.reasoning == "field"
+    if settings.dialect == "json_schema":
+        schema = call_schema(tools, **asked)
+        return schema_text(thoughtful_schema(schema) if thoughtful else schema)
+    grammar = str(compile_pool(tools, **asked, union=settings.union))
+    return thoughtful_grammar(grammar) if thoughtful else grammar
+
+
+def _tell(tools: tuple[Executor, ...], state: State, settings: Settings) -> None:
+    """Tell of tools, once: the first in the system message, later ones behind what brought them."""
+    if not state.shown:
+        state.shown = state.told = tools
+        return
+    more = tuple(tool for tool in tools if tool not in state.told)
+    if more:
+        last = state.history[-1]  # the answer of a person, who spoke of something new
+        said = more_tools(more, style=settings.prompt_style, language=settings.language)
+        state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
+        state.told = (*state.told, *more)
