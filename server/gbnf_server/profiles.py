@@ -1,8 +1,8 @@
 """Profiles: which way of calling is best for a model, as it was measured, kept in a TOML file for each model.
 
 A profile belongs to a model by its name (a file's, or the one that a server uses) and, where it is a file, by
-its size; the file's hash is kept beside them. So a profile that was measured in process is found again when
-a llama-server serves the same file.
+its size: one that was measured in process is found again when a llama-server serves the same file. The file's
+hash is kept too, for people: reading gigabytes before each run would take too long.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +67,7 @@ def tune(
     \b
     Try:
       gbnf tune --model Qwen3-4B-Q4_K_M.gguf --manifests my-tools/
-      gbnf tune --server http://127.0.0.1:8080 --suite representative --suite abstention
+      gbnf tune --server http://127.0.0.1:8080 --suite abstention
       gbnf tune --backend ollama --model qwen2.5:7b --rung grammar --rung soft
     """
     source = Source(model, server, api_key, backend, context)
@@ -151,10 +152,13 @@ def _profile(source: Source, results: Results, rung: str, style: Style | None) -
     configuration = next(each for each in results.configurations if each.name == rung)
     settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})
     runs = [run for run in results.scored() if run.record.configuration == rung]
-    measured = {
+    measured: dict[str, str | int] = {
         "at": results.about["made_at"],
         "suites": ", ".join(suite.name for suite in results.suites),
         "runs": len(runs),
         "converged": sum(run.score.converged for run in runs),
     }
+    if source.serving is Serving.IN_PROCESS:
+        with source.path().open("rb") as file:
+            measured["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     return Profile(source.key(), rung, settings, measured)

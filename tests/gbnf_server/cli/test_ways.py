@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,7 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
     assert (profile.model.name, profile.model.size) == ("tiny.gguf", path.stat().st_size)
     assert (profile.rung, profile.settings) == ("grammar", {"prompt_style": "minimal"})
     assert f"kept in {kept}" in tuned.err
+    assert profile.measured["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
     kept.write_text(profile.text().replace("[settings]", '[settings]\nreasoning = "free"'))
     props = Reply(200, {**PROPS, "model_path": "/models/tiny.gguf"})
