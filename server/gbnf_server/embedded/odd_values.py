@@ -8,6 +8,7 @@ word that is kept for the held-out half never stands by itself in them, and none
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gbnf_server.embedded.source import Source
 
 _WORD = re.compile(r"[^\W\d_]+")
-_ENDS = ("!", "?", "...", "!!", ")", "%", " :)", "…", "*", "&", "+", "'", "#", "=")
+_ENDS = ("!", "?", "...", "!!", ")", "%", "…", "*", "&", "+", "'", "#", "=")
 _FOREIGN = (*"éèüöäñçßåøîôâõ日本ж", "é", "ñ", "ü", "ção", "øy")
 _BETWEEN = (
     ", ",
@@ -42,12 +43,27 @@ _BETWEEN = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The tokens that values are glued of.
+
+    Of `every` one, `long` are those of four letters or more, mostly words that requests use in another sense;
+    `spaced` are another token where a space stands in front, so that copying them is more than repeating.
+    """
+
+    every: tuple[str, ...]
+    long: tuple[str, ...]
+    spaced: tuple[str, ...]
+
+
 @cache
-def pieces() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Every piece, and those of four letters or more: mostly words, which requests use in another sense."""
+def pieces() -> Pieces:
+    """The pieces of `pieces.txt`."""
     lines = (files(__package__) / "pieces.txt").read_text("utf-8").split("\n")
-    every = tuple(line for line in lines if line and not line.startswith("#"))
-    return every, tuple(piece for piece in every if len(piece) > 3)
+    found = [line for line in lines if line and not line.startswith("#")]
+    every = tuple(line for line in found if not line.startswith(" "))
+    long = tuple(piece for piece in every if len(piece) > 3)
+    return Pieces(every, long, tuple(line[1:] for line in found if line.startswith(" ")))
 
 
 @cache
@@ -63,15 +79,17 @@ def _fits(random: Source, text: str) -> bool:
 
 def glued(random: Source) -> str:
     """One to four pieces; mostly in small letters, now and then one of them again and again."""
-    every, long = pieces()
+    known = pieces()
     while True:
-        parts = [random.choice(every) for _ in range(random.choice((1, 1, 2, 2, 2, 2, 3, 3, 4)))]
+        parts = [random.choice(known.every) for _ in range(random.choice((1, 1, 2, 2, 2, 2, 3, 3, 4)))]
         kind = random.random()
-        if kind < 0.4:
-            parts[0] = random.choice(long)
+        if kind < 0.3:
+            parts[0] = random.choice(known.spaced)
         elif kind < 0.5:
-            parts[-1] = random.choice(long)
-        elif kind < 0.56:
+            parts[0] = random.choice(known.long)
+        elif kind < 0.6:
+            parts[-1] = random.choice(known.long)
+        elif kind < 0.66:
             parts = [random.choice(parts)] * random.randint(2, 4) + parts[1:2]
         made = "".join(parts)
         shape = random.random()
@@ -132,7 +150,7 @@ def text(random: Source, noun: Callable[[], str]) -> str:
     for place in range(count):
         kind = random.random()
         if kind < 0.08:  # short words, that requests and texts have in common
-            each = random.word(pieces()[1]).lower()
+            each = random.word(random.choice((pieces().long, pieces().spaced))).lower()
         elif kind < 0.5:
             each = word(random)
         elif kind < 0.9:

@@ -25,11 +25,20 @@ class Source(Random):
 
     language: Language
     held_out: bool
+    recent: list[str]
+    """Words drawn so far, of which training says some again."""
 
     def __init__(self, seed: int, language: Language = "en", *, held_out: bool = False) -> None:
         super().__init__(seed)
         self.language = language
         self.held_out = held_out
+        self.recent = []
+
+    def again(self, share: float) -> str | None:
+        """In training, with probability `share`, a word that was drawn before."""
+        if self.held_out or not self.recent or self.random() >= share:
+            return None
+        return self.choice(self.recent[-6:])
 
     def draws(self, text: str) -> bool:
         """Whether `text` belongs to this source's half."""

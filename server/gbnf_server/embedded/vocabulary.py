@@ -94,6 +94,7 @@ SENTENCES_EN = (
 )
 
 
+AGAIN_SHARE = 0.08
 ODD_SHARE = 0.3
 """Of the values that training draws, those made of the tokenizer's own pieces."""
 
@@ -146,7 +147,16 @@ def pseudo_word(random: Source) -> str:
 
 
 def noun(random: Source) -> str:
-    """A word: mostly a real one of the language, now and then of the other, or an invented one."""
+    """A word: mostly a real one of the language, now and then of the other, or an invented one.
+
+    In training one that was said before comes again, now and then, so that place and not novelty decides.
+    """
+    said = random.again(AGAIN_SHARE) or _noun(random)
+    random.recent.append(said)
+    return said
+
+
+def _noun(random: Source) -> str:
     if not random.held_out and random.random() < ODD_SHARE:
         return odd_values.word(random)
     kind = random.random()
@@ -158,6 +168,12 @@ def noun(random: Source) -> str:
 
 def stem(random: Source, known: tuple[str, ...]) -> str:
     """The name of a file or folder, without extension: sometimes a usual one, mostly not."""
+    said = random.again(AGAIN_SHARE) or _stem(random, known)
+    random.recent.append(said)
+    return said
+
+
+def _stem(random: Source, known: tuple[str, ...]) -> str:
     if not random.held_out and random.random() < ODD_SHARE:
         return odd_values.stem(random)
     kind = random.random()
@@ -176,7 +192,7 @@ def stem(random: Source, known: tuple[str, ...]) -> str:
         text = random.word(PLACES)
     else:
         text = noun(random).capitalize()
-    return text if not reserved().search(text) else stem(random, known)
+    return text if not reserved().search(text) else _stem(random, known)
 
 
 def number_text(random: Source) -> str:
@@ -249,7 +265,10 @@ def text(random: Source) -> str:
     if kind < 0.22:
         things, all_words = THINGS[random.language], words(random.language)
         pool = things if random.random() < 0.5 else all_words
-        return listed([random.word(pool) for _ in range(random.randint(1, 4))], random)
+        named = [random.word(pool) for _ in range(random.randint(1, 4))]
+        if not random.held_out and random.random() < 0.25:
+            named = [random.choice(named) for _ in range(random.randint(2, 5))]
+        return listed(named, random)
     if kind < 0.45:
         return " ".join(noun(random) for _ in range(random.randint(1, 6)))
     if kind < 0.52:
@@ -269,7 +288,8 @@ def text(random: Source) -> str:
         said[place] = f'"{said[place]}"'
         made = " ".join(said)
     elif change < 0.2:
-        made += random.choice(("!", "?", "...", " :)", ".", " (!)"))
+        end = random.choice(("!", "?", "...", " :)", ".", " (!)"))
+        made += end if random.held_out else end.strip()  # requests close a gap before a mark
     return made
 
 
