@@ -80,6 +80,9 @@ def test_a_model_names_the_results_that_it_used() -> None:
         ('<tool_call>{"name": "find_files", "arguments": {}}</tool_call>', "This was done", "list"),
         ('{"name": "final_answer", "arguments": {"message": ""}}', "This was done", "list"),
         ("<answer>", "This was done", "list"),
+        ('{"name": "get_now trips/rome"]}}', "This was done", "list"),
+        ('[{"name": "x"', "This was done", "list"),
+        ("[1] has two notes.", "[1] has two notes.", "model"),
         ("<think>I look</think>Two notes.", "Two notes.", "model"),
     ],
 )

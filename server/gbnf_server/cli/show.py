@@ -57,7 +57,7 @@ class Progress:
             elif isinstance(event, RunFinished) and event.run.error is not None:
                 self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
                 if event.run.salvage is not None:
-                    self.console.print(Text(clean(source(event.run.salvage))))
+                    self.console.print(Text(clean(source(event.run.salvage))), soft_wrap=True)
             return
         match event:
             case RunStarted():
@@ -118,7 +118,7 @@ class Progress:
             f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} written",
         )
         if run.salvage is not None:
-            self.console.print(Text(clean(source(run.salvage))))
+            self.console.print(Text(clean(source(run.salvage))), soft_wrap=True)
         elif run.error is not None:
             self.console.print(Text(clean(run.error)))
 

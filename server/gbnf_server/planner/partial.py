@@ -8,6 +8,7 @@ import re
 from gbnf.manifests import FINAL_ANSWER
 from gbnf_server.planner.events import Purpose
 from gbnf_server.planner.reasoning import THOUGHT
+from gbnf_server.planner.salvaging import looks_like_call
 
 _HEAD = re.compile(
     rf'\s*\{{\s*(?:"{THOUGHT}"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*)?"name"\s*:\s*"{FINAL_ANSWER.name}"'
@@ -34,11 +35,22 @@ class PartialAnswer:
         """The characters of the answer that are certain now, "" for anything but an answer."""
         match self._purpose:
             case "salvage":
-                return piece
+                return self._speak(piece)
             case "thought":
                 return ""
             case "call":
                 return self._read(piece)
+
+    def _speak(self, piece: str) -> str:
+        """Plain words; nothing of a text that begins as a call does."""
+        if self._position is not None:
+            return piece if self._position == 0 else ""
+        self._text += piece
+        bare = self._text.lstrip()
+        if not bare or bare.rstrip() in {"[", "<"}:
+            return ""
+        self._position = -1 if looks_like_call(bare) else 0
+        return self._text if self._position == 0 else ""
 
     def _read(self, piece: str) -> str:
         self._text += piece

@@ -22,6 +22,7 @@ from gbnf_server.planner.events import Salvaged, Step
 CONTRACT = Contract(answer=text(rest=True))
 
 _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
+_CALL_LIKE = re.compile(r"\s*(?:\{|\[\s*\{|<\w)")  # no words begin like that, and broken calls do
 _ASKED = {
     "en": (
         "The request was: {query}\n\nThis was found:\n{found}\n\n"
@@ -76,6 +77,8 @@ def worded(answer: str, done: Sequence[Step], language: str = "en") -> Salvaged:
         if not isinstance(message, str) or not message.strip():
             return listed(done, language, "error: the model wrote a call and no answer")
         answer = message
+    elif looks_like_call(answer):
+        return listed(done, language, "error: the model wrote something like a call and no answer")
     numbers = tuple(step.number for step in done)
     named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
     return Salvaged(answer, "model", tuple(number for number in numbers if number in named) or numbers)
@@ -86,6 +89,11 @@ def listed(done: Sequence[Step], language: str = "en", error: str = "") -> Salva
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
     return Salvaged(_LISTED[_known(language)].format(found=lines), "list", numbers, error)
+
+
+def looks_like_call(text: str) -> bool:
+    """Whether a text begins as a call does, broken or not."""
+    return _CALL_LIKE.match(text) is not None
 
 
 def _known(language: str) -> str:

@@ -21,7 +21,7 @@ from gbnf_server.backends.exchange import Patience
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
-from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
 from gbnf_server.backends.streaming import Spoken
 from gbnf_server.backends.thinking import KNOWN, begun, split_reasoning, thoughts_grammar
 from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
@@ -304,6 +304,18 @@ def test_a_real_server_streams_what_it_answers(real: LlamaServer, grammar: str |
     assert (answer.finish, answer.completion_tokens) == (whole.finish, whole.completion_tokens)
     if grammar is not None:
         assert (answer.text, answer.grammar_violation) == (whole.text, None)
+
+
+@pytest.mark.parametrize(("server", "grammar"), [("plain", None), ("lm_studio", SCHEMA)])
+def test_a_real_chat_server_streams_what_it_answers(
+    llama_server: RunningServer, server: Server, grammar: str | None, ask: Ask
+) -> None:
+    with OpenAICompatible(llama_server.url, server, context_length=512) as backend:
+        answer, pieces = ask(backend, grammar=grammar, max_tokens=12)
+    assert "".join(pieces) == answer.text
+    assert len(pieces) > 1
+    assert answer.completion_tokens <= 12
+    assert answer.prompt_tokens > 0
 
 
 def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:

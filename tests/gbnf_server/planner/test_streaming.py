@@ -84,11 +84,23 @@ def test_an_answer_is_read_while_it_is_written(
     assert "".join(told) == message
 
 
-@given(st.sampled_from([NOW, call("write_files", files=[{"path": "a", "content": ANSWER}]), "Hello", "{}"]))
+@pytest.mark.parametrize(
+    "text", [NOW, call("write_files", files=[{"path": "a", "content": ANSWER}]), "Hello", "{}"]
+)
 def test_a_call_is_no_answer(text: str) -> None:
     assert PartialAnswer("call").feed(text) == ""
     assert PartialAnswer("thought").feed(ANSWER) == ""
-    assert PartialAnswer("salvage").feed(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(" It is [1].", " It is [1]."), ("[1] says", "[1] says"), (NOW, ""), ('[ {"name"', ""), ("<tool>", "")],
+)
+def test_words_from_results_are_told_as_they_come_and_calls_are_not(text: str, told: str) -> None:
+    for size in (1, 3, 99):
+        partial = PartialAnswer("salvage")
+        pieces = [partial.feed(text[start : start + size]) for start in range(0, len(text), size)]
+        assert "".join(pieces) == told
 
 
 # Whole runs.
