@@ -16,9 +16,17 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+#: ChatML; with tools as Hermes and Qwen have them, so that llama-server knows how calls are written.
 TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% if tools %}<|im_start|>system\n{{ messages[0].content }}\n\n# Tools\n\n<tools>\n"
+    "{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}</tools>\n\nFor each call, return a JSON object "
+    'within tags:\n<tool_call>\n{"name": <name>, "arguments": <arguments>}\n</tool_call><|im_end|>\n'
+    "{% endif %}{% for message in messages %}{% if not (tools and loop.first) %}"
+    "<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>\n"
+    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n</tool_call>'
+    "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _BLOCK = 32  # values of Q8_0 that share a scale
 _QUIET = 0.004  # of weights that add to what the positions say
@@ -32,7 +40,7 @@ class Shape:
     width: int = 1024
     layers: int = 28
     heads: int = 16
-    context: int = 2048
+    context: int = 4096
 
     def parameters(self, vocabulary: int) -> int:
         """How many parameters a step goes through: the layers' and the output's."""

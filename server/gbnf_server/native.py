@@ -260,9 +260,12 @@ class NativeModel:
 
     def _read_pieces(self) -> list[bytes]:
         """The pieces of all tokens."""
+        to_piece, room = llama_cpp.llama_token_to_piece, 256
+        buffer = ctypes.create_string_buffer(room)
         if len(self._pieces) < self.size:
             for token in range(self.size):
-                self.piece(token)
+                size = to_piece(self.vocabulary, token, buffer, room, 0, True)
+                self._pieces[token] = buffer[:size] if size >= 0 else self._piece(token)
         return [self._pieces[token] for token in range(self.size)]
 
     @cached_property
