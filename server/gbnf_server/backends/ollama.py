@@ -61,7 +61,7 @@ class Ollama:
         self.model, self.url = model, self._exchange.url
         self.name = f"Ollama's {model} at {self.url}"
         self.context_length = context_length
-        self.takes_images = True  # where the model sees; else Ollama answers with an error
+        self.takes_images = True  # what becomes of them with a model that sees none is Ollama's affair
         self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = Roles(system=True, tool=tool_role)
         demonstration = DEMONSTRATION_MODEL in model

@@ -74,7 +74,7 @@ class OpenAICompatible:
         self.prompt_style: PromptStyle = prompt_style
         self._roles = Roles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
-        self.takes_images = True  # where the model sees; else the server answers with an error
+        self.takes_images = True  # what becomes of them with a model that sees none is the server's affair
 
     @property
     def name(self) -> str:
