@@ -120,7 +120,7 @@ def _colours(image: Image) -> list[tuple[str, float]]:
 def _distance(first: tuple[int, int, int], second: Any) -> float:
     """Between two colours, weighed as the eye does, roughly."""
     red, green, blue = (a - b for a, b in zip(first, second, strict=True))
-    return 2 * red * red + 4 * green * green + 3 * blue * blue
+    return float(2 * red * red + 4 * green * green + 3 * blue * blue)
 
 
 def _shape(width: int, height: int) -> str:
