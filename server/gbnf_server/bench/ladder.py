@@ -36,7 +36,7 @@ def ladder_table(results: Results) -> Cells:
 
 
 def best_rung(results: Results) -> str:
-    """The rung on which most runs converge; then most expected calls are right, fewest others are made.
+    """The rung on which most runs converge; then most texts are valid, most expected calls are right.
 
     Of equals, the first of `grammar`, `field`, `free`, `soft`, `lines`, `none`.
     """
@@ -50,4 +50,4 @@ def _standing(runs: Sequence[Scored]) -> tuple[float, ...]:
     def value(key: str) -> float:
         return estimate(BY_KEY[key], groups).value or 0.0
 
-    return (value("converged"), value("calls"), -value("wrong_but_valid"), value("valid"))
+    return (value("converged"), value("valid"), value("calls"), -value("wrong_but_valid"))
