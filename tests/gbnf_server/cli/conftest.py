@@ -1,5 +1,15 @@
 """The command line, for every test of it."""
 
+from pathlib import Path
+
+import pytest
+
 from support.command_line import gbnf
 
 __all__ = ["gbnf"]
+
+
+@pytest.fixture(autouse=True)
+def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody has tuned on this machine has no part in a test."""
+    monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "no-profiles"))
