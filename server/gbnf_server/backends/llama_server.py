@@ -163,6 +163,8 @@ class LlamaServer:
         }
         if grammar is not None:
             body["grammar"] = grammar
+        elif facts.markers is not None:
+            body["preserved_tokens"] = list(facts.markers.tokens)  # else special tokens are left out
         if on_text is None:
             return read_completion((yield from self._request("POST", "/completion", body)), grammar)
         spoken = Spoken(on_text, held=grammar is not None, opened=opens(prompt))

@@ -9,6 +9,7 @@ markers so far. Only a backend that renders the prompt itself, and whose model h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,14 @@ class Markers:
     answering: str = "\n\n"
     generation: str = ""
 
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The names of special tokens that may stand in the markers, each once."""
+        found = _TOKEN.findall(self.opening + self.closing + self.answering + self.generation)
+        return tuple(dict.fromkeys(found))
+
+
+_TOKEN = re.compile(r"<[^<>\s]+>|\[/?[A-Z]+\]")
 
 KNOWN: tuple[Markers, ...] = (
     Markers("<think>\n", "</think>"),

@@ -293,6 +293,18 @@ def test_what_is_sent() -> None:
     assert not any("tools" in (body or {}) for _, body in script.asked)
 
 
+def test_a_models_markers_are_kept_in_a_free_answer() -> None:
+    """llama-server leaves special tokens out of its text unless it is told which to keep."""
+    harmony = "<|channel|>analysis<|message|>"
+    props = Reply(200, {**PROPS, "chat_template": harmony})
+    said = f"{harmony}so<|end|><|start|>assistant<|channel|>final<|message|>then"
+    with scripted(props=[props], completion=[completion(said)]) as script, _client(script.url) as client:
+        answer = client.complete(ASK, grammar=None)
+        kept = script.asked[-1][1]["preserved_tokens"]
+    assert (answer.reasoning, answer.text) == ("so", "then")
+    assert kept == ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
+
+
 def test_without_a_grammar_none_is_sent() -> None:
     with scripted(completion=[completion("hi")]) as script, _client(script.url) as client:
         assert client.complete(ASK, grammar=None).text == "hi"

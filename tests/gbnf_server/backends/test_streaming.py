@@ -334,6 +334,8 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
             answers = [each.complete(asked, grammar=grammar, max_tokens=20) for each in (here, there)]
             assert answers[0].prompt_tokens == answers[1].prompt_tokens
             assert answers[0].text == answers[1].text
+        free = there.complete(ASK, grammar=None, max_tokens=3)
+        assert free.completion_tokens <= 3
         thought = there.complete([*ASK, begun("")], grammar=thoughts_grammar("</think>"), max_tokens=9)
         assert thought.completion_tokens <= 9
 

@@ -116,6 +116,12 @@ def test_markers_are_those_that_the_template_speaks_of(template: str, closing: s
     assert markers_of("{{ messages }}") is None
 
 
+def test_the_tokens_of_markers() -> None:
+    assert KNOWN[0].tokens == ("<think>", "</think>")
+    assert KNOWN[1].tokens == ("[THINK]", "[/THINK]")
+    assert HARMONY.tokens == ("<|channel|>", "<|message|>", "<|end|>", "<|start|>")
+
+
 def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
     template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
