@@ -1,11 +1,13 @@
 """Time whole calls: what a grammar costs while a model decodes, and what it saves.
 
-    python bench/decode.py [--vocab GGUF] [--calls N] [--repeat N] [--json OUT] [--plot OUT.svg]
+    python bench/decode.py [--embedded | --vocab GGUF] [--calls N] [--repeat N] [--only NAME …]
+                           [--layout NAME …] [--folder DIR] [--json OUT] [--plot OUT.svg]
 
 One model, made for this: random weights over a real vocabulary, in a shape of half a billion parameters, that
-says a given call at given positions whoever runs it (`scripted`). So all contenders write the same tokens. In
-each round every contender writes the call once, so that the machine's moods strike all alike; the prompt is
-in every contender's memory by then. Ratios are of medians within one run.
+says a given call at given positions whoever runs it (`scripted`). So all contenders write the same tokens.
+With `--embedded` it is the model that ships, which writes what it likes. In each round every contender
+writes the call once, so that the machine's moods strike all alike; the prompt is in every contender's memory
+by then. Ratios are of medians within one run. `--folder` keeps the model for the next run.
 
     free            our loop without a grammar: the same text, unconstrained
     full mask       llama-cpp-python's own: `Llama` with a `LlamaGrammar`, which masks the whole vocabulary
@@ -28,7 +30,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import httpx
 import typer
@@ -43,30 +45,33 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.prompt import Message, call_text, system_prompt
 from gbnf_server import llama_server_build
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.template import ChatTemplate
+from gbnf_server.embedded import model_path
 from gbnf_server.errors import SetupError
 from gbnf_server.native import NativeModel
 from gbnf_server.shipped import manifests_path
 from scripted import Shape, write_model
 
 _NAMES = ("get_now", "create_dirs", "find_files", "find_events_empty", "send_messages")
+_REQUESTS = {
+    "get_now": "what time is it in Europe/Rome?",
+    "create_dirs": "create the folder trips/rome",
+    "find_files": "find the csv files in reports",
+}
 _THREADS = 1  # two that share their cores with other programs wait for each other more than they work
 _MOST_TOKENS = 200
 _TOOLS = "server's tools"
+_CONTENDERS = ("free", "bare", "full mask", "one by one", "jumping", "llguidance", "server", _TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A call to be written; `padding`: words of the request that move the place where it stands."""
+    """A call to be written, and the conversation that asks for it, as it is and as the model reads it."""
 
     name: str
     text: str
-    padding: int
-
-    @property
-    def messages(self) -> list[Message]:
-        tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
-        asked = f"go{' on' * self.padding}"
-        return [{"role": "system", "content": system_prompt(tools)}, {"role": "user", "content": asked}]
+    messages: list[Message]
+    prompt: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +88,31 @@ class Written:
 Contender = Callable[[Job], Written]
 
 
-def jobs(count: int) -> list[Job]:
-    """The first calls of the list, asked for in prompts of different lengths."""
+def scripted_jobs() -> list[Job]:
+    """Calls in prompts of different lengths, so that each is at positions of its own."""
+    tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
     padding, made = 0, []
-    for name in _NAMES[:count]:
+    for name in _NAMES:
         text = call_text({"name": name, "arguments": CALLS[name]})
-        made.append(Job(name, text, padding))
+        messages: list[Message] = [
+            {"role": "system", "content": system_prompt(tools)},
+            {"role": "user", "content": f"go{' on' * padding}"},
+        ]
+        made.append(Job(name, text, messages, plain_prompt(messages)))
         padding += len(text)  # no text has more tokens than characters
+    return made
+
+
+def embedded_jobs(model: NativeModel) -> list[Job]:
+    """Requests that the embedded model knows; what it writes is not known beforehand."""
+    tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
+    template, made = ChatTemplate(model), []
+    for name, request in _REQUESTS.items():
+        messages: list[Message] = [
+            {"role": "system", "content": system_prompt(tools, style="minimal")},
+            {"role": "user", "content": request},
+        ]
+        made.append(Job(name, "", messages, template.prompt(messages, constrained=True)))
     return made
 
 
@@ -129,7 +152,7 @@ def llama_cpp_python(path: Path, grammar: str | None, context: int, model: Nativ
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
 
     def write(job: Job) -> Written:
-        prompt = prompt_tokens(model, plain_prompt(job.messages))
+        prompt = prompt_tokens(model, job.prompt)
         begun = time.perf_counter()
         held = None if grammar is None else LlamaGrammar.from_string(grammar, verbose=False)
         answer: Any = llama.create_completion(prompt, max_tokens=_MOST_TOKENS, temperature=0.0, grammar=held)
@@ -145,7 +168,7 @@ def server(url: str, grammar: str, model: NativeModel) -> Contender:
 
     def write(job: Job) -> Written:
         body = {
-            "prompt": prompt_tokens(model, plain_prompt(job.messages)),
+            "prompt": prompt_tokens(model, job.prompt),
             "grammar": grammar,
             "n_predict": _MOST_TOKENS,
             "temperature": 0,
@@ -236,11 +259,12 @@ def measure(contenders: Mapping[str, Contender], job: Job, layout: str, rounds: 
             one = write(job)
             if each:
                 written[name].append(one)
+    expected = job.text or next(iter(written.values()))[-1].text
     for name, all_of_it in written.items():
         grammar = tuple(one.grammar_s for one in all_of_it if one.grammar_s is not None)
         last = all_of_it[-1]
         seconds = tuple(one.seconds for one in all_of_it)
-        same = all(one.text == job.text for one in all_of_it)
+        same = all(one.text == expected for one in all_of_it)
         yield Result(name, layout, job.name, seconds, grammar, last.tokens, last.forced, same)
 
 
@@ -269,19 +293,24 @@ def summary(results: Sequence[Result], layout: str) -> Table:
         against = {
             other: sum(table[other, row.job].median for row in rows)
             for other in ("free", "one by one", "bare")
+            if all((other, row.job) in table for row in rows)
         }
+        cost = None
+        plain = "bare" if name == "full mask" else "free"
         if rows[0].grammar_s:
             cost = sum(statistics.median(row.grammar_s) for row in rows)
-        else:
-            cost = seconds - against["bare" if name == "full mask" else "free"]
+        elif plain in against and name not in {"free", "bare"}:
+            cost = seconds - against[plain]
         drawn.add_row(
             name,
             str(len(rows)),
             f"{seconds:.2f}",
             f"{tokens / seconds:.1f}",
-            f"{seconds / against['free']:.2f}",
-            f"{seconds / against['one by one']:.2f}",
-            "" if name in {"free", "bare"} else f"{1e3 * cost / tokens:.3f}",
+            *(
+                f"{seconds / against[other]:.2f}" if other in against else ""
+                for other in ("free", "one by one")
+            ),
+            "" if cost is None else f"{1e3 * cost / tokens:.3f}",
             f"{sum(row.forced for row in rows)} of {tokens}",
         )
     return drawn
@@ -298,6 +327,8 @@ def verdict(results: Sequence[Result]) -> Iterator[str]:
             if {("full mask", layout, job), ("bare", layout, job)} <= rows.keys():
                 mask = rows["full mask", layout, job].median - rows["bare", layout, job].median
                 masks.append(mask / row.tokens)
+    if not steps:
+        return
     step, ours_s = statistics.median(steps), statistics.median(constraint)
     yield f"a step of the model: {1e3 * step:.1f} ms"
     yield f"our constraint: {1e6 * ours_s:.0f} µs a token, {ours_s / step:.2%} of that"
@@ -326,96 +357,102 @@ def plot(results: Sequence[Result], path: Path) -> None:
     )
 
 
-def run(vocabulary: Path, shape: Shape, count: int, rounds: int, folder: Path) -> list[Result]:
-    """Everything with one vocabulary."""
-    console = Console(stderr=True)
-    model = NativeModel(vocabulary, vocab_only=True)
-    wanted = jobs(count)
+def written(
+    folder: Path, vocabulary: Path, shape: Shape, model: NativeModel, all_jobs: Sequence[Job]
+) -> Path:
+    """The scripted model's file, made where it is not there yet."""
+    path = folder / f"{vocabulary.stem}-{shape.width}-{shape.layers}.gguf"
+    if path.exists():
+        return path
     said: dict[int, int] = {}
-    for job in wanted:
-        said |= script(model, prompt_tokens(model, plain_prompt(job.messages)), job.text)
-    has_server = llama_server_build.find() is not None
-    if has_server:
-        tools = tools_script(vocabulary, folder, model, wanted)
+    for job in all_jobs:
+        said |= script(model, prompt_tokens(model, job.prompt), job.text)
+    if llama_server_build.find() is not None:
+        tools = tools_script(vocabulary, folder, model, all_jobs)
         if said.keys() & tools.keys():
-            console.print("the prompts of llama-server's tools overlap with ours: it is left out")
+            Console(stderr=True).print("llama-server's prompts for tools overlap with ours")
         said = tools | said
-    path = folder / "scripted.gguf"
     write_model(path, vocabulary, said, shape, name="scripted")
-    console.print(
-        f"{vocabulary.stem}: {model.size} tokens, {shape.parameters(model.size) / 1e6:.0f}M parameters"
-    )
-    context = max(said) + _MOST_TOKENS
-    pool = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
-    results: list[Result] = []
-    layouts: tuple[Whitespace, ...] = ("default", "spaced")
-    with ExitStack() as opened:
-        free, write_free = ours(path, None, context)
-        opened.enter_context(free)
-        shared: dict[str, Contender] = {
-            "free": write_free,
-            "bare": llama_cpp_python(path, None, context, model),
-        }
-        url = ""
-        if has_server:
-            url = opened.enter_context(
-                llama_server_build.start(path, threads=_THREADS, context_length=context)
-            ).url
-        for layout in layouts:
-            grammar = str(compile_pool(pool, whitespace=layout))
-            with ExitStack() as engines:
-                contenders = dict(shared)
-                contenders["full mask"] = llama_cpp_python(path, grammar, context, model)
-                for name, options in (
-                    ("one by one", {"jump_forward": False}),
-                    ("jumping", {}),
-                    ("llguidance", {"engine": "llguidance"}),
-                ):
-                    try:
-                        backend, contenders[name] = ours(path, grammar, context, **options)
-                    except SetupError as error:
-                        console.print(str(error))
-                        continue
-                    engines.enter_context(backend)
-                if has_server:
-                    contenders["server"] = server(url, grammar, model)
-                    if layout == layouts[0]:
-                        contenders[_TOOLS] = server_tools(url)
-                for job in wanted:
-                    results += measure(contenders, job, layout, rounds)
-                    console.print(f"{layout} {job.name} done")
-    return results
+    return path
+
+
+def contenders_of(
+    path: Path, grammar: str, context: int, model: NativeModel, names: Sequence[str], opened: ExitStack
+) -> dict[str, Contender]:
+    """Those of the names that this machine can run, ready; in the order of their names' list."""
+    made: dict[str, Contender] = {}
+
+    def add(name: str, held: str | None, **options: Any) -> None:
+        if name in names:
+            backend, made[name] = ours(path, held, context, **options)
+            opened.enter_context(backend)
+
+    add("free", None)
+    for name, held in (("bare", None), ("full mask", grammar)):
+        if name in names:
+            made[name] = llama_cpp_python(path, held, context, model)
+    add("one by one", grammar, jump_forward=False)
+    add("jumping", grammar)
+    try:
+        add("llguidance", grammar, engine="llguidance")
+    except SetupError as error:
+        Console(stderr=True).print(str(error))
+    if {"server", _TOOLS} & set(names) and llama_server_build.find() is not None:
+        started = llama_server_build.start(path, threads=_THREADS, context_length=context)
+        url = opened.enter_context(started).url
+        made |= {"server": server(url, grammar, model), _TOOLS: server_tools(url)}
+    return {name: write for name, write in made.items() if name in names}
 
 
 def main(
     vocab: Annotated[Path | None, typer.Option(help="A vocabulary, a GGUF file.")] = None,
-    calls: Annotated[int, typer.Option(help="How many calls, at most five.")] = 5,
+    embedded: Annotated[bool, typer.Option(help="The model that ships.")] = False,
+    calls: Annotated[int, typer.Option(help="How many calls.")] = 5,
     repeat: Annotated[int, typer.Option(help="How often each is written by each contender.")] = 3,
+    only: Annotated[list[str] | None, typer.Option(help="These contenders.")] = None,
+    layout: Annotated[list[str] | None, typer.Option(help="Layouts of JSON, as in compile_pool.")] = None,
     width: Annotated[int, typer.Option(help="The model's width, a multiple of 256.")] = 1024,
     layers: Annotated[int, typer.Option(help="How many layers it has.")] = 28,
+    folder: Annotated[Path | None, typer.Option(help="Keep the model here, some 500 MB.")] = None,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all times here.")] = None,
     plot_out: Annotated[Path | None, typer.Option("--plot", help="Draw them here, as SVG.")] = None,
 ) -> None:
     """Time whole calls by all contenders."""
-    try:
-        vocabulary = vocab or shared_path("vocabs", DEFAULT_VOCABULARY)
-    except DataMissingError as error:
-        raise SystemExit(str(error)) from None
+    results: list[Result] = []
+    pool = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
     shape = Shape(width=width, layers=layers, heads=width // 64)
-    with tempfile.TemporaryDirectory() as folder:
-        results = run(vocabulary, shape, calls, repeat, Path(folder))
+    with tempfile.TemporaryDirectory() as temporary:
+        if embedded:
+            path = model_path()
+            model = NativeModel(path, vocab_only=True)
+            wanted = embedded_jobs(model)
+        else:
+            try:
+                vocabulary = vocab or shared_path("vocabs", DEFAULT_VOCABULARY)
+            except DataMissingError as error:
+                raise SystemExit(str(error)) from None
+            model = NativeModel(vocabulary, vocab_only=True)
+            wanted = scripted_jobs()
+            path = written(folder or Path(temporary), vocabulary, shape, model, wanted)
+        for each in layout or ["default", "spaced"]:
+            grammar = str(compile_pool(pool, whitespace=cast("Whitespace", each)))
+            names = [name for name in _CONTENDERS if name in (only or _CONTENDERS)]
+            with ExitStack() as opened:
+                contenders = contenders_of(path, grammar, shape.context // 2, model, names, opened)
+                for job in wanted[:calls]:
+                    results += measure(contenders, job, each, repeat)
     console = Console(width=None if sys.stdout.isatty() else 120)
-    for layout in dict.fromkeys(each.layout for each in results):
-        console.print(summary(results, layout))
+    console.print(f"{path.stem}, {model.size} tokens")
+    for each in dict.fromkeys(result.layout for result in results):
+        console.print(summary(results, each))
     for line in verdict(results):
         console.print(line, soft_wrap=True)
-    for each in results:
-        if not each.is_same:
-            console.print(
-                f"{each.contender} wrote something else for {each.job} ({each.layout}): not counted"
-            )
+    for result in results:
+        if not result.is_same:
+            said = f"{result.contender} wrote something else for {result.job} ({result.layout}): not counted"
+            console.print(said)
     if json_out:
-        json_out.write_text(json.dumps([asdict(each) for each in results], indent=1))
+        json_out.write_text(json.dumps([asdict(result) for result in results], indent=1))
     if plot_out:
         plot(results, plot_out)
 
