@@ -175,3 +175,22 @@ def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:
         written = json.loads(model.complete(messages, grammar=grammar, max_tokens=400).text)
     assert list(written) == ["thought", "name", "arguments"]
     assert written["name"] == "get_now"
+
+
+def test_a_call_that_was_taken_back_from_the_thoughts_is_made_and_told_of() -> None:
+    taken = replace(completion(NOW), reasoning=NOW, reclaimed=True)
+    driven = drive_by_hand(POOL, [taken, completion(ANSWER)])
+    assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
+    [warning] = driven.run.warnings
+    assert "the server took the call for thoughts" in warning
+
+
+def test_a_clean_call_with_a_thought_needs_no_grammar() -> None:
+    driven = drive_by_hand(
+        POOL,
+        [completion(THINKING_NOW), completion(ANSWER)],
+        settings=Settings(reasoning="field", grammar=False),
+    )
+    assert driven.run.steps[0].thought == "the clock says"
+    without = drive_by_hand(POOL, [completion(THINKING_NOW)], settings=Settings(grammar=False, max_blocked=1))
+    assert without.run.steps[0].refusal == "invalid"
