@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.decoding.memory import Lease, Memory, free
+from gbnf_server.decoding.memory import Lease, Logits, Memory, free
 from gbnf_server.errors import BackendError
 from gbnf_server.native import NativeModel
 
@@ -112,3 +114,39 @@ def test_what_is_stopped_is_not_evaluated(memory: Memory) -> None:
         memory.evaluate(row, [9, 9], stop, [1])
     memory.give(lease)
     memory.give(lease)  # once more is fine
+
+
+def test_sequences_see_nothing_of_each_other(memory: Memory) -> None:
+    """Threads that go on token by token, often in one batch, get the logits that each gets alone."""
+    emptied(memory)
+    random = np.random.default_rng(3)
+    texts = [random.integers(0, 250, 60).tolist() for _ in range(6)]
+    batches: list[int] = []
+    decode = memory._decode
+
+    def counted(requests: Any) -> None:
+        batches.append(len(requests))
+        decode(requests)
+
+    def go(text: list[int]) -> list[Logits]:
+        lease = Lease()
+        memory.enter(lease)
+        try:
+            row, known = memory.take(lease, text[:10])
+            found = memory.evaluate(row, text[known:10], GO_ON, [9 - known])
+            for token in text[10:]:
+                if token % 7 == 0:
+                    memory.cut(row, len(row.past) - 2)
+                found += [logits.copy() for logits in memory.evaluate(row, [token], GO_ON, [0])]
+            return found
+        finally:
+            memory.give(lease)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(6) as threads:
+        patch.setattr(memory, "_decode", counted)
+        together = list(threads.map(go, texts))
+    assert max(batches) > 1
+    emptied(memory)
+    for text, found in zip(texts, together, strict=True):
+        emptied(memory)
+        np.testing.assert_allclose(np.stack(found), np.stack(go(text)), rtol=0, atol=0.05)
