@@ -265,7 +265,7 @@ class NativeModel:
         if len(self._pieces) < self.size:
             for token in range(self.size):
                 size = to_piece(self.vocabulary, token, buffer, room, 0, True)
-                self._pieces[token] = buffer[:size] if size >= 0 else self._piece(token)
+                self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
         return [self._pieces[token] for token in range(self.size)]
 
     @cached_property
