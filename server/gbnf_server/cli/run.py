@@ -174,17 +174,15 @@ def run(
             with Progress(console, quiet=quiet) as progress:
                 for event in planner.events(query, images=images, text=stream):
                     events.append(event)
-                    progress.show(event)
                     if typist is not None:
-                        typist.show(event)
+                        typist.show(event)  # first: what is told of the end stands below the answer
                     elif stream:
                         write(json.dumps(event.to_json(), ensure_ascii=False))
+                    progress.show(event)
     finished = events[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
     if json_ and not stream:
         write(json.dumps(_json(finished, events), ensure_ascii=False, indent=2))
-    elif typist is not None:
-        typist.finish(finished.answer)
-    elif finished.answer is not None and not json_:
+    elif finished.answer is not None and not json_ and not stream:
         write(finished.answer)
     raise typer.Exit(_CODES[finished.outcome])
 

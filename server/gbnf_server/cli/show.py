@@ -159,8 +159,10 @@ class Typist:
             sys.stdout.flush()
         elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
             self._break()
+        elif isinstance(event, RunFinished):
+            self._finish(event.run.answer)
 
-    def finish(self, answer: str | None) -> None:
+    def _finish(self, answer: str | None) -> None:
         """Say the answer, unless it stands there already."""
         said = answer is not None and self._written == answer
         if self._written:
