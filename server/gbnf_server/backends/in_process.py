@@ -116,10 +116,7 @@ class InProcess:
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """As `complete`, in a thread; cancelling it ends the decoding at the next token.
-
-        `on_text` is called in the event loop, in the order of the text, before this returns.
-        """
+        """As `complete`, in a thread, where `on_text` is called; cancelling ends it at the next token."""
         stop = threading.Event()
         picker = Picker(temperature, seed, self._truncation)
         try:
