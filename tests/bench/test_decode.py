@@ -1,0 +1,70 @@
+"""The scripted model says what it is told, by whatever loop, and contenders are compared fairly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from calls import CALLS
+from decode import Result, ours, plain_prompt, plot, prompt_tokens, script, summary, verdict
+from gbnf import compile_pool, load_manifests
+from gbnf.prompt import Message, call_text
+from gbnf_server.embedded import model_path
+from gbnf_server.native import NativeModel
+from gbnf_server.shipped import manifests_path
+from scripted import Shape, write_model
+
+MESSAGES: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]
+
+
+def test_a_scripted_model_writes_its_call_with_and_without_a_grammar(tmp_path: Path) -> None:
+    text = call_text({"name": "find_files", "arguments": CALLS["find_files"]})
+    model = NativeModel(model_path(), vocab_only=True)
+    said = script(model, prompt_tokens(model, plain_prompt(MESSAGES)), text)
+    path = tmp_path / "scripted.gguf"
+    write_model(path, model_path(), said, Shape(width=256, layers=1, heads=4, context=512), name="scripted")
+    grammar = str(compile_pool(load_manifests(manifests_path()), whitespace="spaced"))
+    forced = []
+    for held, options in ((None, {}), (grammar, {"jump_forward": False}), (grammar, {})):
+        backend, _ = ours(path, held, 512, **options)
+        with backend:
+            found = backend.complete(MESSAGES, grammar=held, max_tokens=200)
+        assert (found.text, found.finish) == (text, "stop")
+        forced.append(found.forced_tokens)
+    assert forced[0] == forced[1] == 0 < forced[2]
+
+
+def _result(contender: str, seconds: float, *, is_same: bool = True, grammar_s: float = 0.0) -> Result:
+    held = (grammar_s,) * bool(grammar_s)
+    return Result(contender, "default", "get_now", (seconds,), held, 10, 0, is_same)
+
+
+def test_what_was_written_otherwise_is_not_counted(tmp_path: Path) -> None:
+    results = [
+        _result("free", 1.0),
+        _result("bare", 1.0),
+        _result("full mask", 2.0),
+        _result("one by one", 1.1, grammar_s=0.01),
+        _result("jumping", 0.1, is_same=False),
+    ]
+    table = summary(results, "default")
+    assert list(table.columns[1].cells) == ["1", "1", "1", "1", "0"]
+    assert list(verdict(results)) == [
+        "a step of the model: 100.0 ms",
+        "our constraint: 1000 µs a token, 1.00% of that",
+        "llama-cpp-python's mask: 100.0 ms a token, 100 times as much",
+    ]
+    plot(results, tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert "full mask (default)" in drawn
+    assert "jumping" not in drawn
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+def test_every_call_is_in_the_grammar(name: str) -> None:
+    from support.oracle import engine
+
+    grammar = str(compile_pool(load_manifests(manifests_path())))
+    text = call_text({"name": name, "arguments": CALLS[name]})
+    assert engine().judge(grammar, text, trusted=True).complete
