@@ -173,6 +173,7 @@ def server(url: str, grammar: str, model: NativeModel) -> Contender:
             "n_predict": _MOST_TOKENS,
             "temperature": 0,
             "cache_prompt": True,
+            "id_slot": 0,
         }
         begun = time.perf_counter()
         answer = client.post("/completion", json=body).raise_for_status().json()
@@ -196,7 +197,13 @@ def tools_body(job: Job) -> dict[str, Any]:
         if tool.name in _NAMES
     ]
     shared = {"messages": job.messages, "tools": tools, "tool_choice": "required", "temperature": 0}
-    return {**shared, "max_tokens": _MOST_TOKENS, "cache_prompt": True, "parallel_tool_calls": False}
+    return {
+        **shared,
+        "max_tokens": _MOST_TOKENS,
+        "cache_prompt": True,
+        "parallel_tool_calls": False,
+        "id_slot": 1,
+    }
 
 
 def server_tools(url: str) -> Contender:
@@ -296,11 +303,10 @@ def summary(results: Sequence[Result], layout: str) -> Table:
             if all((other, row.job) in table for row in rows)
         }
         cost = None
-        plain = "bare" if name == "full mask" else "free"
         if rows[0].grammar_s:
             cost = sum(statistics.median(row.grammar_s) for row in rows)
-        elif plain in against and name not in {"free", "bare"}:
-            cost = seconds - against[plain]
+        elif name == "full mask" and "bare" in against:
+            cost = seconds - against["bare"]
         drawn.add_row(
             name,
             str(len(rows)),
@@ -398,7 +404,8 @@ def contenders_of(
     except SetupError as error:
         Console(stderr=True).print(str(error))
     if {"server", _TOOLS} & set(names) and llama_server_build.find() is not None:
-        started = llama_server_build.start(path, threads=_THREADS, context_length=context)
+        # a slot for each of its two prompts
+        started = llama_server_build.start(path, threads=_THREADS, context_length=context, slots=2)
         url = opened.enter_context(started).url
         made |= {"server": server(url, grammar, model), _TOOLS: server_tools(url)}
     return {name: write for name, write in made.items() if name in names}
