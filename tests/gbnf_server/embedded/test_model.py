@@ -133,7 +133,7 @@ def test_bare_answers_are_mostly_the_right_calls(llama: Llama) -> None:
         prompt = f"<|system|>{one.system()}<|end|><|user|>{one.request}<|end|><|assistant|>"
         said = llama.create_completion(prompt, max_tokens=200, temperature=0.0)["choices"][0]["text"]
         right += said == one.turns()[1][1]
-    assert right >= 16
+    assert right >= 18
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
