@@ -13,6 +13,8 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
+from datetime import date
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +25,13 @@ from gbnf_server.bench.worlds import Snapshot, make_world, snapshot
 from gbnf_server.embedded.pools import executors
 from gbnf_server.embedded.source import Source
 from gbnf_server.embedded.traces import trace
+from gbnf_server.embedded.vocabulary import WEEKDAYS_IT
+from gbnf_server.embedded.wording import closed
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references, result_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gbnf_server.embedded.parts import Step
     from gbnf_server.embedded.traces import Trace
@@ -148,16 +152,62 @@ def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
         turn = context.for_turn("held-out")
         entries: dict[int, tuple[str, ...]] = {}
         results: list[Mapping[str, Any]] = []
-        for number, step in enumerate(one.steps, 1):
+        steps: list[Step] = []
+        for number, planned in enumerate(one.steps, 1):
+            step = replace(planned, arguments=_real(planned.arguments, one, steps, results))
             tool = tools[step.name]
             result = run_executor(tool, fill_references(tool, step.arguments, entries), turn)
             if found := result_entries(result):
                 entries[number] = found
             results.append(result)
+            steps.append(step)
         end = snapshot(context)
-    after, said = _after(before, end), _answer(one.steps, results)
+    after, said = _after(before, end), _answer(steps, results)
     # an empty `after` would let every run pass that changes nothing, where the calls should be looked at
-    return ({"after": after} if after else {}) | ({"answer": {"contains": said}} if said else {})
+    return (
+        {"calls": [_expected(step) for step in steps]}
+        | ({"after": after} if after else {})
+        | ({"answer": {"contains": said}} if said else {})
+    )
+
+
+def _real(value: Any, one: Trace, steps: Sequence[Step], results: Sequence[Mapping[str, Any]]) -> Any:
+    """An argument as it has to be: a plan invents the sums and times that it goes on with.
+
+    The executors tell the real ones. A text is as the request has it, which closes the gap before a mark.
+    """
+    match value:
+        case dict():
+            return {key: _real(each, one, steps, results) for key, each in value.items()}
+        case list():
+            return [_real(each, one, steps, results) for each in value]
+        case str():
+            for step, result in zip(steps, results, strict=True):
+                value = _told(value, step, result)
+            return closed(value) if value not in one.request and closed(value) in one.request else value
+        case _:
+            return value
+
+
+def _told(text: str, step: Step, result: Mapping[str, Any]) -> str:
+    """A text that repeats a plan's invented sum or time, with the real one."""
+    invented = step.result or {}
+    if step.name == "compute":
+        return str(result["value"]) if text == str(invented["value"]) else text
+    if step.name == "get_now":
+        for key in ("time", "date"):
+            if text == invented[key]:
+                return str(result[key])
+        if invented["time"] in text and invented["date"] in text:
+            for old, new in zip(_moment(invented), _moment(result), strict=True):
+                text = text.replace(old, new)
+    return text
+
+
+def _moment(now: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a text may say of a moment: time, date, and its weekday in both languages."""
+    day = date.fromisoformat(now["date"]).weekday()
+    return now["time"], now["date"], now["weekday"], WEEKDAYS_IT[day]
 
 
 def _after(before: Snapshot, end: Snapshot) -> dict[str, Any]:
