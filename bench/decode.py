@@ -1,6 +1,6 @@
 """Time whole calls: what a grammar costs while a model decodes, and what it saves.
 
-    python bench/decode.py [--embedded | --vocab GGUF] [--calls N] [--repeat N] [--only NAME …]
+    python bench/decode.py [--embedded | --vocab GGUF] [--calls N] [--repeat N] [--only NAME …] [--servers]
                            [--layout NAME …] [--folder DIR] [--json OUT] [--plot OUT.svg]
 
 One model, made for this: random weights over a real vocabulary, in a shape of half a billion parameters, that
@@ -61,7 +61,8 @@ _REQUESTS = {
 _THREADS = 1  # two that share their cores with other programs wait for each other more than they work
 _MOST_TOKENS = 200
 _TOOLS = "server's tools"
-_CONTENDERS = ("free", "bare", "full mask", "one by one", "jumping", "llguidance", "server", _TOOLS)
+_IN_PROCESS = ("free", "bare", "full mask", "one by one", "jumping", "llguidance")
+_CONTENDERS = (*_IN_PROCESS, "server", _TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +360,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
         marks.append(f'<text x="{206 + width:.1f}" y="{y + 14}">{seconds:.2f} s</text>')
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {20 + row * len(sums)}" '
-        f'font-family="sans-serif" font-size="12">{"".join(marks)}</svg>\n'
+        f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>{"".join(marks)}</svg>\n'
     )
 
 
@@ -417,6 +418,7 @@ def main(
     calls: Annotated[int, typer.Option(help="How many calls.")] = 5,
     repeat: Annotated[int, typer.Option(help="How often each is written by each contender.")] = 3,
     only: Annotated[list[str] | None, typer.Option(help="These contenders.")] = None,
+    servers: Annotated[bool, typer.Option(help="Beside llama-server, too: much slower.")] = False,
     layout: Annotated[list[str] | None, typer.Option(help="Layouts of JSON, as in compile_pool.")] = None,
     width: Annotated[int, typer.Option(help="The model's width, a multiple of 256.")] = 1024,
     layers: Annotated[int, typer.Option(help="How many layers it has.")] = 28,
@@ -440,10 +442,13 @@ def main(
                 raise SystemExit(str(error)) from None
             model = NativeModel(vocabulary, vocab_only=True)
             wanted = scripted_jobs()
-            path = written(folder or Path(temporary), vocabulary, shape, model, wanted)
+            place = folder or Path(temporary)
+            place.mkdir(parents=True, exist_ok=True)
+            path = written(place, vocabulary, shape, model, wanted)
         for each in layout or ["default", "spaced"]:
             grammar = str(compile_pool(pool, whitespace=cast("Whitespace", each)))
-            names = [name for name in _CONTENDERS if name in (only or _CONTENDERS)]
+            asked = only or (_CONTENDERS if servers else _IN_PROCESS)
+            names = [name for name in _CONTENDERS if name in asked]
             with ExitStack() as opened:
                 contenders = contenders_of(path, grammar, shape.context // 2, model, names, opened)
                 for job in wanted[:calls]:
