@@ -360,7 +360,8 @@ def plot(results: Sequence[Result], path: Path) -> None:
         marks.append(f'<text x="{206 + width:.1f}" y="{y + 14}">{seconds:.2f} s</text>')
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {20 + row * len(sums)}" '
-        f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>{"".join(marks)}</svg>\n'
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>'
+        f"{''.join(marks)}</svg>\n"
     )
 
 
