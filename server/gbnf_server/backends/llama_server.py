@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.answers import read_completion, unpack
@@ -22,6 +21,7 @@ from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
 from gbnf_server.backends.exchange import Exchange, Flow, Method, Patience
 from gbnf_server.backends.images import marked, refuse_images
+from gbnf_server.backends.served import Served
 from gbnf_server.backends.streaming import CompletionLines, Spoken
 from gbnf_server.backends.thinking import Markers, beginning, close_thinking, markers_of, opened, opens
 from gbnf_server.engine import guard
@@ -41,7 +41,7 @@ class _Facts:
     model: str
 
 
-class LlamaServer:
+class LlamaServer(Served):
     """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
@@ -98,45 +98,6 @@ class LlamaServer:
     def takes_images(self) -> bool:
         """Whether the server was started with a model that sees (`--mmproj`)."""
         return self._exchange.drive(self._learn()).takes_images
-
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: str | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; see `Backend`."""
-        return self._exchange.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
-
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: str | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        return await self._exchange.adrive(
-            self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
-        )
-
-    def close(self) -> None:
-        self._exchange.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _complete(
         self,

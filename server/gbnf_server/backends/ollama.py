@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import httpx
 
@@ -23,6 +22,7 @@ from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion, Dialect
 from gbnf_server.backends.conversation import Roles, adapt
 from gbnf_server.backends.exchange import Exchange, Flow, Patience, read_answer, speaks_of_context
 from gbnf_server.backends.images import ollama_message
+from gbnf_server.backends.served import Served
 from gbnf_server.backends.streaming import OllamaLines, Spoken
 from gbnf_server.backends.thinking import reclaim, split_reasoning
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
@@ -34,7 +34,7 @@ half the context, so that the bytes for each token that it counts are at least t
 _NANO = 1e-9
 
 
-class Ollama:
+class Ollama(Served):
     """A model that Ollama serves. `context_length` is in tokens, prompt and answer together.
 
     `constrained=False` sends no `format`: calls are then read softly. `tool_role` sends the results of tools
@@ -67,48 +67,16 @@ class Ollama:
         demonstration = DEMONSTRATION_MODEL in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: str | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; see `Backend`. `grammar` is the text of a JSON Schema."""
-        body = self._body(messages, grammar, max_tokens, temperature, seed)
-        return self._exchange.drive(self._complete(body, grammar, on_text))
-
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: str | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        body = self._body(messages, grammar, max_tokens, temperature, seed)
-        return await self._exchange.adrive(self._complete(body, grammar, on_text))
-
-    def close(self) -> None:
-        self._exchange.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _complete(
-        self, body: dict[str, Any], grammar: str | None, on_text: Callable[[str], None] | None
+        self,
+        messages: Sequence[Message],
+        grammar: str | None,
+        max_tokens: int,
+        temperature: float,
+        seed: int,
+        on_text: Callable[[str], None] | None,
     ) -> Flow[Completion]:
+        body = self._body(messages, grammar, max_tokens, temperature, seed)
         if on_text is None:
             response = yield from self._exchange.request("POST", "/api/chat", body)
             return self._read(response, None, body, grammar)

@@ -15,8 +15,7 @@ Output".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import httpx
 
@@ -28,6 +27,7 @@ from gbnf_server.backends.exchange import Exchange, Flow, Patience, read_answer,
 from gbnf_server.backends.images import openai_message
 from gbnf_server.backends.ollama import read_schema
 from gbnf_server.backends.replay import violation
+from gbnf_server.backends.served import Served
 from gbnf_server.backends.streaming import ChatLines, Spoken
 from gbnf_server.backends.thinking import reclaim, split_reasoning
 from gbnf_server.engine import guard
@@ -45,7 +45,7 @@ _DIALECTS: dict[Server, Dialect] = {
 _OF_THE_GRAMMAR = ("grammar", "ebnf", "structured", "guided", "response_format", "schema")
 
 
-class OpenAICompatible:
+class OpenAICompatible(Served):
     """A model behind OpenAI's chat API. `url` is the server's address, with or without `/v1`.
 
     `model` None takes the first that the server lists. `context_length` (tokens) None takes what the server
@@ -90,45 +90,6 @@ class OpenAICompatible:
                 f"{self.url}/v1/models does not tell the context's length. Give context_length."
             )
         return self._context_length
-
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: str | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; see `Backend`. `grammar` is GBNF, or a schema where `dialect` says so."""
-        return self._exchange.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
-
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: str | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        return await self._exchange.adrive(
-            self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
-        )
-
-    def close(self) -> None:
-        self._exchange.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _complete(
         self,

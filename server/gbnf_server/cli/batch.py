@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.models import (
+    ApiKeyOption,
+    BackendOption,
+    ContextOption,
+    ModelOption,
+    ServerOption,
+    Source,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,13 +38,11 @@ def batch(
         int | None,
         typer.Option(min=1, help="Runs at a time; a server's slots, or 1 in this process, when absent."),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="A model file, run in this process.")
-    ] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="A llama-server that is running.")] = None,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
-    ] = None,
+    model: ModelOption = None,
+    server: ServerOption = None,
+    backend: BackendOption = None,
+    api_key: ApiKeyOption = None,
+    context: ContextOption = None,
     manifests: Annotated[
         list[Path] | None,
         typer.Option(
@@ -70,15 +76,14 @@ def batch(
       gbnf batch requests.jsonl
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
-    if model is not None and server is not None:
-        raise typer.BadParameter("give --model or --server, not both")
+    source = Source(model, server, api_key, backend, context)
+    source.check()
     import asyncio
 
     from gbnf import load_manifests
     from gbnf_server.batch import Batch, read_requests
     from gbnf_server.bench.about import identity
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.opening import open_backend
     from gbnf_server.cli.text import notes
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
@@ -88,12 +93,11 @@ def batch(
     results = out or requests.with_suffix(".results.jsonl")
     executors = load_manifests(manifests or manifests_path())
     console = notes()
-    backend, tell = open_backend(model, server, api_key, parallel=concurrency or 1)
-    with interruptible(), backend:
-        facts = tell()
+    with interruptible(), source.open(parallel=concurrency or 1) as chosen:
+        facts = source.facts(chosen)
         planner = Planner(
             executors,
-            backend,
+            chosen,
             context=Context(Workspace(workspace), person=AbsentPerson(approve_all=yes)),
             max_steps=max_steps,
             max_tokens=max_tokens,

@@ -13,7 +13,7 @@ import typer
 
 from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.help import flow
-from gbnf_server.cli.opening import open_backend
+from gbnf_server.cli.models import open_backend
 
 if TYPE_CHECKING:
     from typing import TypeAlias

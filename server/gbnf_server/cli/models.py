@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
@@ -47,6 +48,25 @@ class Reasoning(StrEnum):
     OFF = "off"
     FIELD = "field"
     FREE = "free"
+
+
+# The options that name a model.
+ModelOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="F.gguf|NAME", help="A model file, or with --backend the server's name for it."),
+]
+ServerOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
+]
+BackendOption: TypeAlias = Annotated[
+    Serving | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
+]
+ApiKeyOption: TypeAlias = Annotated[
+    str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
+]
+ContextOption: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Length of the context in tokens; as the model has it.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +122,8 @@ class Source:
 
         return model_path() if self.model is None else Path(self.model)
 
-    def open(self, style: str | None = None) -> Backend:
-        """The backend. `style` None: as the backend chooses."""
+    def open(self, style: str | None = None, *, parallel: int = 1) -> Backend:
+        """The backend. `style` None: as the backend chooses. `parallel`: calls at a time, in this process."""
         shown = cast("PromptStyle | None", style)
         match self.serving:
             case Serving.IN_PROCESS:
@@ -111,7 +131,11 @@ class Source:
 
                 # all grammars come from our own compiler
                 return InProcess(
-                    self.path(), context_length=self.context, prompt_style=shown, guard_grammars=False
+                    self.path(),
+                    context_length=self.context,
+                    prompt_style=shown,
+                    guard_grammars=False,
+                    parallel=parallel,
                 )
             case Serving.LLAMA_SERVER:
                 return self._llama_server(shown)
@@ -140,7 +164,32 @@ class Source:
                     prompt_style=shown or "full",
                 )
 
+    def facts(self, backend: Backend) -> dict[str, Any]:
+        """What is known of the model behind the backend; asks a llama-server."""
+        from gbnf_server.bench.about import model_file, model_server  # a bench's header says the same
+
+        match self.serving:
+            case Serving.IN_PROCESS:
+                return model_file(self.path(), backend)
+            case Serving.LLAMA_SERVER:
+                return model_server(self._url, self.api_key, backend)
+            case _:
+                return {"name": backend.name}
+
+    @property
+    def _url(self) -> str:
+        return self.server or "http://127.0.0.1:8080"
+
     def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
         from gbnf_server.backends.llama_server import LlamaServer
 
-        return LlamaServer(self.server or "http://127.0.0.1:8080", api_key=self.api_key, prompt_style=style)
+        return LlamaServer(self._url, api_key=self.api_key, prompt_style=style)
+
+
+def open_backend(
+    model: Path | None, server: str | None, api_key: str | None
+) -> tuple[Backend, Callable[[], dict[str, Any]]]:
+    """A model file or a llama-server, and what tells its model apart."""
+    source = Source(None if model is None else str(model), server, api_key)
+    backend = source.open()
+    return backend, lambda: source.facts(backend)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.models import Reasoning, Serving, Source, Style
+from gbnf_server.cli.models import (
+    ApiKeyOption,
+    BackendOption,
+    ContextOption,
+    ModelOption,
+    Reasoning,
+    ServerOption,
+    Source,
+    Style,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,22 +43,11 @@ _CODES: dict[Outcome, ExitCode] = {
 
 def run(
     query: Annotated[str, typer.Argument(metavar="REQUEST", help="What you want, in your own words.")],
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="F.gguf|NAME", help="A model file, or with --backend the server's name for it."),
-    ] = None,
-    server: Annotated[
-        str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
-    ] = None,
-    backend: Annotated[
-        Serving | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option(min=1, help="Length of the context in tokens; as the model has it.")
-    ] = None,
+    model: ModelOption = None,
+    server: ServerOption = None,
+    backend: BackendOption = None,
+    api_key: ApiKeyOption = None,
+    context: ContextOption = None,
     manifests: Annotated[
         list[Path] | None,
         typer.Option(

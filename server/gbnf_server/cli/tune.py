@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.models import Serving, Source, Style
+from gbnf_server.cli.models import (
+    ApiKeyOption,
+    BackendOption,
+    ContextOption,
+    ModelOption,
+    ServerOption,
+    Serving,
+    Source,
+    Style,
+)
 
 if TYPE_CHECKING:
     from gbnf_server.bench.results import Results
@@ -18,22 +27,11 @@ if TYPE_CHECKING:
 
 
 def tune(
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="F.gguf|NAME", help="A model file, or with --backend the server's name for it."),
-    ] = None,
-    server: Annotated[
-        str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
-    ] = None,
-    backend: Annotated[
-        Serving | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option(min=1, help="Length of the context in tokens; as the model has it.")
-    ] = None,
+    model: ModelOption = None,
+    server: ServerOption = None,
+    backend: BackendOption = None,
+    api_key: ApiKeyOption = None,
+    context: ContextOption = None,
     manifests: Annotated[
         list[Path] | None,
         typer.Option(
