@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Stage = Literal["copy", "short", "plans"]
 ANSWER_WEIGHT = 0.4
 """Of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""
-ROW = 480
+ROW = 640
 """Tokens of a row; longer conversations are not learnt from."""
 COPY_LENGTH = 128
 """Longest thing to copy while learning to copy, with what stands around it."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from gbnf_server.embedded.source import Source
 
 
+STRANGE_SHARE = 0.1
+"""Of the sums that training draws, those behind words that say nothing: the sum alone tells what it is."""
+
+
 def _number(random: Source) -> str:
     kind = random.random()
     if kind < 0.85:
@@ -65,8 +69,12 @@ def compute(random: Source, first: int) -> Part:
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
+    if not random.held_out and random.random() < STRANGE_SHARE:
+        clause = " ".join([*(v.noun(random).lower() for _ in range(random.choice((1, 2, 3, 4)))), asked])
+    else:
+        clause = word(wordings(random, "compute"), random, {"e": asked})
     return Part(
-        word(wordings(random, "compute"), random, {"e": asked}),
+        clause,
         (step,),
         fixed(random, "sum", e=expression, x=value),
     )

@@ -89,7 +89,7 @@ def glued(random: Source) -> str:
             parts[0] = random.choice(known.long)
         elif kind < 0.6:
             parts[-1] = random.choice(known.long)
-        elif kind < 0.66:
+        elif kind < 0.62:
             parts = [random.choice(parts)] * random.randint(2, 4) + parts[1:2]
         made = "".join(parts)
         shape = random.random()

@@ -76,10 +76,10 @@ ERRORS = (
     "permission denied: '{p}'",
     "it took longer than 30 s and was stopped",
 )
-SHARES, SUITE_SHARES = (0.44, 0.34, 0.22), (0.55, 0.3, 0.15)
+SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
 """How many requests hold one wish, two and three: in training, and in the held-out suite."""
-REFUSED_SHARE = 0.12
-"""Traces whose request nothing in the pool can fulfil."""
+REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.15, 0.12
+"""Traces whose request nothing in the pool can fulfil: in training, and in the held-out suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _refused(random: Source) -> Trace:
         if random.random() < 0.5:
             decoys = decoys_for(random, pool)
     else:
-        whole = _feasible(random, random.choice((1, 1, 1, 1, 2)))
+        whole = _feasible(random, random.choice((1, 1, 1, 1, 2) if random.held_out else (1, 1, 1, 2, 2, 3)))
         needed = sorted({step.name for step in whole.steps})
         missing = random.choice(needed)
         request = whole.request
@@ -231,7 +231,7 @@ def trace(random: Random, *, parts: int | None = None, language: Language | None
     held_out = isinstance(random, Source) and random.held_out
     chosen: Language = language or ("en" if random.random() < 0.55 else "it")
     source = Source(random.getrandbits(64), chosen, held_out=held_out)
-    if parts is None and source.random() < REFUSED_SHARE:
+    if parts is None and source.random() < (SUITE_REFUSED_SHARE if held_out else REFUSED_SHARE):
         return _refused(source)
     made = _feasible(source, parts)
     return replace(made, request=styled(source, to_me(source, made.request)))

@@ -94,8 +94,8 @@ SENTENCES_EN = (
 )
 
 
-AGAIN_SHARE = 0.08
-ODD_SHARE = 0.3
+AGAIN_SHARE = 0.1
+ODD_SHARE = 0.15
 """Of the values that training draws, those made of the tokenizer's own pieces."""
 
 
@@ -266,8 +266,8 @@ def text(random: Source) -> str:
         things, all_words = THINGS[random.language], words(random.language)
         pool = things if random.random() < 0.5 else all_words
         named = [random.word(pool) for _ in range(random.randint(1, 4))]
-        if not random.held_out and random.random() < 0.25:
-            named = [random.choice(named) for _ in range(random.randint(2, 5))]
+        if not random.held_out and random.random() < 0.6:
+            named = [random.choice(named) for _ in range(random.randint(2, 6))]
         return listed(named, random)
     if kind < 0.45:
         return " ".join(noun(random) for _ in range(random.randint(1, 6)))

@@ -67,8 +67,13 @@ PARTS_OF_DAY: dict[str, dict[str, list[str]]] = _tables("parts")
 DURATIONS: dict[str, dict[str, int]] = _tables("durations")
 _FIXED: dict[str, dict[str, str]] = _tables("fixed")
 
-TYPO_SHARE = 0.03
-"""Of the wordings that training draws; values are never mistyped."""
+TYPO_SHARE, FILLER_SHARE = 0.03, 0.06
+"""Of the wordings that training draws, those mistyped (values never are) and those with a word more."""
+_FILLERS = {
+    "en": "just now please quickly simply kindly really also actually maybe today immediately again".split(),
+    "it": "pure subito ora adesso gentilmente magari oggi velocemente anche semplicemente intanto".split(),
+}
+_GAP = re.compile(r"(?<=[a-zàèéìòù]) (?=[a-zàèéìòù])")
 _LONG_WORD = re.compile(r"(?<![{\w'])[a-zA-Zàèéìòù]{5,}(?![\w}'])")
 _SPACES = re.compile(r" {2,}")
 _BEFORE_MARK = re.compile(r" +([,?!:;]|\.(?= |$))")
@@ -118,10 +123,12 @@ def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> 
     for _ in range(80):
         template = templates[int(random.random() * len(templates))]
         text = _SPACES.sub(" ", _choose(_parse(template), random)).strip()
-        if not random.held_out and random.random() < TYPO_SHARE:
-            text = mistyped(random, text)
         if not text or random.draws(text):
             break
+    if not random.held_out and text:
+        changed = mistyped(random, text) if random.random() < TYPO_SHARE else text
+        changed = filled(random, changed) if random.random() < FILLER_SHARE else changed
+        text = changed if random.draws(changed) else text
     return _BEFORE_MARK.sub(r"\1", text).format_map(slots)
 
 
@@ -135,6 +142,15 @@ def mistyped(random: Source, text: str) -> str:
     typed = random.choice((text[at + 1], "", text[at] * 2)) if text[at] != text[at + 1] else ""
     swapped = typed == text[at + 1]
     return text[:at] + (text[at + 1] + text[at] if swapped else typed) + text[at + 1 + swapped :]
+
+
+def filled(random: Source, text: str) -> str:
+    """The wording with a word more between two of its own, which changes nothing."""
+    gaps = [found.start() for found in _GAP.finditer(text)]
+    if not gaps:
+        return text
+    at = random.choice(gaps)
+    return f"{text[:at]} {random.choice(_FILLERS[random.language])}{text[at:]}"
 
 
 def closed(text: str) -> str:

@@ -71,6 +71,16 @@ def test_a_slot_of_a_wording_is_never_mistyped(seed: int, language: Language) ->
 
 
 @given(SEEDS, LANGUAGES)
+def test_a_word_more_stands_between_the_others(seed: int, language: Language) -> None:
+    source = Source(seed, language)
+    template = source.choice(wording.wordings(source, source.choice(["send", "write", "event", "find_send"])))
+    said, filled = template.split(" "), wording.filled(source, template).split(" ")
+    added = next((at for at, (old, new) in enumerate(zip(said, filled, strict=False)) if old != new), None)
+    assert added is None or filled[:added] + filled[added + 1 :] == said
+    assert re.search("[a-zàèéìòù] [a-zàèéìòù]", template) is None or len(filled) == len(said) + 1
+
+
+@given(SEEDS, LANGUAGES)
 def test_values_of_pieces_hold_no_word_that_is_kept(seed: int, language: Language) -> None:
     source = Source(seed, language)
     made = [
