@@ -70,8 +70,34 @@ _FIXED: dict[str, dict[str, str]] = _tables("fixed")
 TYPO_SHARE, FILLER_SHARE = 0.03, 0.06
 """Of the wordings that training draws, those mistyped (values never are) and those with a word more."""
 _FILLERS = {
-    "en": "just now please quickly simply kindly really also actually maybe today immediately again".split(),
-    "it": "pure subito ora adesso gentilmente magari oggi velocemente anche semplicemente intanto".split(),
+    "en": [
+        "just",
+        "now",
+        "please",
+        "quickly",
+        "simply",
+        "kindly",
+        "really",
+        "also",
+        "actually",
+        "maybe",
+        "today",
+        "immediately",
+        "again",
+    ],
+    "it": [
+        "pure",
+        "subito",
+        "ora",
+        "adesso",
+        "gentilmente",
+        "magari",
+        "oggi",
+        "velocemente",
+        "anche",
+        "semplicemente",
+        "intanto",
+    ],
 }
 _GAP = re.compile(r"(?<=[a-zàèéìòù]) (?=[a-zàèéìòù])")
 _LONG_WORD = re.compile(r"(?<![{\w'])[a-zA-Zàèéìòù]{5,}(?![\w}'])")
