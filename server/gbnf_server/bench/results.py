@@ -6,7 +6,6 @@ bench is scored by the present rules.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any, Self
 
 from gbnf_server.bench.cases import COMPLEXITIES, Case, Suite, read_case
 from gbnf_server.bench.configurations import Configuration
-from gbnf_server.bench.errors import RecordError
 from gbnf_server.bench.matching import References
 from gbnf_server.bench.metrics import METRICS
 from gbnf_server.bench.records import Record
 from gbnf_server.bench.scoring import Score, score
 from gbnf_server.bench.statistics import by_case, estimate
+from gbnf_server.bench.stored import load_stored
 
 FORMAT = 1
 
@@ -115,14 +114,7 @@ class Results:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a stored bench. Raises RecordError."""
-        try:
-            return cls.from_json(json.loads(path.read_text("utf-8")))
-        except OSError as error:
-            raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise RecordError(
-                f"{path} is no JSON file that `gbnf bench` has written: {error!r}. Give one of those."
-            ) from None
+        return load_stored(path, cls.from_json, "gbnf bench")
 
 
 def numbers(runs: Sequence[Scored]) -> dict[str, Any]:

@@ -138,3 +138,9 @@ def share(hits: Sequence[bool]) -> Estimate:
     """The share of hits among cases that each count once."""
     values = np.array(hits, float)
     return _interval(lambda draws: values[draws].mean(axis=1), len(hits))
+
+
+def share_difference(first: Sequence[bool], second: Sequence[bool]) -> Estimate:
+    """The share of `second` less that of `first`: the same cases in the same order, drawn together."""
+    changes = np.array(second, float) - np.array(first, float)
+    return _interval(lambda draws: changes[draws].mean(axis=1), len(changes))

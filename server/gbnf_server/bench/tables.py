@@ -174,7 +174,7 @@ def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
                     shown(metric, before.value),
                     shown(metric, after.value),
                     gain(metric, change),
-                    _verdict(metric, change),
+                    verdict(metric, change),
                 )
             )
         if one:
@@ -241,7 +241,7 @@ def _signed(metric: Metric, value: float) -> str:
     return text if zero else ("+" if value > 0 else "−") + text
 
 
-def _verdict(metric: Metric, change: Estimate) -> str:
+def verdict(metric: Metric, change: Estimate) -> str:
     """Whether the interval leaves out zero, and on which side."""
     if change.low is None or change.high is None or change.low <= 0 <= change.high:
         return ""

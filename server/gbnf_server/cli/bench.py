@@ -136,14 +136,14 @@ def compare(
 ) -> None:
     """Print what changed from one stored bench to another, with 95 % intervals.
 
-    The cases that both have are drawn in pairs. Both are scored anew, by the present rules.
+    The cases that both have are drawn in pairs. Suites are scored anew, by the present rules; the
+    leaderboard's answers (`--bfcl`) stay as they were judged.
     """
-    from gbnf_server.bench.results import Results
-    from gbnf_server.bench.tables import compare_tables
+    from gbnf_server.bench.comparing import compare_files
     from gbnf_server.cli.bench_show import show_tables
     from gbnf_server.cli.failures import InputError
 
-    tables = compare_tables(Results.load(first), Results.load(second))
+    tables = compare_files(first, second)
     if not tables:
         raise InputError(f"{first} and {second} have no case of one configuration in common")
     show_tables(tables)
@@ -213,7 +213,8 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
 def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *, markdown: bool) -> None:
     from gbnf_server.bench.about import about, identity
     from gbnf_server.bench.bfcl.calling import Quiz
-    from gbnf_server.cli.bench_bfcl import ask_all, table, write
+    from gbnf_server.bench.bfcl.results import table, write
+    from gbnf_server.cli.bench_bfcl import ask_all
     from gbnf_server.cli.bench_show import show_tables
 
     backend, tell = open_backend(*source)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -14,7 +13,6 @@ from rich.text import Text
 
 from gbnf_server.bench.bfcl.compiling import COLUMNS, Compiled, compile_all
 from gbnf_server.bench.bfcl.files import Leaderboard, read_folder
-from gbnf_server.bench.statistics import share
 from gbnf_server.bench.tables import Cells
 from gbnf_server.cli.bench_show import show_tables
 from gbnf_server.cli.text import clean, plural
@@ -79,49 +77,6 @@ def ask_all(quiz: Quiz, log: RunLog, console: Console, *, quiet: bool) -> dict[Q
                 task, advance=1, description=f"{question.configuration.name} {question.entry.category}"
             )
     return {each: answer_of(each.entry, log.records[each.key]) for each in quiz.questions}
-
-
-def table(answers: Mapping[Question, Answer]) -> Cells:
-    """Right answers by category, a line for each configuration."""
-    categories = list(dict.fromkeys(each.entry.category for each in answers))
-    rows = []
-    for name in dict.fromkeys(each.configuration.name for each in answers):
-        cells = [name]
-        for category in [*categories, None]:
-            hits = [
-                answer.fault is None
-                for each, answer in answers.items()
-                if each.configuration.name == name and category in {None, each.entry.category}
-            ]
-            found = share(hits)
-            interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
-            cells.append(f"{found.value:.1%}{interval}" if found.value is not None else "–")
-        rows.append(tuple(cells))
-    counts = [
-        sum(each.entry.category == category for each in answers) // len(rows) for category in categories
-    ]
-    heads = [f"{category} ({count})" for category, count in zip(categories, counts, strict=True)]
-    return Cells("right by the AST rules", ("configuration", *heads, f"all ({sum(counts)})"), tuple(rows))
-
-
-def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Path) -> None:
-    """All answers as JSON."""
-    value = {
-        "format": "bfcl 1",
-        **about,
-        "answers": [
-            {
-                "id": each.entry.id,
-                "category": each.entry.category,
-                "configuration": each.configuration.name,
-                "right": answer.fault is None,
-                "fault": answer.fault,
-                "calls": [{"name": name, "arguments": arguments} for name, arguments in answer.calls],
-            }
-            for each, answer in answers.items()
-        ],
-    }
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
 def _progress(console: Console, *, quiet: bool = False) -> Progress:

@@ -1,0 +1,111 @@
+"""The leaderboard's answers as one JSON file: written, read again, shown as a table and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from gbnf_server.bench.bfcl.calling import Answer, Question
+from gbnf_server.bench.metrics import BY_KEY, shown
+from gbnf_server.bench.statistics import share, share_difference
+from gbnf_server.bench.stored import load_stored
+from gbnf_server.bench.tables import Cells, gain, verdict
+
+FORMAT = "bfcl 1"
+_SHARE = BY_KEY["converged"]
+"""Right answers are written as this metric is: a share, of which more is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grades:
+    """Which answers were right, by configuration, by category and entry, of the run that bears the label."""
+
+    label: str
+    right: Mapping[str, Mapping[tuple[str, str], bool]]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError where the value is none that `write` has written."""
+        if value["format"] != FORMAT:
+            raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
+        right: dict[str, dict[tuple[str, str], bool]] = {}
+        for each in value["answers"]:
+            key = (str(each["category"]), str(each["id"]))
+            right.setdefault(each["configuration"], {})[key] = bool(each["right"])
+        return cls(str(value["label"]), right)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file that `write` has written. Raises RecordError."""
+        return load_stored(path, cls.from_json, "gbnf bench --bfcl")
+
+
+def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Path) -> None:
+    """All answers as JSON."""
+    value = {
+        "format": FORMAT,
+        **about,
+        "answers": [
+            {
+                "id": each.entry.id,
+                "category": each.entry.category,
+                "configuration": each.configuration.name,
+                "right": answer.fault is None,
+                "fault": answer.fault,
+                "calls": [{"name": name, "arguments": arguments} for name, arguments in answer.calls],
+            }
+            for each, answer in answers.items()
+        ],
+    }
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+
+def table(answers: Mapping[Question, Answer]) -> Cells:
+    """Right answers by category, a line for each configuration."""
+    categories = list(dict.fromkeys(each.entry.category for each in answers))
+    rows = []
+    for name in dict.fromkeys(each.configuration.name for each in answers):
+        cells = [name]
+        for category in [*categories, None]:
+            hits = [
+                answer.fault is None
+                for each, answer in answers.items()
+                if each.configuration.name == name and category in {None, each.entry.category}
+            ]
+            found = share(hits)
+            interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
+            cells.append(f"{found.value:.1%}{interval}" if found.value is not None else "–")
+        rows.append(tuple(cells))
+    counts = [
+        sum(each.entry.category == category for each in answers) // len(rows) for category in categories
+    ]
+    heads = [f"{category} ({count})" for category, count in zip(categories, counts, strict=True)]
+    return Cells("right by the AST rules", ("configuration", *heads, f"all ({sum(counts)})"), tuple(rows))
+
+
+def compare(first: Grades, second: Grades) -> tuple[Cells, ...]:
+    """What changed, by category, over the configurations and questions that both have."""
+    tables = []
+    for name, one in first.right.items():
+        other = second.right.get(name, {})
+        common = [key for key in one if key in other]
+        rows = []
+        for category in [*dict.fromkeys(category for category, _ in common), None]:
+            keys = [key for key in common if category in {None, key[0]}]
+            before, after = [one[key] for key in keys], [other[key] for key in keys]
+            change = share_difference(before, after)
+            rows.append(
+                (
+                    f"{category or 'all'} ({len(keys)})",
+                    *(shown(_SHARE, share(hits).value) for hits in (before, after)),
+                    gain(_SHARE, change),
+                    verdict(_SHARE, change),
+                )
+            )
+        if common:
+            heads = (name, first.label, second.label, "difference [95 %]", "")
+            tables.append(Cells(f"{name}, {len(common)} questions that both have", heads, tuple(rows)))
+    return tuple(tables)

@@ -1,0 +1,34 @@
+"""Two stored benches, of suites or of the leaderboard, against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gbnf_server.bench.bfcl import results as leaderboard
+from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.results import Results
+from gbnf_server.bench.tables import Cells, compare_tables
+
+
+def compare_files(first: Path, second: Path) -> tuple[Cells, ...]:
+    """What changed, a table for each configuration that both have. Raises RecordError."""
+    kinds = [_is_leaderboard(path) for path in (first, second)]
+    if all(kinds):
+        grades = [leaderboard.Grades.load(path) for path in (first, second)]
+        return leaderboard.compare(*grades)
+    if any(kinds):
+        graded, other = (first, second) if kinds[0] else (second, first)
+        raise RecordError(
+            f"{graded} holds the leaderboard's answers and {other} does not: give two of one kind"
+        )
+    return compare_tables(Results.load(first), Results.load(second))
+
+
+def _is_leaderboard(path: Path) -> bool:
+    try:
+        value: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False  # reading it as a bench of suites says what is wrong
+    return isinstance(value, dict) and value.get("format") == leaderboard.FORMAT

@@ -1,0 +1,24 @@
+"""Reading a JSON file that the bench has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gbnf_server.bench.errors import RecordError
+
+_Read = TypeVar("_Read")
+
+
+def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read:
+    """What `read` makes of the file's value. Raises RecordError, also where that is none to `read`."""
+    try:
+        return read(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(
+            f"{path} is no JSON file that `{command}` has written: {error!r}. Give one of those."
+        ) from None

@@ -1,0 +1,85 @@
+"""Stored leaderboards against each other: shares over what both have, and files of two kinds told apart."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.bench.bfcl.results import FORMAT, Grades, compare
+from gbnf_server.bench.comparing import compare_files
+from gbnf_server.bench.errors import RecordError
+
+ANSWERS = st.dictionaries(
+    st.tuples(st.sampled_from(["simple_python", "irrelevance"]), st.sampled_from("abcdef")), st.booleans()
+)
+
+
+def _stored(folder: Path, label: str, right: dict[tuple[str, str], bool]) -> Path:
+    path = folder / f"{label}.json"
+    answers: list[dict[str, object]] = [
+        {
+            "id": name,
+            "category": category,
+            "configuration": "union",
+            "right": good,
+            "fault": None,
+            "calls": [],
+        }
+        for (category, name), good in right.items()
+    ]
+    path.write_text(json.dumps({"format": FORMAT, "label": label, "answers": answers}))
+    return path
+
+
+@given(first=ANSWERS, second=ANSWERS)
+def test_only_what_both_have_is_compared(
+    tmp_path_factory: pytest.TempPathFactory,
+    first: dict[tuple[str, str], bool],
+    second: dict[tuple[str, str], bool],
+) -> None:
+    folder = tmp_path_factory.mktemp("stored")
+    grades = [
+        Grades.load(_stored(folder, label, right)) for label, right in (("one", first), ("two", second))
+    ]
+    tables = compare(*grades)
+    common = first.keys() & second.keys()
+    assert bool(tables) == bool(common)
+    for cells in tables:
+        *categories, total = cells.rows
+        assert total[0] == f"all ({len(common)})"
+        assert {row[0].split(" ")[0] for row in categories} == {category for category, _ in common}
+        for column, right in ((1, first), (2, second)):
+            good = sum(right[key] for key in common)
+            assert total[column] == f"{good / len(common):.0%}"
+
+
+def test_a_change_has_a_sign_an_interval_and_a_verdict(tmp_path: Path) -> None:
+    keys = [("simple_python", str(number)) for number in range(20)]
+    worse = _stored(tmp_path, "worse", dict.fromkeys(keys, False))
+    better = _stored(tmp_path, "better", {key: int(key[1]) < 15 for key in keys})
+    [[row, _]] = [cells.rows for cells in compare_files(worse, better)]
+    assert row[1:3] == ("0%", "75%")
+    assert row[3].startswith("+75 [")
+    assert row[4] == "better"
+    [[row, _]] = [cells.rows for cells in compare_files(better, worse)]
+    assert row[3].startswith("−75 [")
+    assert row[4] == "worse"
+
+
+@pytest.mark.parametrize("content", ['{"format": 1}', '{"format": "bfcl 2"}', "[]", "no JSON"])
+def test_two_kinds_of_files_are_told_apart(tmp_path: Path, content: str) -> None:
+    graded = _stored(tmp_path, "graded", {("simple_python", "a"): True})
+    other = tmp_path / "other.json"
+    other.write_text(content)
+    for pair in ((graded, other), (other, graded)):
+        with pytest.raises(RecordError, match=r"other\.json does not"):
+            compare_files(*pair)
+
+
+def test_a_broken_leaderboard_names_its_file(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text(json.dumps({"format": FORMAT, "label": "x", "answers": [{"id": "a"}]}))
+    with pytest.raises(RecordError, match=r"broken\.json is no JSON file"):
+        compare_files(broken, broken)
