@@ -47,6 +47,8 @@ class LlamaServer(Served):
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
     server that is still loading its model (HTTP 503) for up to `patience` seconds. `timeout` is how long one
     answer may take, in seconds. `prompt_style`: by default "minimal" for the embedded model, else "full".
+    `guard_grammars=False` saves a reading of each new grammar, and is only for grammars that all come from
+    our compiler.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class LlamaServer(Served):
         backoff: float = 0.25,
         patience: float = 60.0,
         prompt_style: PromptStyle | None = None,
+        guard_grammars: bool = True,
     ) -> None:
         """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
         self._exchange = Exchange(
@@ -73,6 +76,7 @@ class LlamaServer(Served):
         self.url = self._exchange.url
         self.name = f"llama-server at {self.url}"
         self._prompt_style = prompt_style
+        self._guarded = guard_grammars
         self._facts: _Facts | None = None
 
     @property
@@ -110,7 +114,7 @@ class LlamaServer(Served):
     ) -> Flow[Completion]:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
-        if grammar is not None:
+        if grammar is not None and self._guarded:
             guard(grammar)  # a server hangs and crashes on the same grammars as the engine in this process
         facts = yield from self._learn()
         prompt, images = yield from self._prompt(messages, facts, constrained=grammar is not None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from gbnf.grammar.lines import read_gbnf
 from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import parse_gbnf
 
 _SHOWN = 5  # expected terminals that a message lists
 
@@ -17,7 +17,7 @@ _SHOWN = 5  # expected terminals that a message lists
 def violation(gbnf: str, text: str, *, cut: bool) -> str | None:
     """What is wrong with an answer, None where it fits. A cut one has to be a prefix of the language only.
 
-    `gbnf` has passed `gbnf_server.engine.guard`.
+    `gbnf` has passed `gbnf_server.engine.guard`, or comes from our compiler.
     """
     if cut:
         text = text.rstrip("\ufffd")  # a server's sign for a character that the cut went through
@@ -34,4 +34,4 @@ def violation(gbnf: str, text: str, *, cut: bool) -> str | None:
 
 @lru_cache(maxsize=16)
 def _matcher(gbnf: str) -> Matcher:
-    return Matcher(parse_gbnf(gbnf))
+    return Matcher(read_gbnf(gbnf))

@@ -129,12 +129,11 @@ class Source:
             case Serving.IN_PROCESS:
                 from gbnf_server.backends.in_process import InProcess
 
-                # all grammars come from our own compiler
                 return InProcess(
                     self.path(),
                     context_length=self.context,
                     prompt_style=shown,
-                    guard_grammars=False,
+                    guard_grammars=False,  # all come from our own compiler, here and below
                     parallel=parallel,
                 )
             case Serving.LLAMA_SERVER:
@@ -183,7 +182,7 @@ class Source:
     def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
         from gbnf_server.backends.llama_server import LlamaServer
 
-        return LlamaServer(self._url, api_key=self.api_key, prompt_style=style)
+        return LlamaServer(self._url, api_key=self.api_key, prompt_style=style, guard_grammars=False)
 
 
 def open_backend(
