@@ -64,7 +64,9 @@ class After:
     folders: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     events: tuple[Mapping[str, Pattern], ...] = ()
+    gone_events: tuple[Mapping[str, Pattern], ...] = ()
     messages: tuple[Mapping[str, Pattern], ...] = ()
+    gone_messages: tuple[Mapping[str, Pattern], ...] = ()
     others: bool = False
 
 
@@ -268,7 +270,9 @@ def _after(table: Mapping[str, Any], at: Place) -> After:
         folders=tuple(table.get("folders", ())),
         gone=tuple(table.get("gone", ())),
         events=rows("events"),
+        gone_events=rows("gone_events"),
         messages=rows("messages"),
+        gone_messages=rows("gone_messages"),
         others=table.get("others", False),
     )
 

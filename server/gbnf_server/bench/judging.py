@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from gbnf_server.bench.cases import After
-from gbnf_server.bench.patterns import MISSING, Pattern, matches
+from gbnf_server.bench.patterns import MISSING, Pattern, assigned, matches
+from gbnf_server.bench.texts import body_fits, file_fits
 from gbnf_server.bench.worlds import Snapshot
 
 
@@ -22,28 +24,26 @@ def faults(afters: Sequence[After], before: Snapshot, end: Snapshot) -> tuple[st
 
 def _faults(after: After, before: Snapshot, end: Snapshot) -> Iterator[str]:
     changed = {path for path, text in end.files.items() if before.files.get(path, MISSING) != text}
-    named: set[str] = set()
-    for path, pattern in after.files.items():
-        fitting = _fitting(path, pattern, end.files, changed - named)
-        if fitting is None:
+    named = _files(after.files, end.files, changed)
+    for path in after.files:
+        if path not in named:
             yield f"the file {path} is not as expected" if path in end.files else f"there is no file {path}"
-        else:
-            named.add(fitting)
     yield from (f"there is no folder {folder}" for folder in after.folders if folder not in end.folders)
     there = {*end.files, *end.folders}
     yield from (f"{path} is still there" for path in after.gone if path in there)
-    others = [
-        _rest(after.events, before.events, end.events),
-        _rest(after.messages, before.messages, end.messages),
-    ]
-    for (missing, _), what in zip(others, ("event", "message"), strict=True):
-        yield from (f"an expected {what} is missing" for _ in range(missing))
+    rows = {
+        "event": _rows(after.events, after.gone_events, before.events, end.events),
+        "message": _rows(after.messages, after.gone_messages, before.messages, end.messages),
+    }
+    for what, found in rows.items():
+        yield from (f"an expected {what} is missing" for _ in range(found.missing))
+        yield from (f"one {what} that should go has not gone" for _ in range(found.kept))
     if after.others:
         return
-    yield from (f"the file {path} was changed" for path in sorted(changed - named - after.files.keys()))
+    yield from (f"the file {path} was changed" for path in sorted(changed - {*named.values(), *after.files}))
     gone = [path for path in before.files if path not in end.files]
     yield from (f"the file {path} was deleted" for path in gone if not _under(path, after.gone))
-    wanted = {*after.folders, *named, *end.files}
+    wanted = {*after.folders, *named.values(), *end.files}
     for folder in end.folders:
         if folder not in before.folders and not any(f"{path}/".startswith(f"{folder}/") for path in wanted):
             yield f"the folder {folder} was made"
@@ -52,44 +52,73 @@ def _faults(after: After, before: Snapshot, end: Snapshot) -> Iterator[str]:
         for folder in before.folders
         if folder not in end.folders and not _under(folder, after.gone)
     )
-    for (_, more), what in zip(others, ("event", "message"), strict=True):
-        yield from (f"there is one {what} too many" for _ in range(more))
+    for what, found in rows.items():
+        yield from (f"there is one {what} too many" for _ in range(found.added))
+        yield from (f"the {what} {name!r} was deleted" for name in found.deleted)
 
 
-def _fitting(path: str, pattern: Pattern, files: Mapping[str, str], changed: set[str]) -> str | None:
-    """The file that a path means and whose text fits; with a `*`, one of those that the run wrote."""
-    if "*" not in path:
-        return path if matches(pattern, files.get(path, MISSING)) else None
-    candidates = (each for each in sorted(changed) if fnmatchcase(each, path))
-    return next((each for each in candidates if matches(pattern, files[each])), None)
+def _files(wanted: Mapping[str, Pattern], files: Mapping[str, str], changed: set[str]) -> dict[str, str]:
+    """Expected path -> the file that meets it, for those that are met, each by a file of its own.
+
+    A path with a `*` means one of the files that the run wrote and that no other path names.
+    """
+    met = {
+        path: path
+        for path, pattern in wanted.items()
+        if "*" not in path and file_fits(pattern, files.get(path, MISSING))
+    }
+    open_paths = [path for path in wanted if "*" in path]
+    written = sorted(changed - wanted.keys())
+    chosen = assigned(
+        len(open_paths),
+        len(written),
+        lambda path, file: (
+            fnmatchcase(written[file], open_paths[path])
+            and file_fits(wanted[open_paths[path]], files[written[file]])
+        ),
+    )
+    return met | {open_paths[path]: written[file] for path, file in chosen.items()}
 
 
-def _rest(
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What is wrong with rows: expected ones that did not come, or did not go; others that did either."""
+
+    missing: int
+    kept: int
+    added: int
+    deleted: tuple[str, ...]
+
+
+def _rows(
     wanted: Sequence[Mapping[str, Pattern]],
+    unwanted: Sequence[Mapping[str, Pattern]],
     before: Sequence[Mapping[str, Any]],
     end: Sequence[Mapping[str, Any]],
-) -> tuple[int, int]:
-    """How many expected rows are missing, and how many came or went that nobody expected."""
-    new = list(end)
-    gone = 0
+) -> _Rows:
+    new, old = list(end), []
     for row in before:
         if row in new:
             new.remove(row)
         else:
-            gone += 1
-    missing = 0
-    for patterns in wanted:
-        found = next((each for each in new if _fits(patterns, each)), None)
-        if found is None:
-            missing += 1
-        else:
-            new.remove(found)
-    return missing, len(new) + gone
+            old.append(row)
+    came = assigned(len(wanted), len(new), lambda index, row: _fits(wanted[index], new[row]))
+    went = assigned(len(unwanted), len(old), lambda index, row: _fits(unwanted[index], old[row]))
+    deleted = (row for index, row in enumerate(old) if index not in went.values())
+    return _Rows(
+        missing=len(wanted) - len(came),
+        kept=len(unwanted) - len(went),
+        added=len(new) - len(came),
+        deleted=tuple(str(row.get("title", row.get("subject", ""))) for row in deleted),
+    )
 
 
 def _fits(patterns: Mapping[str, Pattern], row: Mapping[str, Any]) -> bool:
     """Whether the named fields fit; a field that is not named may hold anything."""
-    return all(matches(pattern, row.get(key, MISSING)) for key, pattern in patterns.items())
+    return all(
+        (body_fits if key == "body" else matches)(pattern, row.get(key, MISSING))
+        for key, pattern in patterns.items()
+    )
 
 
 def _under(path: str, roots: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ allow none; a list has members that fit, in this order. Text meant exactly is co
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
@@ -148,18 +148,31 @@ def assignable(patterns: Sequence[Pattern], values: Sequence[Any]) -> bool:
     """Whether each pattern can have a value of its own, and no value is left: a perfect matching."""
     if len(patterns) != len(values):
         return False
-    owner: dict[int, int] = {}  # value -> pattern
+    chosen = assigned(
+        len(patterns), len(values), lambda pattern, value: matches(patterns[pattern], values[value])
+    )
+    return len(chosen) == len(patterns)
 
-    def place(pattern: int, tried: set[int]) -> bool:
-        for index, value in enumerate(values):
-            if index not in tried and matches(patterns[pattern], value):
-                tried.add(index)
-                if index not in owner or place(owner[index], tried):
-                    owner[index] = pattern
+
+def assigned(seekers: int, offers: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
+    """Seeker -> an offer of its own that fits, for as many seekers as can be: a maximum matching.
+
+    Both are counted from 0; `fits(seeker, offer)`. Of equals, the first seekers and offers are taken.
+    """
+    owner: dict[int, int] = {}
+
+    def place(seeker: int, tried: set[int]) -> bool:
+        for offer in range(offers):
+            if offer not in tried and fits(seeker, offer):
+                tried.add(offer)
+                if offer not in owner or place(owner[offer], tried):
+                    owner[offer] = seeker
                     return True
         return False
 
-    return all(place(pattern, set()) for pattern in range(len(patterns)))
+    for seeker in range(seekers):
+        place(seeker, set())
+    return {seeker: offer for offer, seeker in sorted(owner.items(), key=lambda pair: pair[1])}
 
 
 def _read_table(table: Mapping[str, Any], at: Place) -> Pattern:

@@ -141,5 +141,5 @@ def _message(data: bytes) -> dict[str, Any]:
     return {
         "to": [address for _, address in getaddresses(message.get_all("To", []))],
         "subject": str(message["Subject"]),
-        "body": body.get_content().strip() if body is not None else "",
+        "body": body.get_content().replace("\r\n", "\n").strip() if body is not None else "",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,32 @@ def test_of_several_worlds_the_nearest_counts(before: Snapshot, end: Snapshot) -
     assert either == min(faults((wanted,), before, end), faults((other,), before, end), key=len)
 
 
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_a_world_is_right_where_its_changes_are_those_expected(before: Snapshot, end: Snapshot) -> None:
+    def came(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+        rows = list(new)
+        for row in old:
+            if row in rows:
+                rows.remove(row)
+        return rows
+
+    expected: dict[str, Any] = {
+        "files": end.files,
+        "folders": end.folders,
+        "gone": [path for path in [*before.files, *before.folders] if path not in {*end.files, *end.folders}],
+        "events": came(before.events, end.events),
+        "gone_events": came(end.events, before.events),
+        "messages": came(before.messages, end.messages),
+        "gone_messages": came(end.messages, before.messages),
+    }
+    assert faults(_case(after=expected).after, before, end) == ()
+    for key in ("events", "gone_events", "messages", "gone_messages"):
+        if expected[key]:
+            assert faults(_case(after={**expected, key: expected[key][1:]}).after, before, end)
+            more = [*expected[key], expected[key][0]]
+            assert faults(_case(after={**expected, key: more}).after, before, end)
+
+
 BEFORE = Snapshot(files={"a.txt": "one", "b/c.txt": "two"}, folders=["b"])
 EVENT = {"title": "Call with Luca", "start": "2026-11-24T18:00", "end": "2026-11-24T19:00", "location": ""}
 MAIL = {"to": ["anna@example.com"], "subject": "Train", "body": "the train is late"}
@@ -87,6 +114,68 @@ def _case(**keys: Any) -> Case:
     return read_case(
         {"id": "x", "query": "q", "first": ["get_now"], "steps": 2, "answer": {"any": True}, **keys}
     )
+
+
+REVIEW, BUDGET = {"title": {"contains": "review"}}, {"title": {"contains": "budget"}}
+TO_ANNA, ABOUT_BOB = {"to": ["a@x.y"]}, {"body": {"contains": "bob"}}
+HELLO, HI = ({"to": ["a@x.y"], "subject": "s", "body": body} for body in ("hello bob", "hi"))
+MILK = {"contains": "milk"}
+BOTH = Snapshot(events=[{"title": "review budget"}, {"title": "review"}])
+NOTE = Snapshot(files={"n/a.txt": "milk"})
+TWO_LINES = Snapshot(files={"a": "one\ntwo"})
+LATER = {**EVENT, "start": "2026-11-25T18:00", "end": "2026-11-25T19:00"}
+FOUND_LATER: list[tuple[dict[str, Any], Snapshot, Snapshot, str]] = [
+    # what is there before may be expected to go
+    ({"gone_events": [{"title": "Call with Luca"}]}, Snapshot(events=[EVENT]), Snapshot(), ""),
+    ({}, Snapshot(events=[EVENT]), Snapshot(), "the event 'Call with Luca' was deleted"),
+    ({"gone_events": [REVIEW]}, Snapshot(events=[EVENT]), Snapshot(events=[EVENT]), "event that should go"),
+    ({"events": [{"start": LATER["start"]}]}, Snapshot(events=[EVENT]), Snapshot(events=[LATER]), "deleted"),
+    (
+        {"events": [{"start": LATER["start"]}], "gone_events": [{"start": EVENT["start"]}]},
+        Snapshot(events=[EVENT]), Snapshot(events=[LATER]), "",
+    ),
+    ({"gone_events": [{"location": ""}]}, Snapshot(events=[EVENT, EVENT]), Snapshot(), "was deleted"),
+    ({"gone_messages": [ABOUT_BOB]}, Snapshot(messages=[HELLO]), Snapshot(), ""),
+    ({}, Snapshot(messages=[HELLO]), Snapshot(), "the message 's' was deleted"),
+    ({"others": True}, Snapshot(events=[EVENT]), Snapshot(), ""),
+    # whichever fits is given away so that the others are met too
+    ({"events": [REVIEW, BUDGET]}, Snapshot(), BOTH, ""),
+    ({"messages": [TO_ANNA, ABOUT_BOB]}, Snapshot(), Snapshot(messages=[HELLO, HI]), ""),
+    ({"gone_events": [REVIEW, BUDGET]}, BOTH, Snapshot(), ""),
+    (
+        {"files": {"n/*.txt": {"any": True}, "n/*": MILK}},
+        Snapshot(), Snapshot(files={"n/a.txt": "milk", "n/b.txt": "eggs"}), "",
+    ),
+    ({"files": {"n/*.txt": MILK, "n/a.txt": MILK}}, Snapshot(), NOTE, "no file n/*"),
+    ({"files": {"n/*": MILK, "n/*.txt": MILK}}, Snapshot(), NOTE, "no file n/*"),
+    # how lines end does not count
+    ({"files": {"a": "one\ntwo\n"}}, Snapshot(), TWO_LINES, ""),
+    ({"files": {"a": {"one_of": ["x", "one\r\n"]}}}, Snapshot(), Snapshot(files={"a": "one"}), ""),
+    ({"files": {"a": {"contains": "two\n"}}}, Snapshot(), TWO_LINES, ""),
+    ({"files": {"a": {"contains": "tw\n"}}}, Snapshot(), TWO_LINES, "not as expected"),
+    ({"files": {"a": "one\ntwo"}}, Snapshot(), Snapshot(files={"a": "onetwo"}), "not as expected"),
+    *(
+        ({"messages": [{"body": wanted}]}, Snapshot(), Snapshot(messages=[{"body": body}]), said)
+        for body in ("one\ntwo", "one\r\ntwo")  # as it is kept now, and as older files keep it
+        for wanted, said in [
+            ("one\ntwo", ""),
+            ("one\r\ntwo\r\n", ""),
+            ({"contains": "e\ntwo"}, ""),
+            ({"contains": "e\r\ntwo"}, ""),
+            ({"matches": "^one\ntwo$"}, ""),
+            ({"matches": "^one\r\ntwo$"}, ""),
+            ("one two", "missing"),
+        ]
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("after", "before", "end", "said"), FOUND_LATER)
+def test_what_was_judged_wrong_once(
+    after: dict[str, Any], before: Snapshot, end: Snapshot, said: str
+) -> None:
+    found = faults(_case(after=after).after, before, end)
+    assert (said in "; ".join(found)) if said else found == ()
 
 
 @pytest.mark.parametrize(("after", "end", "said"), TABLE)
@@ -120,11 +209,11 @@ def test_a_world_is_made_and_described(tmp_path: Path) -> None:
     assert free["entries"] == []
     run_executor(
         shipped()["send_messages"],
-        {"to": ["me", "anna@example.com"], "subject": "Hi", "body": "è vero"},
+        {"to": ["me", "anna@example.com"], "subject": "Hi", "body": "è vero\nciao"},
         context,
     )
     [message] = snapshot(context).messages
-    assert message == {"to": ["me@example.com", "anna@example.com"], "subject": "Hi", "body": "è vero"}
+    assert message == {"to": ["me@example.com", "anna@example.com"], "subject": "Hi", "body": "è vero\nciao"}
     assert run_executor(shipped()["get_now"], {}, context)["time"] == "10:32"
     run_executor(shipped()["undo_last_turn"], {}, context.for_turn("later"))
     assert snapshot(context).messages == []

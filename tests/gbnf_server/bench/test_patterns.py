@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.bench.errors import Fault
-from gbnf_server.bench.patterns import MISSING, PREDICATES, assignable, matches, read_pattern
+from gbnf_server.bench.patterns import MISSING, PREDICATES, assignable, assigned, matches, read_pattern
 
 KEYS = st.text(min_size=1, max_size=5).filter(lambda key: key not in PREDICATES)
 VALUES = st.recursive(
@@ -49,6 +50,16 @@ def test_members_are_assigned_though_the_first_choice_is_taken() -> None:
     broad, narrow = read_pattern({"one_of": ["a", "b"]}), read_pattern("a")
     assert assignable([broad, narrow], ["a", "b"])
     assert not assignable([narrow, narrow], ["a", "b"])
+
+
+@given(st.lists(st.frozensets(st.integers(0, 3)), max_size=4))
+def test_as_many_as_can_be_are_assigned(wishes: list[frozenset[int]]) -> None:
+    chosen = assigned(len(wishes), 4, lambda seeker, offer: offer in wishes[seeker])
+    assert all(offer in wishes[seeker] for seeker, offer in chosen.items())
+    assert len(set(chosen.values())) == len(chosen)
+    orders = itertools.permutations([*range(4), *[None] * len(wishes)], len(wishes))
+    best = max(sum(offer in wish for offer, wish in zip(order, wishes, strict=True)) for order in orders)
+    assert len(chosen) == best
 
 
 TABLE: list[tuple[Any, Any, bool]] = [
