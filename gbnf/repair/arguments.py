@@ -10,18 +10,13 @@ from jsonschema import Draft202012Validator
 
 from gbnf.applicators import Place, followed
 from gbnf.calls.names import fold
+from gbnf.repair.spots import Spot, item_schema
 from gbnf.repair.values import Coercion, CoercionKind, as_type, is_of, spelled_in
 from gbnf.validation.complaints import place as place_text
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 
 _DEPTH = 60
-_DECLARES_MORE = frozenset(
-    {
-        "patternProperties", "unevaluatedProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if",
-        "dependentSchemas",
-    }
-)  # fmt: skip
 
 
 class Mender:
@@ -32,25 +27,33 @@ class Mender:
         self._validator = Draft202012Validator(root)
         self.coercions: list[Coercion] = []
 
-    def mended(self, value: Any, schema: Any, path: Place = ()) -> Any:
-        """`value` as `schema` declares it, as far as it can be. Raises RecursionError for endless schemas."""
+    def mended(self, value: Any) -> Any:
+        """`value` as the root declares it, as far as it can be. Raises RecursionError for endless schemas."""
+        return self._mended(value, self._root, (), Spot((self._root,), self._root, whole=True))
+
+    def _mended(self, value: Any, schema: Any, path: Place, spot: Spot) -> Any:
+        """`value` as `schema` declares it, which is one part of what is said of its `spot`."""
         if not isinstance(schema, Mapping) or len(path) > _DEPTH:
             return value
+        value = self._named(value, path, spot)
         if "$ref" in schema:
             target = followed(schema["$ref"], self._root)
-            value = value if target is None else self.mended(value, target[1], path)
+            value = value if target is None else self._mended(value, target[1], path, spot)
         for part in schema.get("allOf", ()):
-            value = self.mended(value, part, path)
+            value = self._mended(value, part, path, spot)
         for keyword in ("anyOf", "oneOf"):
-            value = self._one_of(value, schema.get(keyword, ()), path)
+            value = self._one_of(value, schema.get(keyword, ()), path, spot)
         value = self._typed(value, schema, path)
         value = self._allowed(value, schema, path)
         if self._clamp:
             value = self._clamped(value, schema, path)
-        if isinstance(value, dict) and "properties" in schema:
-            return self._object(value, schema, path)
+        if isinstance(value, dict):
+            return self._object(self._named(value, path, spot), schema, path, spot)
         if isinstance(value, list):
-            return self._array(value, schema, path)
+            return [
+                self._mended(member, item_schema(schema, at), (*path, at), spot.item(at))
+                for at, member in enumerate(value)
+            ]
         return value
 
     def _valid(self, value: Any, schema: Any) -> bool:
@@ -60,13 +63,13 @@ class Mender:
         self.coercions.append(Coercion(place_text(path), kind, before, after))
         return after
 
-    def _one_of(self, value: Any, branches: Any, path: Place) -> Any:
+    def _one_of(self, value: Any, branches: Any, path: Place, spot: Spot) -> Any:
         """Mend by the first branch that then takes the value; not at all where one takes it as it is."""
         if not branches or any(self._valid(value, branch) for branch in branches):
             return value
         kept = list(self.coercions)
         for branch in branches:
-            found = self.mended(value, branch, path)
+            found = self._mended(value, branch, path, spot)
             if self._valid(found, branch):
                 return found
             self.coercions = list(kept)
@@ -98,34 +101,38 @@ class Mender:
         )
         return value if bound is None else self._change(path, "clamped", value, bound)
 
-    def _object(self, value: dict[str, Any], schema: Mapping[str, Any], path: Place) -> dict[str, Any]:
-        properties: Mapping[str, Any] = schema["properties"]
-        required = schema.get("required", ())
+    def _object(
+        self, value: dict[str, Any], schema: Mapping[str, Any], path: Place, spot: Spot
+    ) -> dict[str, Any]:
+        properties: Mapping[str, Any] = schema.get("properties", {})
         found: dict[str, Any] = {}
-        for key, member in self._named(value, schema, path).items():
+        for key, member in value.items():
             place = (*path, key)
             known = properties.get(key)
-            if member is None and key in properties and key not in required and not self._valid(None, known):
+            optional = known is not None and key not in spot.required
+            if member is None and optional and not self._valid(None, known):
                 self._change(place, "dropped", None, None)
                 continue
-            found[key] = self.mended(member, known, place)
-        for key in required:
+            found[key] = member if known is None else self._mended(member, known, place, spot.member(key))
+        for key in schema.get("required", ()):
             default = properties.get(key)
             if key not in found and isinstance(default, Mapping) and "default" in default:
                 found[key] = self._change((*path, key), "filled", None, default["default"])
         return found
 
-    def _named(self, value: dict[str, Any], schema: Mapping[str, Any], path: Place) -> dict[str, Any]:
-        """The members with declared names: other spellings are renamed, the rest dropped where asked."""
-        properties = schema["properties"]
-        if _DECLARES_MORE & schema.keys() or schema.get("additionalProperties", False) is not False:
+    def _named(self, value: Any, path: Place, spot: Spot) -> Any:
+        """An object's members under known names: other spellings are renamed, the rest dropped where asked.
+
+        A key that any part of the schema declares for this place stays.
+        """
+        if not isinstance(value, dict) or not spot.closed or all(map(spot.knows, value)):
             return value
         found: dict[str, Any] = {}
         for key, member in value.items():
-            if key in properties:
+            if spot.knows(key):
                 found[key] = member
                 continue
-            meant = [name for name in properties if fold(name) == fold(key) and name not in value]
+            meant = [name for name in spot.names if fold(name) == fold(key) and name not in value]
             if len(meant) == 1 and meant[0] not in found:
                 found[self._change((*path, meant[0]), "renamed", key, meant[0])] = member
             elif self._unknown == "drop":
@@ -133,14 +140,6 @@ class Mender:
             else:
                 found[key] = member
         return found
-
-    def _array(self, value: list[Any], schema: Mapping[str, Any], path: Place) -> list[Any]:
-        first = schema.get("prefixItems", ())
-        rest = schema.get("items")
-        return [
-            self.mended(member, first[at] if at < len(first) else rest, (*path, at))
-            for at, member in enumerate(value)
-        ]
 
 
 def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:

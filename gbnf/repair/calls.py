@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from gbnf.repair.arguments import Mender, UnknownKeys
 from gbnf.repair.values import Coercion
 from gbnf.steps import offered_args
 from gbnf.validation import Verdict, validate_call
+from gbnf.validation.complaints import shown
 
 _CUT = Verdict(("the call was cut before its end and not executed; write a shorter one",))
 
@@ -50,6 +51,11 @@ def repair_call(
     given = call.as_call() if isinstance(call, ToolCall) else dict(call)
     if isinstance(call, ToolCall) and call.cut:
         return Repaired(given, (), _CUT)
+    strange = next(_strange_keys(given.get("arguments")), None)
+    if strange is not None:
+        return Repaired(
+            given, (), Verdict((f"the arguments hold the key {shown(strange[0])}, which is no text",))
+        )
     verdict = validate_call(given, executors, steps=steps)
     tool = Names(executors).find(given["name"]) if isinstance(given.get("name"), str) else None
     if verdict.ok or tool is None:
@@ -63,7 +69,7 @@ def repair_call(
     if args is not None and isinstance(arguments, dict):
         mender = Mender(args, clamp=clamp, unknown=unknown)
         try:
-            arguments = mender.mended(arguments, {"properties": {}, **args})
+            arguments = mender.mended(arguments)
         except RecursionError:
             return Repaired(given, (), verdict)
         coercions += mender.coercions
@@ -71,6 +77,18 @@ def repair_call(
         return Repaired(given, (), verdict)
     named["arguments"] = arguments
     return Repaired(named, tuple(coercions), validate_call(named, executors, steps=steps))
+
+
+def _strange_keys(value: Any) -> Iterator[tuple[Any]]:
+    """The keys below a value that are no texts, which no JSON has."""
+    pending = [value]
+    while pending:
+        here = pending.pop()
+        if isinstance(here, dict):
+            yield from ((key,) for key in here if not isinstance(key, str))
+            pending += here.values()
+        elif isinstance(here, list):
+            pending += here
 
 
 def _object(arguments: Any, coercions: list[Coercion]) -> Any:

@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calls import CALLS
 from gbnf.calls import ToolCall
+from gbnf.manifests import Executor
 from gbnf.repair import Coercion, repair_call
 from gbnf.validation import validate_call
 from support.executors import shipped
@@ -203,3 +204,125 @@ def test_step_references_and_names() -> None:
     assert found.ok
     assert found.call == {"name": "create_events", "arguments": {"title": "x", "from_step": 2}}
     assert [each.kind for each in found.coercions] == ["renamed", "typed"]
+
+
+def declaring(**properties: Any) -> Executor:
+    """A tool whose arguments say more than `properties`."""
+    return Executor("split", args={"type": "object"} | properties)
+
+
+INTEGERS = {"type": "integer"}
+own = st.lists(st.sampled_from("abcdef"), max_size=3, unique=True).map(
+    lambda names: {"properties": dict.fromkeys(names, INTEGERS)}
+)
+
+
+def in_parts(inner: Any) -> Any:
+    some = st.lists(inner, min_size=1, max_size=2)
+    parts = (
+        st.fixed_dictionaries({"allOf": some})
+        | st.fixed_dictionaries({"anyOf": some})
+        | st.fixed_dictionaries({"oneOf": some})
+        | st.fixed_dictionaries({"if": inner, "then": inner, "else": inner})
+        | st.fixed_dictionaries({"dependentSchemas": st.fixed_dictionaries({"a": inner})})
+        | st.fixed_dictionaries(
+            {"patternProperties": st.sampled_from([{"^[ab]$": INTEGERS}, {"f": INTEGERS}])}
+        )
+        | st.just({"$ref": "#/$defs/base"})
+        | st.just({"additionalProperties": False})
+    )
+    return st.tuples(own, parts).map(lambda drawn: drawn[0] | drawn[1])
+
+
+objects_in_parts = st.recursive(own, in_parts, max_leaves=6)
+
+
+def declared(schema: Any, base: Any) -> set[str]:
+    """The keys that a drawn schema declares anywhere for its place."""
+    names = set(schema.get("properties", {})) | ({"f"} & schema.get("patternProperties", {}).keys())
+    names |= {"a", "b"} if "^[ab]$" in schema.get("patternProperties", {}) else set()
+    parts = [base] if "$ref" in schema else []
+    parts += [part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword, ())]
+    parts += [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
+    parts += schema.get("dependentSchemas", {}).values()
+    return names.union(*(declared(part, base) for part in parts))
+
+
+@given(objects_in_parts, own, st.booleans(), st.dictionaries(st.sampled_from("abcdefg"), st.integers(0, 9)))
+def test_no_key_goes_that_some_part_declares(schema: Any, base: Any, nested: Any, given_now: Any) -> None:
+    root = {"properties": {"n": INTEGERS, "o": schema}} if nested else schema
+    split = declaring(**root, **{"$defs": {"base": base}})
+    arguments = {key: str(value) if key < "d" else value for key, value in given_now.items()}
+    call = {"name": "split", "arguments": {"n": "1", "o": arguments} if nested else arguments}
+    found = repair_call(call, [split])
+    after = found.call["arguments"]["o"] if nested else found.call["arguments"]
+    kept = set(arguments) & declared(schema, base)
+    assert kept <= set(after)
+    assert all(int(after[key]) == given_now[key] for key in kept)
+    dropped = {each.place.rpartition(".")[2] for each in found.coercions if each.kind == "dropped"}
+    assert dropped == set(arguments) - set(after)
+
+
+@given(objects_in_parts, own, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9)))
+def test_what_is_valid_beside_a_fault_stays(schema: Any, base: Any, arguments: Any) -> None:
+    root = {"properties": {"n": INTEGERS, "o": schema}, "$defs": {"base": base}}
+    call = {"name": "split", "arguments": {"n": 1, "o": arguments}}
+    assume(validate_call(call, [declaring(**root)]).ok)
+    damaged = {"name": "split", "arguments": {"n": "1", "o": arguments}}
+    found = repair_call(damaged, [declaring(**root)])
+    assert (found.call, found.ok) == (call, True)
+    assert found.coercions == (Coercion("n", "typed", "1", 1),)
+
+
+TO = {"to": {"type": "string"}, "cc": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "arguments", "after"),
+    [
+        (
+            {"properties": TO, "allOf": [{"properties": {"a": INTEGERS}}, {"properties": {"b": INTEGERS}}]},
+            {"a": "1", "b": 2, "to": "x"},
+            {"a": 1, "b": 2, "to": "x"},
+        ),
+        (
+            {
+                "properties": {"n": INTEGERS, "o": {"$ref": "#/$defs/base", "properties": TO}},
+                "$defs": {"base": {"type": "object", "properties": {"id": INTEGERS}}},
+            },
+            {"n": "5", "o": {"id": 1, "to": "x"}},
+            {"n": 5, "o": {"id": 1, "to": "x"}},
+        ),
+        (
+            {
+                "properties": TO,
+                "anyOf": [
+                    {"properties": {"k": INTEGERS}, "required": ["k"]},
+                    {"properties": {"j": INTEGERS}, "required": ["j"]},
+                ],
+            },
+            {"to": "x", "cc": "y", "k": "3"},
+            {"to": "x", "cc": "y", "k": 3},
+        ),
+        (  # a name of another part is found by its spelling, and what no part knows goes
+            {"properties": TO, "allOf": [{"properties": {"due_by": INTEGERS}}]},
+            {"To": "x", "DueBy": "3", "why": "?"},
+            {"to": "x", "due_by": 3},
+        ),
+        (
+            {"properties": TO, "patternProperties": {"^x-": {}}, "additionalProperties": False},
+            {"CC": "y", "x-id": 3, "why": "?"},
+            {"cc": "y", "x-id": 3},
+        ),
+    ],
+)
+def test_what_the_parts_of_a_schema_declare_together(args: Any, arguments: Any, after: Any) -> None:
+    found = repair_call({"name": "split", "arguments": arguments}, [declaring(**args)])
+    assert (found.call["arguments"], found.ok) == (after, True)
+
+
+@pytest.mark.parametrize("arguments", [{1: 2}, {"place": {None: 2}}, {"tags": [{2.5: "a"}]}])
+def test_keys_that_are_no_texts_are_refused(arguments: Any) -> None:
+    found = repair_call({"name": "typed", "arguments": arguments}, TYPED_POOL)
+    assert (found.call["arguments"], found.coercions) == (arguments, ())
+    assert "which is no text" in found.verdict.errors[0]
