@@ -5,6 +5,8 @@ What must stay true:
 - The executor's process group is dead when `run_executor` returns or raises, and a change that it was in the
   middle of is rolled back.
 - Its clock stands still while a person thinks.
+- No code is loaded from the workspace, which a model writes to: not by a module of that name, and not by a
+  variable of the environment that names it, or names a place relative to it.
 - Whatever goes wrong is an `ExecutorError` of one line; tracebacks and what the executor printed are attached
   as notes (BaseException.add_note), for its author.
 """
@@ -20,6 +22,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
@@ -27,7 +30,6 @@ from gbnf_server.executors import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from gbnf.manifests import Executor
     from gbnf_server.executors.context import Context
@@ -37,6 +39,9 @@ SECRET = "secret:"  # noqa: S105 - it marks a secret's name, and is none
 """A credential stays out of the conversation: the model sees this and the field's name."""
 
 _OUTPUT_KEPT = 4000
+_CODE_VARIABLES = {"PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONPYCACHEPREFIX"}
+"""Where Python loads code from, by paths or lists of them."""
+
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from gbnf_server.executors.child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
@@ -92,6 +97,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd=self._context.workspace.root,
+                env=_environment(self._context.workspace.root),
                 start_new_session=True,
             )
         except OSError as error:
@@ -221,9 +227,29 @@ class _Child:
         return error
 
     def _import_path(self) -> list[str]:
-        """Where this process imports from, but for the workspace itself, which a model writes to."""
-        paths = [os.path.abspath(path) for path in sys.path]  # noqa: PTH100 - text in, text out
-        return [path for path in dict.fromkeys(paths) if path != str(self._context.workspace.root)]
+        """Where this process imports from, but for the workspace, which a model writes to.
+
+        An environment that lies in the workspace, and this package, are needed all the same.
+        """
+        workspace, needed = self._context.workspace.root, (Path(sys.prefix), Path(__file__).parents[2])
+        paths = dict.fromkeys(Path(path).absolute() for path in sys.path)
+        return [
+            str(path)
+            for path in paths
+            if not path.resolve().is_relative_to(workspace)
+            or (path != workspace and any(path.is_relative_to(place) for place in needed))
+        ]
+
+
+def _environment(workspace: Path) -> dict[str, str]:
+    """This process's environment, where paths of Python's code mean here what they meant there."""
+    environment = dict(os.environ)
+    for name in _CODE_VARIABLES & environment.keys():
+        # an empty entry, or a relative one, would be looked for in the folder that the child starts in
+        paths = [Path(path).absolute() for path in environment.pop(name).split(os.pathsep) if path]
+        if kept := [str(path) for path in paths if not path.resolve().is_relative_to(workspace)]:
+            environment[name] = os.pathsep.join(kept)
+    return environment
 
 
 def _with_secrets(value: Any, secrets: Mapping[str, str]) -> Any:

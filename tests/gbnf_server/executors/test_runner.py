@@ -191,6 +191,24 @@ def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not
     assert not (tmp_path / "mine" / "__pycache__").exists()
 
 
+def test_no_variable_makes_it_load_code_from_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = executor(tmp_path / "mine", "return {'path': os.environ['PYTHONPATH']}")
+    context = world(tmp_path / "space")
+    for folder in (tmp_path / "space", tmp_path / "space" / "sub"):
+        folder.mkdir(exist_ok=True)
+        (folder / "sitecustomize.py").write_text(f"open({str(tmp_path / 'escaped')!r}, 'w').close()")
+    (tmp_path / "link").symlink_to(tmp_path / "space")
+    monkeypatch.chdir(tmp_path)
+    # some of them name the workspace, from here or from there
+    monkeypatch.setenv("PYTHONPATH", f"lib::.:sub:space:link/sub:{tmp_path}/space/sub:/opt/x:")
+    assert run_executor(mine, {}, context) == {
+        "path": f"{tmp_path}/lib:{tmp_path}:{tmp_path}/sub:/opt/x"  # what they mean here
+    }
+    assert not (tmp_path / "escaped").exists()
+
+
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
