@@ -47,6 +47,17 @@ Place: TypeAlias = tuple[str | int, ...]
 """The keys and indices that lead from a schema to a place below it; the first is the keyword."""
 
 
+SAYS_MORE = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
+"""Keywords that speak of other properties than the declared ones."""
+
+_ELSEWHERE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+
+
+def looks_elsewhere(schema: Mapping[str, Any]) -> bool:
+    """Whether more than the schema's own `properties` may declare."""
+    return not _ELSEWHERE.isdisjoint(schema)
+
+
 def subschemas(schema: Any) -> Iterator[tuple[Place, Any]]:
     """The schemas directly inside `schema`, each with its place, in document order.
 

@@ -49,6 +49,7 @@ from gbnf.schema.values import (
     String,
     ValueSet,
     conjunction,
+    distinct,
 )
 
 PropertyOrder = OneOf["declared", "any"]
@@ -333,6 +334,7 @@ class Lowering:
                 values += few
             else:
                 return None
+        values = distinct(values)
         return values if len(values) <= MAX_UNIQUE else None
 
     def _object(self, shape: Object, scope: Scope, pointer: str, depth: int) -> Expr:

@@ -34,7 +34,10 @@ def multiples_expr(shape: Number, scope: Scope) -> Expr | None:
     if low is not None and high is not None and (high.value - low.value) / divisor <= _MAX_LISTED:
         first = -((-low.value) // divisor)
         multiples = (divisor * step for step in range(first, first + _MAX_LISTED + 2))
-        return alt(*(_spelled(value, whole=whole) for value in multiples if _within(value, low, high)))
+        listed = [value for value in multiples if _within(value, low, high)]
+        if shape.integer is False:
+            listed = [value for value in listed if value.denominator != 1]
+        return alt(*(_spelled(value, whole=whole) for value in listed))
     words = _multiples(divisor, whole=whole)
     if words is None or shape.integer is False:
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gbnf.applicators import SAYS_MORE, looks_elsewhere
 from gbnf.compiler.grammar import Grammar, Part, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import factor, quoted
@@ -123,7 +124,7 @@ def compile_tool(
     args = offered_args(executor, (1,) if has_steps else ())
     if args is None:
         return None
-    with compilation():
+    with compilation(args):
         return _compile_arguments(executor, args, options, has_steps, prefix or executor.name)
 
 
@@ -133,7 +134,7 @@ def _compile_arguments(
     table = RuleTable(RESERVED)
     references = dict.fromkeys(executor.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
-    document = Document(_arguments_schema(args, closed=options.closed))
+    document = Document(_arguments_schema(args, executor, closed=options.closed))
     lowering = Lowering(document, options, table, executor.name, references)
     lowering.root(ref, Scope(table, (name,)))
     rules = run_passes(Rules(table.productions, ref.name))
@@ -143,17 +144,10 @@ def _compile_arguments(
     return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.report))
 
 
-def _arguments_schema(args: Mapping[str, Any], *, closed: bool) -> Mapping[str, Any]:
-    """A tool that declares no arguments takes none."""
-    silent = not {
-        "properties",
-        "additionalProperties",
-        "patternProperties",
-        "$ref",
-        "allOf",
-        "anyOf",
-        "oneOf",
-    } & set(args)
-    if closed and (silent or args.get("properties") == {}):
-        return {**args, "additionalProperties": args.get("additionalProperties", False)}
-    return args
+def _arguments_schema(args: Mapping[str, Any], executor: Executor, *, closed: bool) -> Mapping[str, Any]:
+    """A tool that declares no arguments takes none; what is not offered is no additional one either."""
+    if closed and SAYS_MORE.isdisjoint(args) and not looks_elsewhere(args):
+        return {**args, "additionalProperties": False}
+    properties = args.get("properties", {})
+    hidden = (executor.runtime_resolved | executor.step_references.keys()) - properties.keys()
+    return {**args, "properties": {**properties, **dict.fromkeys(hidden, False)}} if hidden else args

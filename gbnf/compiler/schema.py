@@ -15,7 +15,7 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import NOTHING, Rules
 from gbnf.grammar.passes import run_passes
-from gbnf.schema.document import Document
+from gbnf.schema.document import Document, lone_surrogate
 
 
 def compile_schema(
@@ -37,7 +37,7 @@ def compile_schema(
     Raises SchemaError where the schema is malformed, or where no value satisfies it.
     """
     check_whitespace(whitespace)
-    with compilation():
+    with compilation(schema):
         return _compile(schema, Options(whitespace, max_depth, closed, property_order))
 
 
@@ -54,8 +54,10 @@ def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
 
 
 @contextmanager
-def compilation() -> Iterator[None]:
+def compilation(schema: Any) -> Iterator[None]:
     """Around the work on one schema. Raises SchemaError for what nests too deeply to be compiled.
+
+    Also for texts with half a surrogate pair.
 
     Python's cycle collector pauses: what a compilation makes holds next to no cycles, and looking for them
     again and again takes half the time of a large schema. What is made belongs to a function called inside,
@@ -68,6 +70,12 @@ def compilation() -> Iterator[None]:
     except RecursionError:
         problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
         raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
+    except ValueError:
+        place = lone_surrogate(schema)
+        if place is None:
+            raise
+        problem = "a text in it holds half a surrogate pair, which no text can hold"
+        raise SchemaError(place, problem, "Write the whole character, or take it out.") from None
     finally:
         if was_collecting:
             gc.enable()

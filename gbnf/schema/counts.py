@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -14,7 +15,8 @@ def count(facet: Subschema, keyword: str) -> int | None:
     value = facet.raw.get(keyword)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0 or value != int(value):
         place = f"{facet.pointer}/{keyword}"
         raise SchemaError(place, f"{keyword} must be a whole number of at least 0, not {value!r}")
     return int(value)

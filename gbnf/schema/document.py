@@ -159,12 +159,32 @@ class Document:
         return self._homes
 
     def allows(self, place: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`."""
+        """Whether jsonschema finds `value` valid at `place`. Raises re.error for a pattern it can't read."""
         if self._validator is None:
+            from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
+
             validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
-            self._validator = validator(self.root.raw, format_checker=validator.FORMAT_CHECKER)
+            self._validator = taught(validator)(self.root.raw, format_checker=validator.FORMAT_CHECKER)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
         return next(iter(errors), None) is None
+
+
+def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
+    """The place of a text, a key or a value, with half a surrogate pair; None where there is none."""
+    pending = [(raw, pointer)]
+    while pending:
+        here, place = pending.pop()
+        if isinstance(here, str) and any("\ud800" <= char <= "\udfff" for char in here):
+            return place
+        if isinstance(here, Mapping):
+            pending += [(key, place) for key in here]
+            pending += [
+                (value, f"{place}/{str(key).encode(errors='replace').decode()}")
+                for key, value in here.items()
+            ]
+        elif isinstance(here, list):
+            pending += [(value, f"{place}/{index}") for index, value in enumerate(here)]
+    return None
 
 
 def _forgiving(specification: Specification[Any]) -> Specification[Any]:

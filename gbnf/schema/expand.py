@@ -8,6 +8,7 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -17,9 +18,9 @@ from gbnf.schema.cases import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.flatten import Branching, Flat, Flattener, Report, own_keywords
-from gbnf.schema.keywords import KEYWORDS, TYPES
+from gbnf.schema.keywords import KEYWORDS, PRIVATE, TYPES
 from gbnf.schema.negation import NotHeldError
-from gbnf.schema.shapes import array_shape, number_shape, object_shape
+from gbnf.schema.shapes import array_shape, closed_to, number_shape, object_shape
 from gbnf.schema.strings import cut, joined, string_shape
 from gbnf.schema.values import (
     EVERYTHING,
@@ -198,7 +199,7 @@ class Expander:
             )
             # The branch by itself: beside the others, a value that fits two branches is gone already.
             values_meet = bool(mine.shapes) and any(
-                self._document.allows(branches[number], value)
+                self._surely_allows(branches[number], value)
                 for value in self._compared((branches[other],)).values
             )
             if shapes_meet or values_meet:
@@ -206,11 +207,14 @@ class Expander:
         return found
 
     def _allowed_elsewhere(self, value: object, number: int, choice: Branching) -> bool:
-        return any(
-            self._document.allows(branch, value)
-            for other, branch in enumerate(choice.branches)
-            if other != number
-        )
+        others = (branch for other, branch in enumerate(choice.branches) if other != number)
+        return any(self._surely_allows(branch, value) for branch in others)
+
+    def _surely_allows(self, place: Subschema, value: object) -> bool:
+        try:
+            return self._document.allows(place, value)
+        except re.error:
+            return False
 
     def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
         """The values of `source` that every facet allows.
@@ -223,9 +227,16 @@ class Expander:
         if not isinstance(values, list):
             raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
         kept = distinct(values)
+        declared = closed_to(facets) if self._closed else None
+        if declared is not None:
+            kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
         for facet in facets:
             judge = _Judge(facet if whole else own_keywords(facet), self._document)
-            kept = [value for value in kept if judge.allows(value)]
+            try:
+                kept = [value for value in kept if judge.allows(value)]
+            except re.error as error:
+                reason = f"a pattern can't be read, so the values beside it are not judged: {error}"
+                self._report(facet.pointer, "enum" if "enum" in raw else "const", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(kept), reason="" if kept else reason)
 
@@ -336,7 +347,7 @@ class _Judge:
                 keys = frozenset(map(value_key, values))
                 self._listed = keys if self._listed is None else self._listed & keys
         self._denied = _denied(raw.get("not"))
-        left = KEYWORDS - {"enum", "const"} - ({"not"} if self._denied else set())
+        left = (KEYWORDS | PRIVATE) - {"enum", "const"} - ({"not"} if self._denied else set())
         self._place = _only(facet, left)
         declared = raw.get("type", "string")
         allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gbnf.errors import SchemaError
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, KEYWORDS
+from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
@@ -213,13 +213,12 @@ def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
 def own_keywords(place: Subschema) -> Subschema:
     """The place without the keywords that add places, or branches of which one holds.
 
-    `not`, `if` and the dependent keywords stay: their branches speak in private keywords, which jsonschema
-    doesn't read.
+    `not`, `if` and the dependent keywords stay, and are judged as they stand.
     """
     raw = place.raw
     if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):
         return place
-    own = {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS - _FLATTENED}
+    own = {keyword: value for keyword, value in raw.items() if keyword in (KEYWORDS | PRIVATE) - _FLATTENED}
     return Subschema(own, place.pointer, place.resolver)
 
 

@@ -22,6 +22,13 @@ KEYWORDS = frozenset(
     }
 )  # fmt: skip
 
+#: Keywords of our own, in complements, for what JSON Schema has no word for.
+NOT_PATTERN = "gbnf:notPattern"
+NOT_FORMAT = "gbnf:notFormat"
+NOT_WORDS = "gbnf:notWords"
+NOT_INTEGER = "gbnf:notInteger"
+PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER})
+
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 #: The keywords of which a value may satisfy one branch or another.

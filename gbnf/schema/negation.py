@@ -12,13 +12,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import KEYWORDS, TYPES
-
-#: Private keywords of a complement, which JSON Schema has no word for.
-NOT_PATTERN = "gbnf:notPattern"
-NOT_FORMAT = "gbnf:notFormat"
-NOT_WORDS = "gbnf:notWords"
-NOT_INTEGER = "gbnf:notInteger"
+from gbnf.schema.keywords import KEYWORDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS, TYPES
 
 #: The most branches of a `oneOf` whose complement is written: each pair of them is a case.
 MAX_ONE_OF = 5
@@ -63,7 +57,8 @@ def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
         return [{"type": others}] if others else []
     if "integer" in names:
         others = [name for name in others if name != "number"]
-        return [{"type": others}, {"type": "number", NOT_INTEGER: True}]
+        fractions = {"type": "number", NOT_INTEGER: True}
+        return [{"type": others}, fractions] if others else [fractions]
     return [{"type": others}] if others else []
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from gbnf.applicators import SAYS_MORE
 from gbnf.errors import SchemaError
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, fraction, least
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import CHOICES
-from gbnf.schema.negation import NOT_INTEGER
+from gbnf.schema.keywords import CHOICES, NOT_INTEGER
 from gbnf.schema.values import (
     ANYTHING,
     NEVER,
@@ -111,10 +111,9 @@ def object_shape(
         shape = _meet_objects(shape, _object(facet, report), facet, report)
     if any("unevaluatedProperties" in facet.raw for facet in facets):
         shape = _close_unevaluated(shape, facets, report, reached)
-    speaks = any("additionalProperties" in facet.raw or "patternProperties" in facet.raw for facet in facets)
     others, properties = shape.others, dict(shape.properties)
-    declared = {name for facet in facets if not facet.made for name in facet.raw.get("properties", ())}
-    if closed and declared and not speaks:
+    declared = closed_to(facets) if closed else None
+    if declared is not None:
         others = ()
         properties = {name: places if name in declared else NEVER for name, places in properties.items()}
     open_shape = Object({}, (), others)
@@ -138,6 +137,14 @@ def object_shape(
         _chains(facets, properties),
         tuple(facets),
     )
+
+
+def closed_to(facets: Sequence[Subschema]) -> frozenset[str] | None:
+    """The properties that an object of these facets is closed to; None for one that stays open."""
+    if any(not SAYS_MORE.isdisjoint(facet.raw) for facet in facets):
+        return None
+    declared = (facet.raw.get("properties", ()) for facet in facets if not facet.made)
+    return frozenset(name for names in declared for name in names) or None
 
 
 def _close_unevaluated_items(
@@ -333,13 +340,38 @@ def _close_unevaluated(
         return shape
     if any("additionalProperties" in other.raw for other in facets):
         return shape
-    value = _child(facet, "unevaluatedProperties")
-    patterned = any(other.raw.get("patternProperties") for other in facets)
-    others = tuple(
-        KeyClass(one.keys, one.value if patterned and one.value else conjunction(one.value, value))
-        for one in shape.others
-    )
+    patterns = [pattern for other in facets for pattern in other.raw.get("patternProperties", ())]
+    try:
+        evaluated = _found_in(patterns)
+        others = tuple(
+            one if _meets(one, evaluated) else KeyClass(one.keys, conjunction(one.value, value))
+            for value in [_child(facet, "unevaluatedProperties")]
+            for one in shape.others
+        )
+    except (PatternError, TooManyStates):
+        place = f"{facet.pointer}/unevaluatedProperties"
+        report(place, "unevaluatedProperties", "a pattern beside it is not held")
+        return shape
     return replace(shape, others=tuple(one for one in others if one.value != NEVER))
+
+
+def _found_in(patterns: Sequence[str]) -> Dfa | None:
+    """The keys in which any of the patterns is found; None without patterns. Raises as `search` does."""
+    from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
+
+    found: Dfa | None = None
+    for pattern in patterns:
+        found = search(pattern) if found is None else found | search(pattern)
+    return found
+
+
+def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
+    """Whether the keys of a class, which the patterns part, are among the evaluated ones."""
+    if evaluated is None:
+        return False
+    if one.keys is None:  # the patterns' classes took too many states
+        raise TooManyStates(MAX_KEY_STATES)
+    return not (one.keys & evaluated).is_empty
 
 
 def _meet_objects(left: Object, right: Object, facet: Subschema, report: Report) -> Object:

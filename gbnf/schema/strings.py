@@ -16,7 +16,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, least
 from gbnf.schema.document import Subschema
-from gbnf.schema.negation import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
+from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.values import String
 
 #: The most states that a language may have when it is cut to its bounds.

@@ -14,10 +14,9 @@ from typing import Any
 from referencing import Registry, exceptions
 from referencing.jsonschema import DRAFT202012
 
-from gbnf.applicators import CHILD, Place, rebuilt
+from gbnf.applicators import CHILD, SAYS_MORE, Place, looks_elsewhere, rebuilt
 from gbnf.manifests.executor import is_runtime_resolved
 
-_SAYS_MORE = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _TESTS = frozenset({"not", "if", "contains", "propertyNames"})
 _BRANCHING = ("anyOf", "oneOf")
 _BELOW = frozenset(CHILD) - _TESTS
@@ -35,7 +34,7 @@ def judged_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: b
         args = {**args, "properties": properties}
     root = _Preparation(args, closed=closed).prepared(args, value=True)
     assert isinstance(root, dict)
-    if closed and not _SAYS_MORE & root.keys() and not _looks_elsewhere(root):
+    if closed and not SAYS_MORE & root.keys() and not looks_elsewhere(root):
         root["additionalProperties"] = False
     return root
 
@@ -84,7 +83,7 @@ class _References:
             yield from here.get("properties", {})
 
     def says_more(self, schema: Any) -> bool:
-        return any(_SAYS_MORE & here.keys() for here in self.in_place(schema, branches=False))
+        return any(SAYS_MORE & here.keys() for here in self.in_place(schema, branches=False))
 
 
 class _Preparation:
@@ -112,7 +111,7 @@ class _Preparation:
     def _closing(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         if self._references.says_more(schema) or next(self._references.declared(schema), None) is None:
             return {}
-        return {"unevaluatedProperties" if _looks_elsewhere(schema) else "additionalProperties": False}
+        return {"unevaluatedProperties" if looks_elsewhere(schema) else "additionalProperties": False}
 
     def _opened(self, branch: Any, prepared: Any, *, beside: Mapping[str, Any]) -> Any:
         """A branch under which nothing is declared, or more is allowed, stays open."""
@@ -121,11 +120,6 @@ class _Preparation:
         if self._references.says_more(branch) or next(self._references.declared(branch), None) is not None:
             return prepared
         return {**(prepared if isinstance(prepared, dict) else {}), "unevaluatedProperties": True}
-
-
-def _looks_elsewhere(schema: Mapping[str, Any]) -> bool:
-    """Whether more than the schema's own `properties` may declare."""
-    return bool(schema.keys() & {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 
 
 def _without_demands_on_runtime(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from gbnf.manifests import Executor
+from gbnf.schema.validators import taught
 from gbnf.steps import offered_args
 from gbnf.validation.closing import judged_schema
 from gbnf.validation.complaints import complaints, got, nearest, shown
@@ -126,7 +127,7 @@ def _argument_errors(
 def _validator(executor: Executor, with_steps: bool, closed: bool) -> Any:
     without = frozenset() if with_steps else frozenset(executor.step_references)
     schema = judged_schema(executor.args, without, closed=closed)
-    return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return taught(Draft202012Validator)(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def _is_integer(value: Any) -> bool:

@@ -145,6 +145,47 @@ def test_names_are_readable() -> None:
             [{"a": 1}],
             id="what the runtime fills in is not offered",
         ),
+        pytest.param(
+            [
+                tool(
+                    "t",
+                    properties={"a": {}, "r": {"runtime_resolved": True}},
+                    additionalProperties={"type": "string"},
+                )
+            ],
+            [{"a": 1, "b": "x"}],
+            [{"r": "x"}, {"b": 1}],
+            id="what the runtime fills in is no additional argument",
+        ),
+        pytest.param(
+            [
+                tool(
+                    "t",
+                    properties={"o": {"properties": {"a": {}}, "unevaluatedProperties": {"type": "string"}}},
+                )
+            ],
+            [{"o": {"a": 1, "b": "x"}}],
+            [{"o": {"b": 1}}],
+            id="unevaluated properties are spoken of",
+        ),
+        pytest.param(
+            [tool("t", properties={"a": {}}, unevaluatedProperties={"type": "string"})],
+            [{"a": 1, "b": "x"}],
+            [{"b": 1}],
+            id="unevaluated arguments are spoken of",
+        ),
+        pytest.param(
+            [tool("t", properties={"o": {"properties": {"a": {}}, "enum": [{"a": 1}, {"a": 1, "b": 2}]}})],
+            [{"o": {"a": 1}}],
+            [{"o": {"a": 1, "b": 2}}],
+            id="listed objects are closed too",
+        ),
+        pytest.param(
+            [tool("t", properties={"a": {"type": "string", "pattern": r"^\p{Lu}+$"}})],
+            [{"a": "ÀB"}],
+            [{"a": "1"}, {"a": "Àb"}],
+            id="a pattern that Python does not read",
+        ),
     ],
 )
 def test_languages(pool: Any, accepted: list[Any], refused: list[Any]) -> None:

@@ -301,6 +301,55 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
             ["[null]", "[1, true, 2]"],
             id="unevaluated items behind a tuple",
         ),
+        pytest.param(
+            {"oneOf": [{"anyOf": [{"const": "ab"}, {"type": "string", "minLength": 5}]}, {"pattern": "^a"}]},
+            ['"bcdef"', '"ac"', "1"],
+            ['"ab"', '"abcdef"'],
+            id="a value that two branches of oneOf share",
+        ),
+        pytest.param(
+            {"if": {"const": 1}, "else": {"maximum": 9}, "oneOf": [{}, {"type": "integer"}]},
+            ["1.5", '"a"'],
+            ["1", "2"],
+            id="an integer that two branches of oneOf share",
+        ),
+        pytest.param(
+            {
+                "type": "array",
+                "uniqueItems": True,
+                "items": {"anyOf": [{"enum": [1, True]}, {"type": "integer", "minimum": 1, "maximum": 3}]},
+            },
+            ["[1, 2]", "[true, 1]"],
+            ["[1, 1]", "[true, true]"],
+            id="unique items of branches that overlap",
+        ),
+        pytest.param(
+            {"patternProperties": {"^a": True}, "unevaluatedProperties": False, "type": "object"},
+            ['{"a1": 1}', "{}"],
+            ['{"b": 1}'],
+            id="unevaluated properties beside a pattern that allows anything",
+        ),
+        pytest.param(
+            {"enum": ["é", "1"], "pattern": r"^\p{L}$"}, ['"é"'], ['"1"'], id="values by a Unicode property"
+        ),
+        pytest.param(
+            {"oneOf": [{"enum": ["é", "-"]}, {"type": "string", "pattern": r"^(?<all>\p{L}+)$"}]},
+            ['"-"', '"ab"'],
+            ['"é"', '"+"'],
+            id="branches of oneOf by a Unicode property",
+        ),
+        pytest.param(
+            {"type": "number", "minimum": 0, "maximum": 2, "multipleOf": 0.5, "not": {"type": "integer"}},
+            ["0.5", "1.5"],
+            ["0", "1", "2", "1.0"],
+            id="multiples without the integers",
+        ),
+        pytest.param(
+            {"not": {"type": ["null", "boolean", "integer", "string", "array", "object"]}},
+            ["1.5"],
+            ["1", "null", '"a"'],
+            id="numbers without the integers",
+        ),
     ],
 )
 def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None:
@@ -348,6 +397,9 @@ def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list
         ({"required": "a"}, "/required"),
         ({"anyOf": []}, "/anyOf"),
         ({"enum": 3}, "/enum"),
+        ({"enum": ["\ud800", "a"]}, "/enum/0"),
+        ({"properties": {"a": {"properties": {"\udc00": {}}}}}, "/properties/a/properties"),
+        ({"type": "string", "maxLength": float("inf")}, "/maxLength"),
         (["not a schema"], ""),
     ],
 )

@@ -1,0 +1,122 @@
+"""jsonschema's validators, taught what they can't read by themselves.
+
+Patterns: jsonschema hands them to Python's `re`, which doesn't know all of ECMA-262 (`\\p{…}`, `(?<name>…)`);
+what it refuses is matched by `gbnf.regular`. A pattern that neither reads allows every text. Private keywords
+(`gbnf.schema.keywords`): a complement may hold them, and values are judged by them too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from typing import Any, TypeAlias
+
+from jsonschema import ValidationError, validators
+
+from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.schema.keywords import NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
+
+_Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
+"""From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
+
+
+@cache
+def taught(validator: Any) -> Any:
+    """A validator class of jsonschema that reads more, in subschemas too; the rest it reads as before."""
+    known = validator.VALIDATORS
+    mended = {
+        keyword: _where_unreadable(known[keyword], rule)
+        for keyword, rule in (
+            ("pattern", _pattern),
+            ("patternProperties", _pattern_properties),
+            ("additionalProperties", _additional_properties),
+        )
+        if keyword in known
+    }
+    private = {
+        NOT_PATTERN: _not_pattern,
+        NOT_FORMAT: _not_format,
+        NOT_WORDS: _not_words,
+        NOT_INTEGER: _not_integer,
+    }
+    return validators.extend(validator, {**mended, **private})  # type: ignore[no-untyped-call]  # it has none
+
+
+@lru_cache(maxsize=4096)
+def found(pattern: str, text: str) -> bool | None:
+    """Whether the pattern is found in the text; None for a pattern of no known language."""
+    if _python_reads(pattern):
+        return re.search(pattern, text) is not None
+    from gbnf.regular.ecma import search  # noqa: PLC0415  # hardly a schema needs it
+
+    try:
+        return search(pattern).accepts(text)
+    except (PatternError, TooManyStates):
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _python_reads(pattern: Any) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _where_unreadable(usual: _Rule, ours: _Rule) -> _Rule:
+    """The usual rule, unless it would meet a pattern that Python doesn't read."""
+
+    def rule(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        patterns = [value] if isinstance(value, str) else schema.get("patternProperties", ())
+        readable = all(map(_python_reads, patterns))
+        yield from (usual if readable else ours)(validator, value, instance, schema) or ()
+
+    return rule
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and found(pattern, instance) is False:
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Any, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
+    for key, value in instance.items() if validator.is_type(instance, "object") else ():
+        for pattern, schema in patterns.items():
+            if found(pattern, key):
+                yield from validator.descend(value, schema, path=key, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, value: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    patterns = schema.get("patternProperties", ())
+    for key in instance if validator.is_type(instance, "object") else ():
+        known = key in schema.get("properties", ()) or any(
+            found(pattern, key) is not False for pattern in patterns
+        )
+        if not known:
+            yield from validator.descend(instance[key], value, path=key)
+
+
+def _not_pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and found(pattern, instance):
+        yield ValidationError(f"{instance!r} matches {pattern!r}")
+
+
+def _not_format(validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and validator.format_checker.conforms(instance, name):
+        yield ValidationError(f"{instance!r} is a {name}")
+
+
+def _not_words(validator: Any, words: list[str], instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and instance in words:
+        yield ValidationError(f"{instance!r} is one of {words!r}")
+
+
+def _not_integer(validator: Any, _value: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "integer") or (isinstance(instance, float) and instance.is_integer()):
+        yield ValidationError(f"{instance!r} is an integer")
