@@ -146,6 +146,7 @@ def _compile_arguments(
 
 def _arguments_schema(args: Mapping[str, Any], executor: Executor, *, closed: bool) -> Mapping[str, Any]:
     """A tool that declares no arguments takes none; what is not offered is no additional one either."""
+    args = {keyword: value for keyword, value in args.items() if keyword != "$schema"}  # always 2020-12
     if closed and SAYS_MORE.isdisjoint(args) and not looks_elsewhere(args):
         return {**args, "additionalProperties": False}
     properties = args.get("properties", {})

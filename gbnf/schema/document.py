@@ -20,6 +20,7 @@ from referencing import Registry, Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.errors import SchemaError
+from gbnf.schema.keywords import unknown_keywords
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ROOT_URI = "urn:schema"
@@ -31,6 +32,7 @@ _VALIDATORS: dict[str, Any] = {
     "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
     _DEFAULT_DIALECT: jsonschema.Draft202012Validator,
 }
+_DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for dialect in _VALIDATORS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,8 +93,12 @@ class Document:
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
         self._specification = _specification(self.dialect)
         self.root = Subschema(schema, "", _LateResolver(self._specification, schema), entered=True)
+        draft = _DRAFTS.get(self.dialect, "2020-12")
         #: Up to draft 7, keywords beside `$ref` are ignored.
-        self.refs_hide_siblings = self.dialect.partition("draft-0")[2][:1] in ("3", "4", "6", "7")
+        self.refs_hide_siblings = draft.startswith("draft")
+        # Where no draft is declared, keywords of all of them mean what they meant in theirs.
+        self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
+        self._readable: dict[int, Subschema] = {}
         self._homes: dict[int, str] | None = None
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
         self._validator: Any = None
@@ -105,8 +111,13 @@ class Document:
         return self._dynamic_anchors[reference.rpartition("#")[2]] <= 1
 
     def enter(self, place: Subschema) -> Subschema:
-        """The same place, with references resolved against its own identifier where it declares one."""
+        """The same place, with references resolved against its own identifier where it declares one.
+
+        Keywords of other drafts than the declared one are gone from it.
+        """
         raw = place.raw
+        if isinstance(raw, Mapping) and not self._unknown.isdisjoint(raw):
+            place = self._known_only(place)
         if place.entered or not isinstance(raw, Mapping):
             return place
         if "$id" in raw or "id" in raw:
@@ -115,6 +126,14 @@ class Document:
                 self._has_resources = True
                 return Subschema(raw, place.pointer, place.resolver.in_subresource(resource), entered=True)
         return place
+
+    def _known_only(self, place: Subschema) -> Subschema:
+        known = self._readable.get(id(place.raw))
+        if known is None:
+            raw = {keyword: value for keyword, value in place.raw.items() if keyword not in self._unknown}
+            known = Subschema(raw, place.pointer, place.resolver, place.entered, place.made)
+            self._readable[id(place.raw)] = known
+        return known
 
     def follow(self, place: Subschema, keyword: str) -> Subschema:
         """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
@@ -164,7 +183,9 @@ class Document:
             from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
 
             validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
-            self._validator = taught(validator)(self.root.raw, format_checker=validator.FORMAT_CHECKER)
+            declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
+            readable = taught(validator, every_draft=not declares)
+            self._validator = readable(self.root.raw, format_checker=validator.FORMAT_CHECKER)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
         return next(iter(errors), None) is None
 

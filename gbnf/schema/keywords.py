@@ -29,6 +29,25 @@ NOT_WORDS = "gbnf:notWords"
 NOT_INTEGER = "gbnf:notInteger"
 PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER})
 
+_LATER = {
+    "draft-06": {"const", "contains", "propertyNames"},
+    "draft-07": {"if", "then", "else"},
+    "2019-09": {
+        "dependentRequired", "dependentSchemas", "minContains", "maxContains", "$recursiveRef",
+        "unevaluatedItems", "unevaluatedProperties",
+    },
+    "2020-12": {"prefixItems", "$dynamicRef"},
+}  # fmt: skip
+_EARLIER = {"2019-09": {"dependencies"}, "2020-12": {"dependencies", "$recursiveRef"}}
+
+
+def unknown_keywords(draft: str) -> frozenset[str]:
+    """The keywords that say nothing in a draft (`draft-04` to `2020-12`), since others have them."""
+    drafts = ["draft-04", *_LATER]
+    later = drafts[drafts.index(draft) + 1 :]
+    return frozenset(_EARLIER.get(draft, set()).union(*(_LATER[one] for one in later)))
+
+
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 #: The keywords of which a value may satisfy one branch or another.

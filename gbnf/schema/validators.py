@@ -22,8 +22,11 @@ _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
 
 @cache
-def taught(validator: Any) -> Any:
-    """A validator class of jsonschema that reads more, in subschemas too; the rest it reads as before."""
+def taught(validator: Any, *, every_draft: bool = False) -> Any:
+    """A validator class of jsonschema that reads more, in subschemas too; the rest it reads as before.
+
+    `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
+    """
     known = validator.VALIDATORS
     mended = {
         keyword: _where_unreadable(known[keyword], rule)
@@ -40,7 +43,8 @@ def taught(validator: Any) -> Any:
         NOT_WORDS: _not_words,
         NOT_INTEGER: _not_integer,
     }
-    return validators.extend(validator, {**mended, **private})  # type: ignore[no-untyped-call]  # it has none
+    old = {"dependencies": _dependencies} if every_draft else {}
+    return validators.extend(validator, {**old, **mended, **private})  # type: ignore[no-untyped-call]  # it has none
 
 
 @lru_cache(maxsize=4096)
@@ -100,6 +104,20 @@ def _additional_properties(
         )
         if not known:
             yield from validator.descend(instance[key], value, path=key)
+
+
+def _dependencies(
+    validator: Any, dependencies: Any, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
+    for name, needed in dependencies.items() if validator.is_type(instance, "object") else ():
+        if name not in instance:
+            continue
+        if isinstance(needed, list):
+            for other in needed:
+                if other not in instance:
+                    yield ValidationError(f"{other!r} is a dependency of {name!r}")
+        else:
+            yield from validator.descend(instance, needed, schema_path=name)
 
 
 def _not_pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:

@@ -127,7 +127,8 @@ def _argument_errors(
 def _validator(executor: Executor, with_steps: bool, closed: bool) -> Any:
     without = frozenset() if with_steps else frozenset(executor.step_references)
     schema = judged_schema(executor.args, without, closed=closed)
-    return taught(Draft202012Validator)(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    judge = taught(Draft202012Validator, every_draft=True)
+    return judge(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def _is_integer(value: Any) -> bool:

@@ -181,6 +181,25 @@ def test_names_are_readable() -> None:
             id="listed objects are closed too",
         ),
         pytest.param(
+            [tool("t", properties={"a": {}, "b": {}}, dependencies={"a": ["b"]})],
+            [{}, {"b": 1}, {"a": 1, "b": 1}],
+            [{"a": 1}],
+            id="dependencies, as up to draft 7",
+        ),
+        pytest.param(
+            [
+                tool(
+                    "t",
+                    properties={"a": {"$ref": "#/definitions/s", "maxLength": 1}},
+                    definitions={"s": {"type": "string"}},
+                    **{"$schema": "http://json-schema.org/draft-07/schema#"},
+                )
+            ],
+            [{"a": "x"}],
+            [{"a": "xy"}, {"a": 1}],
+            id="tools are read as 2020-12",
+        ),
+        pytest.param(
             [tool("t", properties={"a": {"type": "string", "pattern": r"^\p{Lu}+$"}})],
             [{"a": "ÀB"}],
             [{"a": "1"}, {"a": "Àb"}],

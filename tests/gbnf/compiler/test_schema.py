@@ -144,6 +144,11 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
     assert len(outputs) == 1
 
 
+DRAFT_4, DRAFT_6, DRAFT_7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7))
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema knows it not, and reads 2020-12
+
+
 @pytest.mark.parametrize(
     ("schema", "accepted", "refused"),
     [
@@ -349,6 +354,20 @@ def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
             ["1.5"],
             ["1", "null", '"a"'],
             id="numbers without the integers",
+        ),
+        *(
+            pytest.param(
+                {"$schema": draft, **schema}, accepted, refused, id=f"{next(iter(schema))} in {draft}"
+            )
+            for draft, schema, accepted, refused in (
+                (DRAFT_4, {"const": 1, "type": "integer"}, ["1", "2"], ["true"]),
+                (DRAFT_6, {"if": True, "then": {"maxLength": 1}, "type": "string"}, ['"ab"'], ["1"]),
+                (DRAFT_7, {"minContains": 0, "type": "array", "contains": {"const": 1}}, ["[2, 1]"], ["[2]"]),
+                (DRAFT_7, {"unevaluatedProperties": False, "type": "object"}, ['{"b": 1}'], ["1"]),
+                (DRAFT_7, {"dependencies": {"a": ["b"]}, "type": "object"}, ['{"b": 1}'], ['{"a": 1}']),
+                (DRAFT_2020, {"dependencies": {"a": ["b"]}, "type": "object"}, ['{"a": 1}'], ["1"]),
+                (UNKNOWN, {"$ref": "#/$defs/s", "$defs": {"s": {}}, "maxLength": 1}, ['"a"'], ['"ab"']),
+            )
         ),
     ],
 )
