@@ -50,7 +50,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 def _walk(workspace: Workspace, base: Path) -> Iterator[str]:
     """Paths below `base`, relative to the workspace, where they are text; folders end with ``/``."""
     for folder, folders, files in os.walk(base):
-        if Path(folder) == workspace.root and STATE in folders:
+        if STATE in folders:  # of a workspace inside this one too
             folders.remove(STATE)
         inside = workspace.relative(folder)
         prefix = "" if inside == "." else f"{inside}/"

@@ -4,8 +4,8 @@ What must stay true:
 
 - A path from a model is relative, has no ``..``, and neither it nor a folder above it is a symbolic link
   that leads out. Links that stay inside are followed.
-- The runtime's own folder ``.gbnf`` (journal, trash, staging) is no executor's business: paths into it are
-  refused, searches skip it.
+- The runtime's own folder ``.gbnf`` (journal, trash, staging) is no executor's business, nor is that of a
+  workspace inside this one: paths into it are refused, searches skip it.
 - Every change goes through file descriptors opened one component at a time without following links, from
   the root down. So a link that appears between the check and the deed is refused by the kernel
   (``O_NOFOLLOW``, open(2)), and not followed.
@@ -89,6 +89,13 @@ class Workspace:
             return self.root
         parent = Path(os.path.realpath(self.root.joinpath(*parts[:-1])))
         return self._inside(relative, parent / parts[-1])
+
+    def check(self, relative: str) -> None:
+        """Raise `ExecutorError` where a link-free path leads out, or into the runtime's own folder.
+
+        Nothing is looked at: that no part of it is a link, `opened_parent` sees to.
+        """
+        self._inside(relative, self.root.joinpath(*self._parts(relative)))
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """The path as executors show it, and take it. Raises `ExecutorError` where `path` lies outside."""
@@ -195,7 +202,7 @@ class Workspace:
         if not path.is_relative_to(self.root):
             raise ExecutorError(f"'{relative}' is refused: a symbolic link leads out of the workspace")
         inner = path.relative_to(self.root).parts
-        if inner and inner[0].casefold() == STATE:
+        if any(part.casefold() == STATE for part in inner):
             raise ExecutorError(f"'{relative}' is refused: '{STATE}' belongs to the runtime")
         return path
 

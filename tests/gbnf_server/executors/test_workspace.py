@@ -127,6 +127,8 @@ def test_what_is_resolved_is_named_again_by_its_relative_path(
         (".gbnf/journal", "belongs to the runtime"),
         (".GBNF", "belongs to the runtime"),
         ("folder/state/journal", "belongs to the runtime"),
+        ("folder/.gbnf/journal", "belongs to the runtime"),
+        ("new/deep/.Gbnf", "belongs to the runtime"),
         ("", "empty path"),
         ("a\0b", "NUL"),
         ("\ud800", "cannot be encoded"),
