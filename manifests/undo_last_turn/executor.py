@@ -1,7 +1,8 @@
 """Takes back all that the latest earlier request changed: files, folders, deletions, calendar events.
 
 A request is a planner run. Each further request goes one further back. What someone changed since is left as
-it is, and what was sent stays sent: both are told.
+it is, and what was sent stays sent: both are told. What is in the way may be moved away: the next request
+takes up what was left, and goes no further back before it is done.
 """
 
 from __future__ import annotations

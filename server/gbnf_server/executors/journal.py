@@ -7,9 +7,6 @@ What must stay true:
 
 - Nothing is replaced or removed that is not kept in the trash first, by a link or a rename, never by a copy
   that could be cut short.
-- Undoing a step looks at what is there: done, not yet done and half-way are told apart, so undoing twice, or
-  after a kill, is safe.
-- What someone changed since is left as it is, and reported.
 - An operation without an end line, seen while the lock is held, belongs to a process that was killed: it is
   rolled back before anything else happens.
 """
@@ -24,11 +21,11 @@ import shutil
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.records import Operation, Records
+from gbnf_server.executors.undoing import TRASH, Undoing, Undone, content, with_parents
 from gbnf_server.executors.workspace import STATE
 
 if TYPE_CHECKING:
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_TRASH, _STAGING = f"{STATE}/trash", f"{STATE}/staging"
+_STAGING = f"{STATE}/staging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +62,6 @@ class Trash:
 
 
 Change = Write | MakeFolder | Trash
-
-
-@dataclass(frozen=True, slots=True)
-class Undone:
-    """`undone`: what was taken back, `kept`: what could not be, and why; one sentence each."""
-
-    undone: tuple[str, ...]
-    kept: tuple[str, ...]
 
 
 class Journal:
@@ -134,8 +123,10 @@ class Journal:
     def undo_last_turn(self, turn: str) -> Undone:
         """Undo all that the latest turn other than `turn`, and not undone yet, has changed.
 
-        Once a turn: undoing again in the same turn is refused, so that a model that repeats itself does not
-        go further back than it was asked to. Raises `ExecutorError` where there is nothing to undo.
+        What something is in the way of stays to be undone, and is the first of its turn's to be taken up by
+        the next undo: nothing older is touched before. Once a turn is undone, undoing again in the same turn
+        is refused, so that a model that repeats itself does not go further back than it was asked to. Raises
+        `ExecutorError` where there is nothing to undo.
         """
         with self.locked():
             operations = [self._records.load(number) for number in self._records.numbers()]
@@ -148,16 +139,18 @@ class Journal:
             ]
             if not done:
                 raise ExecutorError("there is nothing to undo: no earlier request changed anything")
-            undone: list[str] = []
-            kept: list[str] = []
-            for operation in reversed(done):
-                if operation.turn == done[-1].turn:
-                    self._undo(operation, undone, kept)
+            undoing = Undoing(self._workspace)
+            latest = [operation for operation in done if operation.turn == done[-1].turn]
+            for operation in reversed(latest):
+                for index in undoing.undo(operation):
+                    self._records.append(operation, {"undone": index})
+            if not undoing.is_blocked:
+                for operation in latest:
                     self._records.append(operation, {"end": "undone"})
-            marker = Operation(self._records.next_number(), turn, "undo_last_turn")
-            self._records.append(marker, {"turn": turn, "tool": marker.tool, "undid": done[-1].turn})
-            self._records.append(marker, {"end": "undo"})
-        return Undone(tuple(dict.fromkeys(undone)), tuple(dict.fromkeys(kept)))
+                marker = Operation(self._records.next_number(), turn, "undo_last_turn")
+                self._records.append(marker, {"turn": turn, "tool": marker.tool, "undid": done[-1].turn})
+                self._records.append(marker, {"end": "undo"})
+        return undoing.told()
 
     # ── making changes ──────────────────────────────────────────────────────────────────────────────────
 
@@ -196,7 +189,7 @@ class Journal:
             raise workspace.explain(error, change.path) from None
 
     def _make_folders(self, operation: Operation, path: str) -> None:
-        for folder in _with_parents(path):
+        for folder in with_parents(path):
             with self._workspace.opened_parent(folder) as (parent, name):
                 try:
                     if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -214,7 +207,7 @@ class Journal:
                 os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
 
     def _replace(self, operation: Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
-        before = self._content(path)
+        before = content(self._workspace, path)
         if before == "other":
             raise ExecutorError(f"'{path}' exists and is no regular file")
         if new and before is not None:
@@ -234,14 +227,14 @@ class Journal:
 
     def _slot(self, operation: Operation) -> str:
         """A fresh folder in the trash for what the next step takes away."""
-        slot = f"{_TRASH}/{operation.number}"
-        with self._workspace.opened(_TRASH) as trash, suppress(FileExistsError):
+        slot = f"{TRASH}/{operation.number}"
+        with self._workspace.opened(TRASH) as trash, suppress(FileExistsError):
             os.mkdir(operation.number, dir_fd=trash)
         with self._workspace.opened(slot) as folder:
             os.mkdir(str(len(operation.steps)), dir_fd=folder)
         return f"{slot}/{len(operation.steps)}"
 
-    # ── undoing ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── rolling back ────────────────────────────────────────────────────────────────────────────────────
 
     def _roll_back_killed(self) -> None:
         for number in self._records.numbers():
@@ -251,112 +244,19 @@ class Journal:
 
     def _roll_back(self, operation: Operation, *, killed: bool) -> None:
         """Take back an operation that failed, or that was `killed`, perhaps after it had sent something."""
-        kept: list[str] = []
-        self._undo(operation, [], kept)
+        undoing = Undoing(self._workspace)
+        for _ in undoing.undo(operation):
+            pass
         for staged in (self._workspace.state / "staging").glob(f"{operation.number}-*"):
             staged.unlink(missing_ok=True)
-        if not kept:  # what could not be put back is still wanted
+        if not undoing.kept:  # what could not be put back is still wanted
             shutil.rmtree(self._workspace.trash / operation.number, ignore_errors=True)
         may_be_sent = killed and any(step["step"] == "sent" for step in operation.steps)
         self._records.append(operation, {"end": "done" if may_be_sent else "rolled back"})
 
-    def _undo(self, operation: Operation, undone: list[str], kept: list[str]) -> None:
-        for step in reversed(operation.steps):
-            try:
-                self._undo_step(step, undone, kept)
-            except (OSError, ExecutorError) as error:
-                reason = error.strerror if isinstance(error, OSError) else str(error)
-                kept.append(f"'{step.get('path', '')}' is left as it is: {reason}")
-
-    def _undo_step(self, step: dict[str, Any], undone: list[str], kept: list[str]) -> None:
-        match step["step"]:
-            case "sent":
-                kept.append(f"{step['text']} cannot be taken back")
-            case "folder":
-                self._undo_folder(step["path"], undone, kept)
-            case "trash":
-                self._undo_trash(step["path"], step["kept"], undone, kept)
-            case "write":
-                self._undo_write(step, undone, kept)
-            case other:
-                kept.append(f"a step '{other}' of another version is left as it is")
-
-    def _undo_folder(self, path: str, undone: list[str], kept: list[str]) -> None:
-        try:
-            with self._workspace.opened_parent(path) as (parent, name):
-                os.rmdir(name, dir_fd=parent)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            kept.append(f"folder '{path}' stays: {error.strerror}")
-            return
-        undone.append(f"removed folder '{path}'")
-
-    def _undo_trash(self, path: str, source: str, undone: list[str], kept: list[str]) -> None:
-        if not self._exists(source):
-            return
-        if self._exists(path):
-            kept.append(f"'{path}' exists again, so the deleted one stays in '{source}'")
-            return
-        self._restore(source, path)
-        undone.append(f"restored '{path}'")
-
-    def _undo_write(self, step: dict[str, Any], undone: list[str], kept: list[str]) -> None:
-        path, before, source = step["path"], step["before"], step.get("kept")
-        present = self._content(path)
-        if present == before:
-            return
-        if present not in {None, step["after"]}:
-            kept.append(f"'{path}' was changed since and is left as it is")
-        elif source is None:
-            with self._workspace.opened_parent(path) as (parent, name):
-                os.unlink(name, dir_fd=parent)
-            undone.append(f"removed '{path}'")
-        else:
-            self._restore(source, path)
-            undone.append(f"restored the earlier content of '{path}'")
-
-    def _restore(self, source: str, path: str) -> None:
-        for folder in _with_parents(path.rpartition("/")[0] or "."):
-            with self._workspace.opened_parent(folder) as (parent, name):
-                if not self._exists(folder):
-                    os.mkdir(name, dir_fd=parent)
-        with (
-            self._workspace.opened_parent(source) as (trash, kept),
-            self._workspace.opened_parent(path) as (parent, name),
-        ):
-            os.rename(kept, name, src_dir_fd=trash, dst_dir_fd=parent)
-
-    # ── looking ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def _exists(self, path: str) -> bool:
-        try:
-            with self._workspace.opened_parent(path) as (parent, name):
-                os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
-
-    def _content(self, path: str) -> str | None:
-        """The digest of a file's bytes; None where nothing is there, "other" where it is no regular file."""
-        try:
-            with self._workspace.opened_parent(path) as (parent, name):
-                if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                    return "other"
-                with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent), "rb") as file:
-                    return hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
-            return None
-
     def _step(self, operation: Operation, step: dict[str, Any]) -> None:
         self._records.append(operation, step)
         operation.steps.append(step)
-
-
-def _with_parents(path: str) -> list[str]:
-    """``a/b/c`` -> ``[a, a/b, a/b/c]``; ``.`` -> ``[]``"""
-    parts = Path(path).parts
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _keep(name: str, parent: int, trash: int) -> None:

@@ -23,6 +23,7 @@ FOLDER = f"{STATE}/journal"
 class Operation:
     """One call's changes. `end`: None while under way, or killed; then done, rolled back, undone or undo.
 
+    `undone`: the indices of steps that are taken back, where others of the operation could not be yet.
     `undid`: the turn that it took back, where it is an undo.
     """
 
@@ -31,6 +32,7 @@ class Operation:
     tool: str
     steps: list[dict[str, Any]] = field(default_factory=list)
     end: str | None = None
+    undone: set[int] = field(default_factory=set)
     undid: str | None = None
 
 
@@ -56,10 +58,14 @@ class Records:
                 record = json.loads(line)
             except ValueError:  # empty, or cut short
                 continue
+            if not isinstance(record, dict):
+                continue
             if "step" in record:
                 operation.steps.append(record)
             elif "end" in record:
                 operation.end = record["end"]
+            elif "undone" in record:
+                operation.undone.add(record["undone"])
             else:
                 operation.turn, operation.tool = record.get("turn", ""), record.get("tool", "")
                 operation.undid = record.get("undid")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +26,7 @@ contents = st.binary(max_size=8)
 changes: st.SearchStrategy[Change] = (
     st.builds(Write, paths, contents, st.booleans()) | st.builds(MakeFolder, paths) | st.builds(Trash, paths)
 )
+VICTIM = hashlib.sha256(b"victim").hexdigest()
 trees = st.dictionaries(paths, contents | st.none(), max_size=5)
 
 
@@ -205,6 +210,84 @@ def test_what_was_changed_since_is_left_as_it_is(tmp_path: Path) -> None:
     }
     kept = next(workspace.trash.rglob("deleted"))
     assert kept.read_bytes() == b"old"
+
+
+def test_what_something_was_in_the_way_of_is_the_next_to_be_undone(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    apply(workspace, Write("precious", b"p"), turn="first")
+    (tmp_path / "a").write_bytes(b"old")
+    apply(workspace, Trash("a"), Write("new/b", b"b"), turn="second")
+    (tmp_path / "a").write_bytes(b"new")
+    outcome = workspace.journal.undo_last_turn("third")
+    assert outcome.undone == ("removed 'new/b'", "removed folder 'new'")
+    assert len(outcome.kept) == 1
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "b").write_bytes(b"b")  # somebody's own: what is undone once is not undone again
+    for turn in ("fourth", "fifth", "fifth"):
+        assert workspace.journal.undo_last_turn(turn).undone == ()
+    (tmp_path / "a").unlink()
+    assert workspace.journal.undo_last_turn("sixth").undone == ("restored 'a'",)
+    assert contents_of(tmp_path) == {"a": b"old", "new": None, "new/b": b"b", "precious": b"p"}
+    with pytest.raises(ExecutorError, match="undone already"):
+        workspace.journal.undo_last_turn("sixth")
+    assert workspace.journal.undo_last_turn("seventh").undone == ("removed 'precious'",)
+
+
+def test_earlier_changes_of_a_file_wait_for_the_later_ones(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "a").write_bytes(b"0")
+    apply(workspace, Write("a", b"1"))
+    apply(workspace, Write("a", b"2"))
+    (tmp_path / "a").write_bytes(b"0")
+    assert len(workspace.journal.undo_last_turn("second").kept) == 1
+    (tmp_path / "a").unlink()
+    workspace.journal.undo_last_turn("third")
+    assert contents_of(tmp_path) == {"a": b"0"}
+
+
+def test_a_folder_that_holds_something_stays_and_is_in_nobodys_way(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    apply(workspace, Write("a", b"1"), turn="first")
+    apply(workspace, MakeFolder("folder"), turn="second")
+    (tmp_path / "folder" / "mine").write_bytes(b"")
+    assert len(workspace.journal.undo_last_turn("third").kept) == 1
+    assert workspace.journal.undo_last_turn("fourth").undone == ("removed 'a'",)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"step": "write", "path": "../victim", "before": None, "after": VICTIM},
+        {"step": "write", "path": "/victim", "before": None, "after": VICTIM},
+        {"step": "write", "path": "out/victim", "before": None, "after": VICTIM},
+        {"step": "write", "path": "sub/.gbnf/x", "before": None, "after": VICTIM},
+        {"step": "folder", "path": "../empty"},
+        {"step": "trash", "path": "moved", "kept": "../victim"},
+        {"step": "trash", "path": "moved", "kept": ".gbnf/trash/99/0/../../../../../victim"},
+        {"step": "write", "path": "gone", "before": "x", "after": "y", "kept": "../victim"},
+        {"step": "write", "path": 7},
+        {"step": "write"},
+    ],
+)
+def test_a_forged_record_reaches_nothing_outside(tmp_path: Path, step: dict[str, Any]) -> None:
+    (tmp_path / "victim").write_bytes(b"victim")
+    (tmp_path / "empty").mkdir()
+    workspace = Workspace(tmp_path / "w")
+    (workspace.root / "out").symlink_to(tmp_path)
+    (workspace.root / "sub" / ".gbnf").mkdir(parents=True)
+    (workspace.root / "sub" / ".gbnf" / "x").write_bytes(b"victim")
+    apply(workspace, Write("first", b"1"))
+    before = snapshot(tmp_path)
+    head = {"turn": "forged", "tool": "t"}
+    for ends in ([], [{"end": "done"}]):
+        record = "".join(json.dumps(line) + "\n" for line in (head, step, *ends))
+        (workspace.state / "journal" / "99.jsonl").write_text(record)
+        with suppress(ExecutorError):
+            workspace.journal.undo_last_turn("second")
+        outside = {path: seen for path, seen in snapshot(tmp_path).items() if not path.startswith("w/")}
+        assert outside == {path: seen for path, seen in before.items() if not path.startswith("w/")}
+        assert (workspace.root / "sub" / ".gbnf" / "x").exists()
+        assert not (workspace.root / "moved").exists()
 
 
 def test_a_file_that_is_gone_since_comes_back(tmp_path: Path) -> None:
