@@ -51,7 +51,7 @@ def climb(
     with RunLog(log) as runs:
         for job, record in bench.run_all(runs):
             print(f"{job.configuration.name} {job.case.id} {record.events[-1]['run']['outcome']}", flush=True)
-        records = tuple(runs.records[job.key] for job in bench.jobs)
+        records = tuple(runs.records[job.key, job.fingerprint] for job in bench.jobs)
     tools = [*executors, *(decoy for suite in loaded for decoy in suite.decoys)]
     header = about("ladder", {"name": backend.name}, options)
     return Results(header, ladder, tuple(loaded), references_of(tools), records)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gbnf.manifests import Executor
+
+_PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
 
 def digest(value: Any) -> str:
@@ -25,3 +29,26 @@ def tool_identity(tool: Executor) -> Mapping[str, Any]:
         "offer": asdict(tool.offer),
         "run": asdict(tool.run),
     }
+
+
+def code_identity(tool: Executor) -> Mapping[str, str]:
+    """The Python files beside a tool's manifest, which execute it: their names and hashes."""
+    if tool.path is None:
+        return {}
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(tool.path.parent.glob("*.py"))
+        if file.is_file()
+    }
+
+
+def versions() -> dict[str, str]:
+    """What runs here: Python, this toolkit (its prompts, grammars, executors), and what it decodes with."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,17 @@ import httpx
 from gbnf_server.backends.base import Backend
 from gbnf_server.bench.running import Options
 from gbnf_server.errors import BackendUnreachable
-from gbnf_server.identity import digest
-
-_PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
+from gbnf_server.identity import digest, versions
 
 
-def about(label: str, model: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """The header of a stored bench, as JSON."""
+def about(
+    label: str, model: Mapping[str, Any], options: Options, made_at: datetime | None = None
+) -> dict[str, Any]:
+    """The header of a stored bench, as JSON. `made_at`: when its latest run was done; now where absent."""
     return {
         "label": label,
-        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "versions": versions(),
         "machine": {"system": sys.platform, "architecture": platform.machine()},
         "model": dict(model),
         "options": asdict(options),
@@ -71,10 +70,3 @@ def identity(model: Mapping[str, Any]) -> str:
     """The part of a run's fingerprint that stands for the model."""
     told = {key: value for key, value in model.items() if key != "slots"}
     return str(model.get("sha256") or digest(told))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

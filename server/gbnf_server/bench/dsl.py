@@ -17,16 +17,21 @@
 from __future__ import annotations
 
 import runpy
+import traceback
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
 from gbnf_server.bench.cases import Suite
 from gbnf_server.bench.errors import Fault, SuiteErrors
-from gbnf_server.bench.suite_files import read_suite
+from gbnf_server.bench.suite_files import load_suite, read_suite
 
 Table: TypeAlias = dict[str, Any]
+
+_OFFERED: ContextVar[Sequence[Executor] | None] = ContextVar("_OFFERED", default=None)
+"""The tools of the suites in the Python file that is being loaded."""
 
 
 def suite(
@@ -37,7 +42,10 @@ def suite(
     decoys: Sequence[Mapping[str, Any]] = (),
     executors: Sequence[Executor] | None = None,
 ) -> Suite:
-    """A suite of these cases. `executors` are the tools to choose from, the shipped ones where absent.
+    """A suite of these cases.
+
+    `executors` are the tools to choose from; where absent, those that the file is loaded for, else the
+    shipped ones.
 
     Raises SuiteErrors with every fault.
     """
@@ -48,7 +56,7 @@ def suite(
         "decoys": list(decoys),
         "cases": list(cases),
     }
-    return read_suite(content, f"suite {name!r}", executors)
+    return read_suite(content, f"suite {name!r}", _OFFERED.get() if executors is None else executors)
 
 
 def case(query: str, **keys: Any) -> Table:
@@ -96,14 +104,48 @@ def anything() -> Table:
     return {"any": True}
 
 
-def load_python(path: Path) -> tuple[Suite, ...]:
-    """The suites that a Python file defines, in its order. It is executed. Raises SuiteErrors."""
+def load_suites(names: Sequence[str], executors: Sequence[Executor]) -> tuple[Suite, ...]:
+    """The suites that come along under these names, or that these files hold. Raises SuiteErrors."""
+    return tuple(
+        found
+        for name in names
+        for found in (
+            load_python(Path(name), executors) if name.endswith(".py") else [load_suite(name, executors)]
+        )
+    )
+
+
+def load_python(path: Path, executors: Sequence[Executor] | None = None) -> tuple[Suite, ...]:
+    """The suites that a Python file defines, in its order. It is executed. Raises SuiteErrors.
+
+    `executors` are the tools that their cases choose from; the shipped ones where absent.
+    """
     if not path.is_file():
         raise SuiteErrors(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
-    found = [value for value in runpy.run_path(str(path)).values() if isinstance(value, Suite)]
+    offered = _OFFERED.set(executors)
+    try:
+        defined = runpy.run_path(str(path))
+    except SuiteErrors:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a person's file does wrong
+        raise SuiteErrors(str(path), [_failure(path, error)]) from None
+    finally:
+        _OFFERED.reset(offered)
+    found = {id(value): value for value in defined.values() if isinstance(value, Suite)}
     if not found:
         fault = Fault(
             (), None, "it defines no suite at its top level", 'Write SUITE = suite("name", case(…)).'
         )
         raise SuiteErrors(str(path), [fault])
-    return tuple(found)
+    return tuple(found.values())
+
+
+def _failure(path: Path, error: Exception) -> Fault:
+    """What went wrong in a Python file, and at which of its lines."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    where = f"line {lines[-1]}: " if lines else ""
+    return Fault((), None, f"{where}{type(error).__name__}: {error}", "Correct the file.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -22,9 +23,10 @@ Key: TypeAlias = tuple[str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run. `fingerprint` stands for all that decides it: the case, the tools, the model, the settings.
+    """One run, whose `events` are the planner's, as JSON.
 
-    `events` are the planner's, as JSON.
+    `fingerprint` stands for all that decides it: the case, the tools and their code, the model, the settings,
+    the versions.
     """
 
     suite: str
@@ -52,20 +54,26 @@ class Record:
 
 
 class RunLog:
-    """A file of records, opened for one bench. Raises RecordError where it is not one, or is in use."""
+    """A file of records, opened for one bench; with `fresh` its runs are forgotten, readable or not.
 
-    def __init__(self, path: Path) -> None:
+    `records` has them by key and fingerprint, so that runs of several seeds or models stay beside each other.
+    Raises RecordError where the file is none of the bench's, or is in use.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path
         try:
-            self._log = AppendLog(path, Record.from_json)
+            self._log = self._opened(fresh=fresh)
         except LogInUseError:
             raise RecordError(f"{path} is in use by another bench: wait for it, or give a --label") from None
         except LogDamagedError as error:
             raise RecordError(
                 f"{path}, line {error.line}: this is no run of the bench ({error}). "
-                "Delete the file, or give another --label."
+                "Delete the file, give another --label, or --fresh to run everything again."
             ) from None
-        self.records: dict[Key, Record] = {record.key: record for record in self._log.values}
+        self.records: dict[tuple[Key, str], Record] = {
+            (record.key, record.fingerprint): record for record in self._log.values
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -78,9 +86,21 @@ class RunLog:
     def append(self, record: Record) -> None:
         """Keep a run. When this returns, an interruption loses nothing of it."""
         self._log.append(record.to_json())
-        self.records[record.key] = record
+        self.records[record.key, record.fingerprint] = record
 
-    def clear(self) -> None:
-        """Forget all runs."""
-        self._log.clear()
-        self.records.clear()
+    @property
+    def latest(self) -> datetime:
+        """When a run was last kept."""
+        return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
+
+    def _opened(self, *, fresh: bool) -> AppendLog:
+        try:
+            log = AppendLog(self.path, Record.from_json)
+        except LogDamagedError:
+            if not fresh:
+                raise
+            self.path.unlink()  # it is nobody's: a log that is in use is not read
+            return AppendLog(self.path, Record.from_json)
+        if fresh:
+            log.clear()
+        return log

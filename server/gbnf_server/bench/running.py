@@ -16,7 +16,7 @@ from gbnf_server.bench.records import Key, Record, RunLog
 from gbnf_server.bench.worlds import make_world, snapshot
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.executors import Context, run_executor
-from gbnf_server.identity import digest, tool_identity
+from gbnf_server.identity import code_identity, digest, tool_identity, versions
 from gbnf_server.planner.drivers import World, drive
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.planner import steady_clock
@@ -71,6 +71,8 @@ class Bench:
     ) -> None:
         self.executors, self.options = tuple(executors), options
         self._tools = {tool.name: tool for tool in self.executors}
+        self._code = {tool.name: code_identity(tool) for tool in self.executors}
+        self._versions = versions()
         self._backend, self._model, self._execute = _Watched(backend), model, execute
         self.jobs = tuple(
             Job(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
@@ -81,12 +83,8 @@ class Bench:
         )
 
     def left(self, log: RunLog) -> tuple[Job, ...]:
-        """The jobs that the log has no record of, or one of another case, model or setting."""
-        return tuple(
-            job
-            for job in self.jobs
-            if (found := log.records.get(job.key)) is None or found.fingerprint != job.fingerprint
-        )
+        """The jobs of which the log has no record that was made with all that is there now."""
+        return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
 
     def run(self, job: Job) -> Record:
         """Do one job, in a workspace that is gone afterwards."""
@@ -131,9 +129,13 @@ class Bench:
         )
 
     def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
+        tools = case.tools(self.executors, suite.decoys)
+        earlier = {call["name"] for call in case.before.calls}
         content = {
             "case": case.source,
-            "tools": [tool_identity(tool) for tool in case.tools(self.executors, suite.decoys)],
+            "tools": [tool_identity(tool) for tool in tools],
+            "code": {name: self._code.get(name) for name in sorted({tool.name for tool in tools} | earlier)},
+            "versions": self._versions,
             "settings": asdict(self._settings(case, configuration, run)),
             "model": self._model,
         }

@@ -178,20 +178,15 @@ class _Asked:
 def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, source: _Source) -> Results:
     from gbnf import load_manifests
     from gbnf_server.bench.about import about, identity
-    from gbnf_server.bench.dsl import load_python
+    from gbnf_server.bench.dsl import load_suites
     from gbnf_server.bench.matching import references_of
     from gbnf_server.bench.results import Results
     from gbnf_server.bench.running import Bench
-    from gbnf_server.bench.suite_files import load_suite
     from gbnf_server.cli.bench_show import do_all
     from gbnf_server.shipped import manifests_path
 
     executors = load_manifests(manifests or manifests_path())
-    suites = [
-        found
-        for name in names
-        for found in (load_python(Path(name)) if name.endswith(".py") else [load_suite(name, executors)])
-    ]
+    suites = load_suites(names, executors)
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     backend, tell = open_backend(*source)
@@ -203,11 +198,12 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
         )
         with _log(asked, label) as log:
             do_all(bench, log, asked.console, quiet=asked.quiet)
-            records = tuple(log.records[job.key] for job in bench.jobs)
+            records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)
+            made_at = log.latest
     _tell_where(asked, label, "json and .html")
     tools = [*executors, *(tool for each in suites for tool in each.decoys)]
-    header = about(label, facts, asked.options)
-    return Results(header, asked.configurations, tuple(suites), references_of(tools), records)
+    header = about(label, facts, asked.options, made_at)
+    return Results(header, asked.configurations, suites, references_of(tools), records)
 
 
 def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *, markdown: bool) -> None:
@@ -224,7 +220,8 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
         quiz = Quiz(leaderboard, asked.configurations, backend, model=identity(facts), options=asked.options)
         with _log(asked, label) as log:
             answers = ask_all(quiz, log, asked.console, quiet=asked.quiet)
-    write(about(label, facts, asked.options), answers, asked.out / f"{label}.json")
+            made_at = log.latest
+    write(about(label, facts, asked.options, made_at), answers, asked.out / f"{label}.json")
     cells = table(answers)
     if markdown:
         typer.echo(cells.markdown())
@@ -236,10 +233,7 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
 def _log(asked: _Asked, label: str) -> RunLog:
     from gbnf_server.bench.records import RunLog
 
-    log = RunLog(asked.out / f"{label}.jsonl")
-    if asked.fresh:
-        log.clear()
-    return log
+    return RunLog(asked.out / f"{label}.jsonl", fresh=asked.fresh)
 
 
 def _tell_where(asked: _Asked, label: str, endings: str) -> None:

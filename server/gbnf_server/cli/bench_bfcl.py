@@ -76,7 +76,7 @@ def ask_all(quiz: Quiz, log: RunLog, console: Console, *, quiet: bool) -> dict[Q
             progress.update(
                 task, advance=1, description=f"{question.configuration.name} {question.entry.category}"
             )
-    return {each: answer_of(each.entry, log.records[each.key]) for each in quiz.questions}
+    return {each: answer_of(each.entry, log.records[each.key, each.fingerprint]) for each in quiz.questions}
 
 
 def _progress(console: Console, *, quiet: bool = False) -> Progress:

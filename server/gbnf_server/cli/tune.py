@@ -74,12 +74,12 @@ def tune(
     from gbnf_server.backends.base import dialect_of
     from gbnf_server.bench.about import about
     from gbnf_server.bench.configurations import LADDER, rungs
+    from gbnf_server.bench.dsl import load_suites
     from gbnf_server.bench.ladder import best_rung, ladder_table
     from gbnf_server.bench.made_cases import made_suite, pretend
     from gbnf_server.bench.matching import references_of
     from gbnf_server.bench.results import Results
     from gbnf_server.bench.running import Bench, Options
-    from gbnf_server.bench.suite_files import load_suite
     from gbnf_server.cli.bench_show import show_tables
     from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.text import notes, write
@@ -96,10 +96,12 @@ def tune(
     console = notes()
     executors = load_manifests(manifests or manifests_path())
     if suite:
-        suites = [load_suite(name, executors) for name in suite]
+        suites = load_suites(suite, executors)
+        if len({each.name for each in suites}) < len(suites):
+            raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     else:
         made, left_out = made_suite(executors, language=lang)
-        suites = [made]
+        suites = (made,)
         if left_out and not quiet:
             console.print(
                 f"no cases could be made for {', '.join(left_out)}",
@@ -130,9 +132,7 @@ def tune(
                 console.print(line, style="dim", soft_wrap=True, markup=False)
         facts = {"name": opened.name}
         tools = [*executors, *(decoy for each in suites for decoy in each.decoys)]
-        results = Results(
-            about("tune", facts, options), ladder, tuple(suites), references_of(tools), tuple(records)
-        )
+        results = Results(about("tune", facts, options), ladder, suites, references_of(tools), tuple(records))
     table = ladder_table(results)
     if markdown:
         write(table.markdown())

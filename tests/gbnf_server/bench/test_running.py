@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf import load_manifests
+from gbnf_server import identity as identity_module
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -143,6 +146,54 @@ def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
         assert [record.seed for record in log.records.values()] == [0, 1] * 3
         other = Bench([SUITE], named(["filter"]), TOOLS, again, model="another", options=Options())
         assert len(other.left(log)) == 3
+
+
+def test_runs_of_other_code_versions_and_seeds_are_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tools" / "get_now"
+    shutil.copytree(next(tool.path.parent for tool in TOOLS if tool.name == "get_now" and tool.path), folder)
+    backend: Any = Told(NOW, DONE)
+
+    def bench(**options: Any) -> Bench:
+        tools = load_manifests(folder.parent)
+        one = suite("now", case("what time is it", calls=[call("get_now")]), executors=tools)
+        return Bench([one], named(["soft"]), tools, backend, model="m", options=Options(**options))
+
+    def left(**options: Any) -> int:
+        with RunLog(tmp_path / "a.jsonl") as log:
+            return len(bench(**options).left(log))
+
+    for seed in (0, 1, 0):
+        with RunLog(tmp_path / "a.jsonl") as log:
+            list(bench(seed=seed).run_all(log))
+    assert len((tmp_path / "a.jsonl").read_bytes().splitlines()) == 2
+    (folder / "notes.txt").write_text("no code")
+    assert left() == 0
+    (folder / "helper.py").write_text("")
+    assert left() == 1
+    (folder / "helper.py").unlink()
+    assert left() == 0
+    with (folder / "executor.py").open("a") as file:
+        file.write("# changed\n")
+    assert left() == 1
+    with RunLog(tmp_path / "a.jsonl") as log:
+        list(bench().run_all(log))
+    assert left() == 0
+    monkeypatch.setattr(identity_module, "version", lambda _package: "9.9.9")
+    assert left() == 1
+
+
+def test_a_damaged_log_can_be_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("garbage\n")
+    with pytest.raises(RecordError, match="--fresh"):
+        RunLog(path)
+    with RunLog(path, fresh=True) as log:
+        assert log.records == {}
+        with pytest.raises(RecordError, match="in use"):
+            RunLog(path, fresh=True)
+    assert path.read_bytes() == b""
 
 
 def test_a_line_that_was_cut_is_done_again(tmp_path: Path) -> None:

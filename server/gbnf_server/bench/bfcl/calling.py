@@ -25,7 +25,7 @@ from gbnf_server.bench.records import Key, Record, RunLog
 from gbnf_server.bench.running import Options
 from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.errors import BackendUnreachable
-from gbnf_server.identity import digest
+from gbnf_server.identity import digest, versions
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import Event
 from gbnf_server.planner.loop import plan
@@ -69,7 +69,7 @@ class Quiz:
         model: str,
         options: Options,
     ) -> None:
-        self._backend, self._options = backend, options
+        self._backend, self._options, self._versions = backend, options, versions()
         self.questions = tuple(
             Question(entry, configuration, self._fingerprint(entry, configuration, model))
             for entries in leaderboard.entries.values()
@@ -79,11 +79,7 @@ class Quiz:
 
     def left(self, log: RunLog) -> tuple[Question, ...]:
         """The questions that the log has no answer to."""
-        return tuple(
-            each
-            for each in self.questions
-            if (found := log.records.get(each.key)) is None or found.fingerprint != each.fingerprint
-        )
+        return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
 
     def ask_all(self, log: RunLog) -> Iterator[tuple[Question, Record]]:
         """Put what is left to the model, keeping each record before it is given."""
@@ -159,7 +155,13 @@ class Quiz:
     def _fingerprint(self, entry: Entry, configuration: Configuration, model: str) -> str:
         settings = asdict(self._settings(entry, configuration))
         return digest(
-            {"messages": entry.messages, "functions": entry.functions, "settings": settings, "model": model}
+            {
+                "messages": entry.messages,
+                "functions": entry.functions,
+                "settings": settings,
+                "model": model,
+                "versions": self._versions,
+            }
         )
 
 
