@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.paths import all_inside, check_after, check_before, keyed_inside
 from gbnf_server.bench.patterns import Pattern, read_pattern
 
 Complexity: TypeAlias = Literal["simple", "medium", "complex", "ambiguous"]
@@ -143,6 +144,9 @@ def read_case(table: Mapping[str, Any]) -> Case:
     answer = _pattern(table["answer"], ("answer",)) if "answer" in table else None
     least, most = _steps(table, plans)
     _check_intent(table, plans, abstain=abstain)
+    answer_from = int(table.get("final_answer_from", 1 if abstain else 2))
+    max_steps = int(table.get("max_steps", MAX_STEPS))
+    _check_ending(max_steps, answer_from, max(least, _needed_steps(plans)))
     return Case(
         id=table["id"],
         query=table["query"],
@@ -157,14 +161,14 @@ def read_case(table: Mapping[str, Any]) -> Case:
         most_steps=most,
         abstain=abstain,
         before=_before(table.get("before", {})),
-        script=Script(**table.get("person", {})),
+        script=_script(table.get("person", {})),
         after=after,
         answer=answer,
         checks_calls=not abstain and "after" not in table and answer is None,
         now=_now(table),
         user_email=table.get("user_email", USER_EMAIL),
-        final_answer_from=table.get("final_answer_from", 1 if abstain else 2),
-        max_steps=table.get("max_steps", MAX_STEPS),
+        final_answer_from=answer_from,
+        max_steps=max_steps,
         source=dict(table),
     )
 
@@ -199,14 +203,35 @@ def _pattern(value: Any, at: Place) -> Pattern:
 
 
 def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...]) -> tuple[int, int]:
-    by_calls = min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
-    given = table.get("steps", by_calls)
-    if isinstance(given, int):
-        return given, given + STEPS_TO_SPARE
-    least, most = given
+    given = table.get("steps", _needed_steps(plans))
+    if isinstance(given, int | float):
+        return int(given), int(given) + STEPS_TO_SPARE
+    least, most = map(int, given)
     if least > most:
         raise Fault(("steps",), given, "the least is above the most", "Write [least, most].")
     return least, most
+
+
+def _needed_steps(plans: tuple[Plan, ...]) -> int:
+    """The calls of the shortest plan, and the answer."""
+    return min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
+
+
+def _check_ending(max_steps: int, answer_from: int, needed: int) -> None:
+    if max_steps < needed:
+        raise Fault(
+            ("max_steps",), max_steps, f"the calls and the answer take {needed} steps",
+            "Allow as many, or expect fewer calls.",
+        )  # fmt: skip
+    if max_steps < answer_from:
+        raise Fault(
+            ("final_answer_from",), answer_from, f"the run is ended after {max_steps} steps",
+            "Let an earlier step answer, or allow more steps.",
+        )  # fmt: skip
+
+
+def _script(table: Mapping[str, Any]) -> Script:
+    return Script(**{**table, "choose": int(table.get("choose", 1))})
 
 
 def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
@@ -250,9 +275,12 @@ def _before(table: Mapping[str, Any]) -> Before:
                 ("before", "events", index), dict(event), "the event does not end after it starts",
                 "Give two times, or two dates, in order.",
             )  # fmt: skip
+    files = keyed_inside(table.get("files", {}), ("before", "files"))
+    folders = all_inside(table.get("folders", ()), ("before", "folders"))
+    check_before(files, folders, ("before",))
     return Before(
-        files=table.get("files", {}),
-        folders=tuple(table.get("folders", ())),
+        files=files,
+        folders=folders,
         events=tuple(table.get("events", ())),
         calls=tuple(table.get("calls", ())),
     )
@@ -265,10 +293,14 @@ def _after(table: Mapping[str, Any], at: Place) -> After:
             for index, row in enumerate(table.get(key, ()))
         )
 
+    patterns = {path: _pattern(value, (*at, "files", path)) for path, value in table.get("files", {}).items()}
+    files = keyed_inside(patterns, (*at, "files"))
+    folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
+    check_after(files, folders, gone, at)
     return After(
-        files={path: _pattern(value, (*at, "files", path)) for path, value in table.get("files", {}).items()},
-        folders=tuple(table.get("folders", ())),
-        gone=tuple(table.get("gone", ())),
+        files=files,
+        folders=folders,
+        gone=gone,
         events=rows("events"),
         gone_events=rows("gone_events"),
         messages=rows("messages"),

@@ -22,9 +22,12 @@ from jsonschema.exceptions import ValidationError
 
 from gbnf.errors import ManifestError
 from gbnf.manifests import BUILT_IN, Executor, load_manifests
+from gbnf.validation import validate_call
 from gbnf_server.bench.cases import Case, ExpectedCall, Suite, read_case
 from gbnf_server.bench.errors import Fault, Place, SuiteErrors
+from gbnf_server.bench.meetable import check_arguments
 from gbnf_server.bench.patterns import exact_number
+from gbnf_server.identity import digest
 from gbnf_server.shipped import manifests_path, suites_path
 
 
@@ -49,7 +52,7 @@ def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) 
         raise _whole(
             path, f"this is no TOML: {error}", "Correct the line; https://toml.io shows it."
         ) from None
-    return read_suite({"name": path.stem, **content}, str(path), executors)
+    return read_suite({"name": _legal_name(path.stem), **content}, str(path), executors)
 
 
 def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Executor] | None = None) -> Suite:
@@ -71,13 +74,23 @@ def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Exec
     faults += _same_ids(content["cases"])
     if faults:
         raise SuiteErrors(origin, faults)
-    return Suite(content.get("name", Path(origin).stem), content.get("description", ""), tuple(cases), decoys)
+    return Suite(
+        content.get("name", _legal_name(Path(origin).stem)),
+        content.get("description", ""),
+        tuple(cases),
+        decoys,
+    )
 
 
 def _find(source: str | Path) -> Path:
     path = Path(source)
     shipped = suites_path() / f"{source}.toml"
     return shipped if path.suffix != ".toml" and shipped.is_file() else path
+
+
+def _legal_name(stem: str) -> str:
+    """A suite's name out of its file's: `My_suite` -> `my-suite`."""
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "suite"
 
 
 def _choice() -> str:
@@ -97,6 +110,8 @@ def _plain(value: Any) -> Any:
             return [_plain(member) for member in value]
         case None | str() | bool() | int() | float():
             return value
+        case _ if getattr(value, "tzinfo", None) is not None:
+            return value.isoformat()  # whole: where a local time is meant, its offset is a fault
         case _:
             return value.isoformat()[:16] if hasattr(value, "hour") else str(value)
 
@@ -178,11 +193,15 @@ def _same_ids(cases: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
 
 
 def _identifier(table: Mapping[str, Any]) -> str:
-    """The given id, or one made of the query's first words."""
+    """The given id, or one made of the query's first words; of its hash too, where letters are lost."""
     if "id" in table:
         return str(table["id"])
-    plain = unicodedata.normalize("NFKD", table["query"]).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "case"
+    letters = unicodedata.normalize("NFKD", table["query"])
+    plain = letters.encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "case"
+    if any(each.isalnum() and not each.isascii() for each in letters):
+        return f"{words}-{digest(table['query'])[:8]}"
+    return words
 
 
 class _Reading:
@@ -207,12 +226,14 @@ class _Reading:
         _check_names(("pool",), case.pool or (), self._tools, "tool")
         _check_names(("decoys",), case.decoys, self._decoys, "decoy")
         for index, earlier in enumerate(case.before.calls):
-            _check_names(("before", "calls", index, "name"), (earlier["name"],), self._tools, "tool")
+            at: Place = ("before", "calls", index)
+            _check_names((*at, "name"), (earlier["name"],), self._tools, "tool")
+            _check_earlier(earlier, self._tools[earlier["name"]], at)
         pool = {
             tool.name: tool for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))
         }
         for plan_index, plan in enumerate(case.plans):
-            at: Place = ("calls",) if "calls" in merged else ("plans", plan_index)
+            at = ("calls",) if "calls" in merged else ("plans", plan_index)
             for index, call in enumerate(plan):
                 _check_call(call, index, (*at, index), pool)
         built_in = [tool.name for tool in BUILT_IN]
@@ -225,6 +246,16 @@ def _check_names(at: Place, names: Sequence[str], known: Collection[str], what: 
         if name not in known:
             way_out = f"There are {', '.join(sorted(known))}." if known else "There are none."
             raise Fault(at, name, f"there is no {what} of this name", way_out)
+
+
+def _check_earlier(call: Mapping[str, Any], tool: Executor, at: Place) -> None:
+    arguments = call.get("arguments", {})
+    verdict = validate_call({"name": tool.name, "arguments": arguments}, [tool])
+    if not verdict.ok:
+        raise Fault(
+            (*at, "arguments"), arguments, "; ".join(verdict.errors),
+            "Write the arguments as the tool takes them.",
+        )  # fmt: skip
 
 
 def _check_call(call: ExpectedCall, index: int, at: Place, pool: Mapping[str, Executor]) -> None:
@@ -243,3 +274,4 @@ def _check_call(call: ExpectedCall, index: int, at: Place, pool: Mapping[str, Ex
                 (*at, "arguments", name), number, "no earlier call of the plan has this number",
                 "Count the expected calls from 1, or write {any = true}.",
             )  # fmt: skip
+    check_arguments(call, tool, (*at, "arguments"))

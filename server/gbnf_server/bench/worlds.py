@@ -18,7 +18,7 @@ from typing import Any
 from gbnf.manifests import Executor
 from gbnf_server.bench.cases import Case
 from gbnf_server.bench.person import Scripted
-from gbnf_server.errors import SetupError
+from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import Context, Workspace, calendar_file, run_executor
 from gbnf_server.executors.workspace import STATE
 
@@ -70,8 +70,11 @@ def make_world(case: Case, root: Path, tools: Mapping[str, Executor]) -> Context
             calendar_file.add(calendar, event["title"], start, end, event.get("location", ""), case.now)
         (root / calendar_file.FILE).write_bytes(calendar_file.dump(calendar))
     earlier = context.for_turn("earlier")
-    for call in before.calls:
-        run_executor(tools[call["name"]], call.get("arguments", {}), earlier)
+    for number, call in enumerate(before.calls, 1):
+        try:
+            run_executor(tools[call["name"]], call.get("arguments", {}), earlier)
+        except ExecutorError as error:
+            raise SetupError(f"case {case.id}: before.calls[{number}], {call['name']}: {error}") from None
     return context
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.bench.cases import After, Case, read_case
+from gbnf_server.bench.cases import After, Before, Case, read_case
 from gbnf_server.bench.judging import faults
 from gbnf_server.bench.patterns import read_pattern
 from gbnf_server.bench.worlds import Snapshot, make_world, snapshot
@@ -60,6 +60,12 @@ def test_of_several_worlds_the_nearest_counts(before: Snapshot, end: Snapshot) -
 
 @given(SNAPSHOTS, SNAPSHOTS)
 def test_a_world_is_right_where_its_changes_are_those_expected(before: Snapshot, end: Snapshot) -> None:
+    def whole(world: Snapshot) -> Snapshot:
+        holding = {path.rsplit("/", 1)[0] for path in world.files if "/" in path}
+        return replace(world, folders=sorted({*world.folders, *holding}))
+
+    before, end = whole(before), whole(end)
+
     def came(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
         rows = list(new)
         for row in old:
@@ -222,4 +228,10 @@ def test_a_world_is_made_and_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../out.txt", "/tmp/out.txt"])
 def test_a_world_stays_in_its_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(SetupError, match="stays in the workspace"):
-        make_world(_case(before={"files": {path: "x"}}), tmp_path / "w", shipped())
+        make_world(replace(_case(), before=Before(files={path: "x"})), tmp_path / "w", shipped())
+
+
+def test_an_earlier_call_that_fails_is_named(tmp_path: Path) -> None:
+    failing = {"name": "delete_files", "arguments": {"paths": ["gone.txt"]}}
+    with pytest.raises(SetupError, match=r"case x: before\.calls\[1\], delete_files: "):
+        make_world(_case(before={"calls": [failing]}), tmp_path, shipped())

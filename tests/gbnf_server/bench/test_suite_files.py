@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import tomllib
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gbnf.manifests import Executor
 from gbnf_server.bench.cases import COMPLEXITIES, read_case
-from gbnf_server.bench.dsl import anything, call, case, contains, load_python, matches, maybe, suite
+from gbnf_server.bench.dsl import (
+    anything,
+    call,
+    case,
+    contains,
+    load_python,
+    load_suites,
+    matches,
+    maybe,
+    suite,
+)
 from gbnf_server.bench.errors import SuiteErrors
 from gbnf_server.bench.suite_files import load_suite, read_suite, shipped_suites
 from gbnf_server.shipped import suites_path
@@ -100,6 +112,48 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
         "cases[1].before.events[1]",
         "does not end after it starts",
     ),
+    *(
+        ({"cases": [{"query": "q", "calls": [READ], **keys}]}, f"cases[1].{key}", said)
+        for keys, key, said in [
+            ({"now": "2026-11-21T10:32:00+00:00"}, "now", "no offset"),
+            ({"now": datetime(2026, 11, 21, 10, 32, tzinfo=UTC)}, "now", "no offset"),
+            ({"before": {"files": {"../a.txt": ""}}}, "before.files.../a.txt", "inside the workspace"),
+            ({"before": {"folders": ["a", "/b"]}}, "before.folders[2]", "inside the workspace"),
+            ({"before": {"files": {"a": "", "a/b": ""}}}, "before.files.a", "a/b needs a folder"),
+            ({"before": {"files": {"a": ""}, "folders": ["a"]}}, "before.files.a", "a needs a folder"),
+            ({"after": {"files": {"/a.txt": ""}}}, "after.files./a.txt", "inside the workspace"),
+            ({"after": {"files": {"a": "", "./a": ""}}}, "after.files../a", "named twice"),
+            ({"after": [{}, {"folders": ["."]}]}, "after[2].folders[1]", "inside the workspace"),
+            ({"after": {"gone": ["a/../b"]}}, "after.gone[1]", "inside the workspace"),
+            ({"after": {"gone": ["a/"], "files": {"a/b": ""}}}, "after.gone[1]", "a/b is to be there"),
+            ({"max_steps": 1}, "max_steps", "take 2 steps"),
+            ({"calls": [READ, READ], "max_steps": 2}, "max_steps", "take 3 steps"),
+            ({"final_answer_from": 4, "max_steps": 3}, "final_answer_from", "ended after 3 steps"),
+            (
+                {"before": {"calls": [READ, {"name": "write_files", "arguments": {"nope": 1}}]}},
+                "before.calls[2].arguments",
+                "nope",
+            ),
+            ({"before": {"calls": [{"name": "reed"}]}}, "before.calls[1].name", "no tool"),
+        ]
+    ),
+    *(
+        (
+            {"cases": [{"query": "q", "calls": [READ, {"name": name, "arguments": arguments}]}]},
+            f"cases[1].calls[2].arguments{key}",
+            said,
+        )
+        for name, arguments, key, said in [
+            ("write_files", {}, "", "files has to be given"),
+            ("delete_files", {}, "", "at least one of paths, from_step"),
+            ("write_files", {"files": "a.txt"}, ".files", "not of type 'array'"),
+            ("write_files", {"files": []}, ".files", "the tool's schema refuses it"),
+            ("write_files", {"files": [{"content": {"any": True}}]}, ".files[1]", "path has to be given"),
+            ("write_files", {"files": [{"path": 1, "content": {"any": True}}]}, ".files[1].path", "string"),
+            ("create_dirs", {"paths": {"one_of": ["a", [1]]}}, ".paths", "the tool's schema refuses it"),
+            ("find_events_empty", {"period": "never"}, ".period", "is not one of"),
+        ]
+    ),
     ({"cases": [{"query": "q", "calls": [READ]}] * 2}, "cases[2].id", "Give it an id of its own"),
     ({"defaults": {"id": "x"}, "cases": [{"query": "q", "calls": [READ]}]}, "defaults", "Take them out"),
     (
@@ -126,6 +180,49 @@ def test_a_fault_names_place_and_way_out(content: dict[str, Any], key: str, said
     assert error.way_out
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("write_files", {"files": {"any": True}}),
+        ("write_files", {"files": [{"path": "a", "content": {"contains": "b"}}]}),
+        ("write_files", {"files": {"unordered": [{"path": "a", "content": "b"}]}}),
+        ("delete_files", {"from_step": 1}),
+        ("delete_files", {"paths": {"optional": ["a"]}, "from_step": {"optional": 1}}),
+        ("create_dirs", {"paths": {"one_of": ["a", ["a"]]}}),
+    ],
+)
+def test_a_call_that_can_be_made_is_no_fault(name: str, arguments: dict[str, Any]) -> None:
+    read_suite({"cases": [{"query": "q", "calls": [READ, {"name": name, "arguments": arguments}]}]}, "x.toml")
+
+
+def test_paths_are_those_of_a_snapshot() -> None:
+    table = {"files": {"./a//b.txt": "x"}, "folders": ["trips/"]}
+    one = read_suite(
+        {"cases": [{"query": "q", "calls": [READ], "before": table, "after": {**table, "gone": ["old/"]}}]},
+        "x.toml",
+    ).cases[0]
+    assert list(one.before.files) == list(one.after[0].files) == ["a/b.txt"]
+    assert one.before.folders == one.after[0].folders == ("trips",)
+    assert one.after[0].gone == ("old",)
+
+
+def test_whole_numbers_may_have_a_point() -> None:
+    keys = {"steps": 2.0, "max_steps": 5.0, "final_answer_from": 1.0, "person": {"choose": 2.0}}
+    [one] = read_suite({"cases": [{"query": "q", "calls": [READ], **keys}]}, "x.toml").cases
+    numbers = [one.least_steps, one.most_steps, one.max_steps, one.final_answer_from, one.script.choose]
+    assert numbers == [2, 4, 5, 1, 2]
+    assert all(type(each) is int for each in numbers)
+
+
+def test_ids_of_queries_in_other_scripts_differ() -> None:
+    queries = ("что дальше", "который час", "5 евро", "5 долларов", "perché no")
+    made = suite("s", *(case(query, calls=[READ]) for query in queries))
+    ids = [one.id for one in made.cases]
+    assert len(set(ids)) == len(ids)
+    assert ids[-1] == "perche-no"
+    assert [one.id for one in suite("s", case(queries[0], calls=[READ])).cases] == ids[:1]
+
+
 def test_every_fault_is_reported_at_once() -> None:
     content = {"cases": [{"query": "q"}, {"query": "r", "calls": [{"name": "reed"}]}]}
     with pytest.raises(SuiteErrors, match="2 faults"):
@@ -142,6 +239,13 @@ def test_an_unreadable_file_says_what_to_do(tmp_path: Path, text: bytes | None, 
         path.write_bytes(text)
     with pytest.raises(SuiteErrors, match=said):
         load_suite(path)
+
+
+@pytest.mark.parametrize(("file", "name"), [("My_suite", "my-suite"), ("è", "suite")])
+def test_a_suite_without_a_name_has_its_files(tmp_path: Path, file: str, name: str) -> None:
+    path = tmp_path / f"{file}.toml"
+    path.write_text("[[cases]]\nquery = 'q'\ncalls = [{name = 'get_now'}]\n")
+    assert load_suite(path).name == name
 
 
 def test_toml_times_are_times(tmp_path: Path) -> None:
@@ -198,6 +302,30 @@ def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
     assert (found.name, len(found.cases)) == ("mine", 1)
     path.write_text("")
     with pytest.raises(SuiteErrors, match="defines no suite"):
+        load_python(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("x = 1\ny = (", "line 2: SyntaxError"), ("x = 1\nnothing()\n", "line 2: NameError: name 'nothing'")],
+)
+def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(SuiteErrors, match=rf"mine\.py: the file: {said}"):
+        load_python(path)
+
+
+def test_a_python_file_is_read_with_the_given_tools_and_each_suite_once(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from gbnf_server.bench.dsl import call, case, suite\n"
+        "SUITE = suite('mine', case('ping it', calls=[call('ping', host='a.b')]))\nDEFAULT = SUITE\n"
+    )
+    args = {"type": "object", "properties": {"host": {"type": "string"}}}
+    ping = Executor.from_mapping({"name": "ping", "description": "Ping a host.", "args": args})
+    assert [one.name for one in load_suites([str(path)], [ping])] == ["mine"]
+    with pytest.raises(SuiteErrors, match="no tool of the pool"):
         load_python(path)
 
 

@@ -1,0 +1,91 @@
+"""Whether an expected call can be made at all: some arguments that fit its patterns have to be valid.
+
+What is surely impossible is told: an argument that is needed and not expected, a value written out that its
+schema refuses. A pattern that leaves a value open is taken on trust.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from referencing.exceptions import Unresolvable
+
+from gbnf.manifests import Executor
+from gbnf_server.bench.cases import ExpectedCall
+from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.patterns import Equals, Items, Members, OneOf, Pattern
+
+
+def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
+    """Raises Fault where no valid call of this tool fits; the arguments' names are known already."""
+    args = tool.model_args()
+    filled = {target for name, target in tool.step_references.items() if name in call.arguments}
+    _check_needed(args, {*call.arguments, *filled}, at)
+    for group in args.get("requires_one_of", ()):
+        if not any(name in call.arguments for name in group):
+            raise Fault(
+                at, None, f"{call.name} needs at least one of {', '.join(group)}, and none is expected",
+                "Expect one of them, or write {any = true} for what may be given.",
+            )  # fmt: skip
+    validator = Draft202012Validator(args, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    for name, pattern in call.arguments.items():
+        _check(pattern, args["properties"][name], validator, (*at, name))
+
+
+def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: Place) -> None:
+    values = list(_written_out(pattern))
+    if values:
+        refusals = [_refusal(value, schema, validator) for value in values]
+        if all(refusals):
+            raise Fault(
+                at, values[0], f"the tool's schema refuses it: {refusals[0]}",
+                "Expect a value that the tool takes.",
+            )  # fmt: skip
+    elif isinstance(pattern, Items) and isinstance(schema, Mapping) and "prefixItems" not in schema:
+        for index, member in enumerate(pattern.patterns):
+            _check(member, schema.get("items", True), validator, (*at, index))
+    elif isinstance(pattern, Members) and isinstance(schema, Mapping):
+        _check_needed(schema, pattern.patterns.keys(), at)
+        for name, member in pattern.patterns.items():
+            _check(member, schema.get("properties", {}).get(name, True), validator, (*at, name))
+
+
+def _check_needed(schema: Mapping[str, Any], given: Collection[str | None], at: Place) -> None:
+    for name in schema.get("required", ()):
+        if name not in given:
+            raise Fault(
+                at, None, f"{name} has to be given, and is not expected",
+                f"Write {name} = {{any = true}} where any value will do.",
+            )  # fmt: skip
+
+
+def _written_out(pattern: Pattern) -> Iterator[Any]:
+    """The values that fit, where they are written out; none where the pattern leaves something open."""
+    match pattern:
+        case OneOf(patterns):
+            choices = [list(_written_out(each)) for each in patterns]
+            if all(choices):
+                yield from (value for values in choices for value in values)
+        case Equals(value):
+            yield value
+        case Items(patterns):
+            values = [list(_written_out(each)) for each in patterns]
+            if all(len(each) == 1 for each in values):
+                yield [each[0] for each in values]
+        case Members(members):
+            found = {name: list(_written_out(each)) for name, each in members.items()}
+            if all(len(each) == 1 for each in found.values()):
+                yield {name: each[0] for name, each in found.items()}
+
+
+def _refusal(value: Any, schema: Any, validator: Draft202012Validator) -> str:
+    """What the schema says against the value; "" where it takes it, or where it cannot be asked."""
+    try:
+        error: ValidationError | None = next(validator.evolve(schema=schema).iter_errors(value), None)
+    except (Unresolvable, RecursionError, re.error):
+        return ""
+    return "" if error is None else error.message
