@@ -9,7 +9,7 @@ from typing import Any
 from gbnf_server.bench.bfcl import results as leaderboard
 from gbnf_server.bench.errors import RecordError
 from gbnf_server.bench.results import Results
-from gbnf_server.bench.tables import Cells, compare_tables
+from gbnf_server.bench.tables import Cells, compare_tables, different_cases
 
 
 def compare_files(first: Path, second: Path) -> tuple[Cells, ...]:
@@ -23,7 +23,14 @@ def compare_files(first: Path, second: Path) -> tuple[Cells, ...]:
         raise RecordError(
             f"{graded} holds the leaderboard's answers and {other} does not: give two of one kind"
         )
-    return compare_tables(Results.load(first), Results.load(second))
+    one, other = Results.load(first), Results.load(second)
+    tables = compare_tables(one, other)
+    if not tables and (differing := different_cases(one, other)):
+        raise RecordError(
+            f"{first} and {second} have cases of the same id ({len(differing)}), and each differs: "
+            "run one suite for both"
+        )
+    return tables
 
 
 def _is_leaderboard(path: Path) -> bool:

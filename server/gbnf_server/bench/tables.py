@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,7 +150,11 @@ def gain_table(results: Results) -> Cells:
 
 
 def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
-    """What changed from one bench to another, over the cases and configurations that both have."""
+    """What changed from one bench to another, over the cases and configurations that both have.
+
+    Cases of one id that are not the same are left out, and a table's title says how many.
+    """
+    differing = different_cases(first, second)
     groups = [
         {
             name: by_case((run.identity, run.score) for run in runs)
@@ -161,7 +166,11 @@ def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
     for name in groups[0]:
         if name not in groups[1]:
             continue
-        one, other = paired(groups[0][name], groups[1][name])
+        there = groups[0][name].keys() & groups[1][name].keys()
+        left_out = len(there & differing)
+        one, other = paired(
+            *({key: runs for key, runs in group[name].items() if key not in differing} for group in groups)
+        )
         rows = []
         for metric in METRICS:
             before, after = estimate(metric, one), estimate(metric, other)
@@ -179,8 +188,26 @@ def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
             )
         if one:
             heads = (name, str(first.about["label"]), str(second.about["label"]), "difference [95 %]", "")
-            tables.append(Cells(f"{name}, {len(one)} cases that both have", heads, tuple(rows)))
+            said = f"{name}, {len(one)} cases that both have"
+            if left_out:
+                said += f"; {left_out} of the same id differ, and are left out"
+            tables.append(Cells(said, heads, tuple(rows)))
     return tuple(tables)
+
+
+def different_cases(first: Results, second: Results) -> frozenset[str]:
+    """The cases that both have by their ids, and that are not the same: query, worlds, expectations."""
+    sources = [
+        {
+            f"{suite.name}/{case.id}": json.dumps(case.source, sort_keys=True)
+            for suite in results.suites
+            for case in suite.cases
+        }
+        for results in (first, second)
+    ]
+    return frozenset(
+        key for key, source in sources[0].items() if key in sources[1] and sources[1][key] != source
+    )
 
 
 def telling(scored: Sequence[Scored], keys: Sequence[str]) -> list[Metric]:

@@ -87,6 +87,14 @@ RULES: list[tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any], bool]] =
     (AREA, {"labels": [["Point A", "Point B"]]}, {"labels": ["Point B", "Point A"]}, False),
     (AREA, {"labels": [["A"], ["B"]]}, {"labels": ["B"]}, True),
     (AREA, {"labels": [["A"]]}, {"labels": [1]}, False),
+    (AREA, {"labels": ["", ["A"]]}, {"labels": []}, True),  # the leaderboard goes through "" as a list
+    (AREA, {"labels": [["A"], ""]}, {"labels": []}, True),
+    (AREA, {"labels": [["A"]]}, {"labels": []}, False),
+    (AREA, {"labels": ["", ["A"]]}, {"labels": [""]}, False),
+    (AREA, {"labels": ["", ["A"]]}, {"labels": ""}, False),
+    (AREA, {"marks": ["", [{"at": [1]}]]}, {"marks": []}, True),
+    (AREA, {"marks": [[{"at": [1]}]]}, {"marks": []}, False),
+    (AREA, {"style": ["", {"colour": ["red"]}]}, {"style": {}}, False),
     (AREA, {"labels": [["A"]]}, {"labels": "A"}, False),
     (AREA, {"style": [{"colour": ["red"], "width": ["", 2]}]}, {"style": {"colour": "Red"}}, True),
     (AREA, {"style": [{"colour": ["red"], "width": [2]}]}, {"style": {"colour": "red"}}, False),
@@ -226,6 +234,15 @@ def test_a_broken_file_is_named(folder: Path, path: str, text: str | None, said:
     assert "BFCL_v4_parallel.json" in str(caught.value)
 
 
+def test_a_line_ends_at_its_line_feed(folder: Path) -> None:
+    path = folder / "BFCL_v4_parallel.json"
+    entry = json.loads(path.read_text())
+    entry["question"][0][0]["content"] = "one\u2028two\x85three"
+    path.write_bytes(json.dumps(entry, ensure_ascii=False).encode() + b"\r\n\r\n")
+    [read] = read_folder(folder, categories=["parallel"]).entries["parallel"]
+    assert read.messages[0]["content"] == "one\u2028two\x85three"
+
+
 def test_an_empty_folder_and_an_unknown_category_say_what_to_do(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match="bfcl_eval/data"):
@@ -329,10 +346,14 @@ def test_what_a_model_says_is_scored(
     with RunLog(tmp_path / "a.jsonl") as log:
         assert len(list(quiz.ask_all(log))) == 4
         assert quiz.left(log) == ()
-        answers = {each.entry.id: answer_of(each.entry, log.records[each.key]) for each in quiz.questions}
+        answers = {
+            each.entry.id: answer_of(each.entry, log.records[each.key, each.fingerprint])
+            for each in quiz.questions
+        }
     with RunLog(tmp_path / "a.jsonl") as log:
         assert {
-            each.entry.id: answer_of(each.entry, log.records[each.key]) for each in quiz.questions
+            each.entry.id: answer_of(each.entry, log.records[each.key, each.fingerprint])
+            for each in quiz.questions
         } == answers
     assert {name for name, answer in answers.items() if answer.fault is None} == right
 

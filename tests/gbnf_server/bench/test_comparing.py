@@ -1,15 +1,23 @@
 """Stored leaderboards against each other: shares over what both have, and files of two kinds told apart."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf_server.backends.base import Completion
+from gbnf_server.bench.about import about
 from gbnf_server.bench.bfcl.results import FORMAT, Grades, compare
 from gbnf_server.bench.comparing import compare_files
+from gbnf_server.bench.configurations import named
+from gbnf_server.bench.dsl import suite
 from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.results import Results
+from gbnf_server.bench.running import Bench, Options
 
 ANSWERS = st.dictionaries(
     st.tuples(st.sampled_from(["simple_python", "irrelevance"]), st.sampled_from("abcdef")), st.booleans()
@@ -83,3 +91,37 @@ def test_a_broken_leaderboard_names_its_file(tmp_path: Path) -> None:
     broken.write_text(json.dumps({"format": FORMAT, "label": "x", "answers": [{"id": "a"}]}))
     with pytest.raises(RecordError, match=r"broken\.json is no JSON file"):
         compare_files(broken, broken)
+
+
+def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
+    """A stored bench of these cases, in each of which the model answers at once."""
+    backend: Any = Answering()
+    made = Bench([suite("s", *cases)], named(["soft"]), (), backend, model="m", options=Options())
+    records = tuple(made.run(job) for job in made.jobs)
+    header = about(label, {"name": "m"}, Options())
+    stored = Results(header, named(["soft"]), (suite("s", *cases),), {}, records)
+    path = folder / f"{label}.json"
+    path.write_text(json.dumps(stored.to_json()))
+    return path
+
+
+class Answering:
+    name, prompt_style, context_length = "answering", "minimal", 4096
+
+    def complete(self, *_given: Any, **_limits: Any) -> Completion:
+        text = json.dumps({"name": "final_answer", "arguments": {"message": "no"}})
+        return Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
+
+
+def test_only_cases_that_are_the_same_are_paired(tmp_path: Path) -> None:
+    kept = {"id": "one", "query": "order a pizza", "abstain": True}
+    other = {"id": "two", "query": "sing", "abstain": True}
+    first = _bench(tmp_path, "first", kept, other)
+    second = _bench(tmp_path, "second", kept, {**other, "query": "dance"})
+    third = _bench(tmp_path, "third", {**kept, "answer": "yes"}, {**other, "query": "dance"})
+    [cells] = compare_files(first, first)
+    assert cells.title == "soft, 2 cases that both have"
+    [cells] = compare_files(first, second)
+    assert cells.title == "soft, 1 cases that both have; 1 of the same id differ, and are left out"
+    with pytest.raises(RecordError, match=r"same id \(2\), and each differs"):
+        compare_files(first, third)

@@ -144,7 +144,7 @@ def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from None
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a string may hold other line breaks as they are
         if not line.strip():
             continue
         try:

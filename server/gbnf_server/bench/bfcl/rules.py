@@ -5,7 +5,7 @@
   type of the first acceptable value, if that is another (the leaderboard writes variables as text).
 - Text is compared without its case, spaces and the marks , . / - _ * ^, and with ' as ". So is text in lists
   and in objects. Lists are compared whole, objects member by member, lists of objects in their order.
-- An expected argument may be left out where "" is among its acceptable values.
+- An expected argument may be left out where "" is among its acceptable values; a list may be empty then.
 - Several calls may come in any order, each once, none more; of one, exactly one. Where no function is
   relevant, none.
 """
@@ -92,15 +92,22 @@ def _is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any
         if wanted is dict:
             return any(_is_right_object(value, each) for each in acceptable if isinstance(each, Mapping))
         if wanted is list and inner is dict:
-            return any(_are_right_objects(value, each) for each in acceptable if isinstance(each, list))
+            return any(_are_right_objects(value, each) for each in _lists(acceptable))
         if wanted is str:
             return _plain(value) in [_plain(each) for each in acceptable if isinstance(each, str)]
         if wanted is list:
             plain = [_plain(item) for item in value]
-            return any(
-                plain == [_plain(item) for item in each] for each in acceptable if isinstance(each, list)
-            )
+            return any(plain == [_plain(item) for item in each] for each in _lists(acceptable))
     return value in acceptable
+
+
+def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
+    """The acceptable lists; "" is an empty one, as the leaderboard goes through it."""
+    for each in acceptable:
+        if isinstance(each, list):
+            yield each
+        elif each == _LEFT_OUT:
+            yield []
 
 
 def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[Any]) -> bool | None:
