@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import dedent
 from typing import Any
 
 from gbnf.calls.json_text import Unreadable, extent, load
-from gbnf.calls.keyed import Block
+from gbnf.calls.keyed import Block, indent_of, says_structure
+from gbnf.calls.names import fold
 from gbnf.calls.reading import CUT, LINE, LOOSE_NAME, Look, Reading, json_of, pattern, properties_of
-from gbnf.calls.values import Repair, ToolCall, Written
+from gbnf.calls.values import Repair, ShapeName, ToolCall, Written
 
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings that say that the block is a call."""
@@ -20,21 +22,42 @@ FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>{'|'.join(TOOL_FENCES)
 _HEAD = re.compile(rf"[ \t`*]*({LOOSE_NAME})[ \t`*:]*\r?")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 _PLAIN_TEXT = re.compile(r"[A-Za-z./~][A-Za-z0-9 ,./@~+*_-]*", re.ASCII)
+_BLOCK_TEXT = re.compile(r":[ \t]+[|>][+-]?[ \t]*\r?$")
+_BARE_KEY = re.compile(r"^[ \t]*(?:-[ \t]+)*[\w\"'-]+:[ \t]*\r?$")
 _NO_TEXT = frozenset({"true", "false", "null", "nan", "infinity", "none"})
 
 
-def enclosed(text: str, match: re.Match[str]) -> tuple[str, int, bool]:
-    """What a fence encloses, where its block ends, and whether it is closed."""
-    begin = min(match.end() + 1, len(text))
-    found = pattern(rf"^[ \t]*`{{{len(match['fence'])},}}[ \t]*\r?$").search(text, begin)
-    if found is None:
-        return text[begin:], len(text), False
-    return text[begin : max(found.start() - 1, begin)], found.end(), True
+def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[str, int, bool]:
+    """What a fence encloses, where its block ends, and whether it is closed.
+
+    A fence that is indented inside a text of `key: |` belongs to that text; with `keyed` also where the text
+    begins below a bare `key:`.
+    """
+    begin = at = min(match.end() + 1, len(text))
+    closing = re.compile(rf"[ \t]*`{{{len(match['fence'])},}}[ \t]*\r?")
+    block: int | None = None  # the indentation of the key whose text goes on
+    opened: int | None = None  # the same, where the next line says whether it is one
+    while at < len(text):
+        stop = text.find("\n", at)
+        stop = len(text) if stop < 0 else stop
+        line = text[at:stop]
+        if line.strip():
+            indent = indent_of(line)
+            if opened is not None and indent > opened and not says_structure(line):
+                block = opened
+            opened = None
+            if block is None or indent <= block:
+                if closing.fullmatch(line):
+                    return text[begin : max(at - 1, begin)], stop, True
+                block = indent if _BLOCK_TEXT.search(line) else None
+                opened = indent if keyed and _BARE_KEY.search(line) else None
+        at = stop + 1
+    return text[begin:], len(text), False
 
 
 def read_fenced(text: str, match: re.Match[str], look: Look) -> Reading | None:
     """The block's calls in whatever shape, or its first line as a name and the others as arguments."""
-    body, end, closed = enclosed(text, match)
+    body, end, closed = enclosed(text, match, keyed=True)
     inner = look.only_calls(body)
     if inner is not None:
         note = () if closed else (Repair("wrapper", "the code block doesn't end"),)
@@ -44,20 +67,26 @@ def read_fenced(text: str, match: re.Match[str], look: Look) -> Reading | None:
     head = _HEAD.fullmatch(first)
     if head is None:
         return Reading(end, closed=closed)
-    return Reading(end, (_keyed_call(head[1], rest, look, cut=not closed),), closed)
+    call = named_lines(rest, head[1], "fenced", look, cut=not closed)
+    return Reading(end, (call,), closed)
 
 
-def _keyed_call(name: str, lines: str, look: Look, *, cut: bool) -> Written:
+def named_lines(lines: str, name: str, shape: ShapeName, look: Look, *, cut: bool = False) -> Written:
+    """A call whose arguments are an object, lines of `key: value`, or a text that is neither."""
     note = (CUT,) if cut else ()
     text = lines.strip()
     if text[:1] == "{" and extent(text, 0).end == len(text):
         try:
             value, repairs = load(text)
-            return Written(name, value, "fenced", (*repairs, *note), cut=cut)
+            return Written(name, value, shape, (*repairs, *note), cut=cut)
         except Unreadable as error:
-            return Written(name, None, "fenced", cut=cut, error=str(error))
-    block = Block(lines, properties_of(name, look))
-    return Written(name, block.arguments, "fenced", (*block.repairs, *note), cut=cut)
+            return Written(name, None, shape, cut=cut, error=str(error))
+    properties = properties_of(name, look)
+    block = Block(lines, properties)
+    declared = {fold(key) for key in properties}
+    if block.repairs and not any(fold(key) in declared for key in block.arguments):
+        return Written(name, dedent(lines).strip(), shape, note, cut=cut)
+    return Written(name, block.arguments, shape, (*block.repairs, *note), cut=cut)
 
 
 def write_fenced(calls: Sequence[ToolCall]) -> str:

@@ -39,7 +39,7 @@ class Block:
 
     def _mapping(self, lines: Sequence[str], depth: int, *, declared: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        indent = min((_indent(line) for line in lines if line.strip()), default=0)
+        indent = min((indent_of(line) for line in lines if line.strip()), default=0)
         pending: tuple[str, str, list[str]] | None = None
         for line in lines:
             key = self._key(line, indent)
@@ -57,7 +57,7 @@ class Block:
 
     def _key(self, line: str, indent: int) -> tuple[str, str] | None:
         """The key and the rest of a line at this indentation."""
-        if _indent(line) != indent:
+        if indent_of(line) != indent:
             return None
         match = _KEY.match(line, indent)
         if match is None:
@@ -108,10 +108,10 @@ class Block:
         return "\n".join([*([inline] if inline else []), *_dedented(more)])
 
     def _sequence(self, lines: Sequence[str], schema: Any, depth: int) -> list[Any]:
-        indent = min(_indent(line) for line in lines if line.strip())
+        indent = min(indent_of(line) for line in lines if line.strip())
         items: list[list[str]] = []
         for line in lines:
-            item = _ITEM.match(line, indent) if _indent(line) == indent else None
+            item = _ITEM.match(line, indent) if indent_of(line) == indent else None
             if item:
                 items.append([" " * (item.end()) + line[item.end() :]])
             elif items:
@@ -164,10 +164,17 @@ def is_text(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") in ("string", ["string"])
 
 
-def _indent(line: str) -> int:
+def says_structure(line: str) -> bool:
+    """Whether a line begins an item of a list, or a key."""
+    said = line.lstrip(" \t")
+    return _ITEM.match(said) is not None or _KEY.match(said.rstrip("\r")) is not None
+
+
+def indent_of(line: str) -> int:
+    """How many spaces and tabs a line begins with."""
     return len(line) - len(line.lstrip(" \t"))
 
 
 def _dedented(lines: Sequence[str]) -> list[str]:
-    indent = min((_indent(line) for line in lines if line.strip()), default=0)
+    indent = min((indent_of(line) for line in lines if line.strip()), default=0)
     return [line[indent:] for line in lines]

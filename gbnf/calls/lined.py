@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from gbnf.calls.fenced import keyed_lines
-from gbnf.calls.keyed import Block
+from gbnf.calls.fenced import TOOL_FENCES, enclosed, keyed_lines, named_lines
+from gbnf.calls.keyed import indent_of
 from gbnf.calls.python_text import write_arguments
 from gbnf.calls.reading import (
     BEGIN,
@@ -55,19 +56,35 @@ YAML = pattern(
     re.IGNORECASE,
 )
 
+_FENCE = pattern(rf"(?P<fence>`{{3,}})[ \t]*(?P<info>(?!(?:{'|'.join(TOOL_FENCES)})\b)[^\s`]*)[ \t]*\r?$")
+_ROLES = "observation|thought|final answer|answer|question|result|response|action|tool"
+_OTHER = rf"[ \t]*(?:<|`{{3}}|[\"'*#]*(?:{_ROLES})\b[^\n:]{{0,20}}:)"
+_TEXT_BELOW = re.compile(rf"\r?\n(?P<text>(?:(?!{_OTHER})[ \t]*\S[^\n]*(?:\n|\Z))+)", re.IGNORECASE)
+
 
 def read_yaml(text: str, match: re.Match[str], look: Look) -> Reading | None:
     """`tool: name`, then `args:` with lines below it, or an object or a text beside it."""
-    inline = match["inline"].strip()
-    if inline[:1] == "{":
-        return named_json(text, match.start("inline"), match["name"], "yaml")
+    inline, name = match["inline"].strip(), match["name"]
+    begin = _end(_SPACE, text, match.start("inline"))  # where the arguments begin, beside `args:` or below it
+    if text[begin : begin + 1] == "{":
+        return named_json(text, begin, name, "yaml")
+    fence = _FENCE.match(text, begin)
+    near = text.count("\n", match.start("inline"), begin) < 2
+    if fence and (near or fence["info"].lower().startswith("json")):
+        body, end, closed = enclosed(text, fence, keyed=True)
+        note = Repair("wrapper", "took the arguments out of a code block")
+        written = named_lines(body, name, "yaml", look, cut=not closed)
+        return Reading(end, (replace(written, repairs=(*written.repairs, note)),), closed)
     if inline:
-        return Reading(match.end(), (Written(match["name"], inline, "yaml"),), match.end() < len(text))
+        return Reading(match.end(), (Written(name, inline, "yaml"),), match.end() < len(text))
     return _yaml_block(text, match, look)
 
 
 def _yaml_block(text: str, match: re.Match[str], look: Look) -> Reading:
-    """The indented lines below `args:`; where they aren't indented, those that begin with declared keys."""
+    """The indented lines below `args:`; where they aren't indented, those that begin with declared keys.
+
+    Where neither is there, a text that begins on the next line goes to its end, or to an empty line.
+    """
     properties = properties_of(match["name"], look)
     base = len(match["indent"])
     lines: list[str] = []
@@ -77,16 +94,21 @@ def _yaml_block(text: str, match: re.Match[str], look: Look) -> Reading:
     while at < len(text) and not ended:
         stop = text.find("\n", at)
         line = text[at : len(text) if stop < 0 else stop]
-        if line.strip() and len(line) - len(line.lstrip(" \t")) <= base:
+        if line.strip() and indent_of(line) <= base:
             flat = flat or not any(each.strip() for each in lines)
             ended = not flat or line.strip().partition(":")[0].strip("\"'` ") not in properties
         if not ended:
             lines.append(line)
             end = at + len(line) if line.strip() else end
             at += len(line) + 1
-    block = Block("\n".join(lines), properties)
-    note = (Repair("arguments", "took lines that are not indented"),) if flat and block.arguments else ()
-    return Reading(end, (Written(match["name"], block.arguments, "yaml", (*block.repairs, *note)),), ended)
+    if not any(each.strip() for each in lines) and (below := _TEXT_BELOW.match(text, match.end())):
+        said = below["text"].strip()
+        return Reading(below.end(), (Written(match["name"], said, "yaml"),), below.end() < len(text))
+    written = named_lines("\n".join(lines), match["name"], "yaml", look)
+    if flat and written.arguments:
+        note = Repair("arguments", "took lines that are not indented")
+        written = replace(written, repairs=(*written.repairs, note))
+    return Reading(end, (written,), ended)
 
 
 def write_yaml(calls: Sequence[ToolCall]) -> str:

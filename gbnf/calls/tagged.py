@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gbnf.calls.keyed import Block, is_text
 from gbnf.calls.objects import read_body
 from gbnf.calls.reading import CUT, NAME, Look, Reading, json_of, named_json, pattern, properties_of
-from gbnf.calls.values import Repair, ToolCall, Written
+from gbnf.calls.values import Repair, ShapeName, ToolCall, Written
 
 TAG = pattern(r"<\|?(?P<tag>tool_calls?|function_calls?|tool)\|?>\s*")
 FUNCTION = pattern(r"<function[=: ]\s*[\"']?(?P<name>[^<>\n\"'{]{1,200}?)[\"']?\s*>\s*")
 MISTRAL = pattern(r"\[TOOL_CALLS?\]\s*")
 
-_PARAMETER = re.compile(r"\s*<parameter[=: ]\s*([^<>\n]{1,200}?)\s*>\n?(.*?)\n?</parameter>", re.DOTALL)
+_PARAMETER = re.compile(r"\s*<parameter[=: ]\s*([^<>\n]{1,200}?)\s*>\n?")
+_IN_PARAMETER = pattern(
+    r"\n?(?P<end></parameter>)|\n?(?P<function></function>)|(?P<next>(?:(?P<line>^|\n)[ \t]*)?"
+    r"<(?:function|parameter)[=: ]\s*(?P<name>[^<>\n]{1,200}?)\s*>)"
+)
 _FUNCTION_END = re.compile(r"\s*</function>")
+_MORE = re.compile(r"[\s,;]*(?=\{)")
+_NEXT_FUNCTION = re.compile(r"\s*(?=<function)")
 _NAMED = re.compile(rf"\s*(?:\[TOOL_CALLS\])?\s*({NAME})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{{)")
 
 
 def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
     """`<tool_call>{…}</tool_call>`; a missing end tag is a repair, since templates often swallow it."""
     at, tag = match.end(), match["tag"]
-    end_tag = re.compile(rf"\s*<[/|]*{tag}\|?>")
+    # without its slash it is an end only where no other call begins behind it
+    end_tag = re.compile(rf"\s*<(?:\|?/\|?{tag}\|?|\|?{tag}\|?(?!>\s*[\[{{<]))>")
     if text[at : at + 1] in ("{", "["):
-        body = read_body(text, at, look.names, "tagged")
-        inner = None if body is None else Reading(body.end, body.written, body.closed)
+        inner = _bodies(text, at, look, "tagged")
     elif function := FUNCTION.match(text, at):
-        inner = read_function(text, function, look)
+        inner = _functions(text, function, look)
     elif closed := end_tag.search(text, at):
         inner = Reading(closed.start(), look.only_calls(text[at : closed.start()]) or ())
     else:
@@ -42,6 +48,34 @@ def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
         note = Repair("wrapper", f"the tag {tag} isn't closed")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in written)
     return Reading(inner.end if closed is None else closed.end(), written, inner.closed)
+
+
+def _bodies(text: str, at: int, look: Look, shape: ShapeName) -> Reading | None:
+    """The calls in the JSON at `at`, and in the objects that stand directly behind it."""
+    body = read_body(text, at, look.names, shape)
+    if body is None:
+        return None
+    reading = Reading(body.end, body.written, body.closed)
+    while reading.closed and (more := _MORE.match(text, reading.end)):
+        body = read_body(text, more.end(), look.names, shape)
+        if body is None or not body.written:
+            break
+        note = Repair("wrapper", "several calls stand behind one opening tag")
+        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in body.written)
+        reading = Reading(body.end, reading.written + written, body.closed)
+    return reading
+
+
+def _functions(text: str, match: re.Match[str], look: Look) -> Reading:
+    """The call in `<function=…>`, and those that stand directly behind it."""
+    reading = read_function(text, match, look)
+    while reading.closed and (more := _NEXT_FUNCTION.match(text, reading.end)):
+        function = FUNCTION.match(text, more.end())
+        following = None if function is None else read_function(text, function, look)
+        if following is None or not following.written:
+            break
+        reading = Reading(following.end, reading.written + following.written, following.closed)
+    return reading
 
 
 def write_tagged(calls: Sequence[ToolCall]) -> str:
@@ -65,16 +99,46 @@ def _parameters(text: str, at: int, name: str, look: Look) -> Reading:
     properties = properties_of(name, look)
     reader = Block("", properties)
     arguments: dict[str, Any] = {}
+    repairs: list[Repair] = []
+    error = ""
     while parameter := _PARAMETER.match(text, at):
-        schema = properties.get(parameter[1])
-        arguments[parameter[1]] = parameter[2] if is_text(schema) else reader.scalar(parameter[2], schema)
-        at = parameter.end()
+        key = parameter[1]
+        value = _parameter(text, parameter.end(), properties)
+        if value is None:
+            break
+        stop, at, ended = value
+        given = text[parameter.end() : stop]
+        schema = properties.get(key)
+        found = given if is_text(schema) else reader.scalar(given, schema)
+        if key in arguments and arguments[key] != found:
+            error = f"the parameter {key[:80]!r} stands twice, with two values"
+        arguments[key] = found
+        if not ended:
+            repairs.append(Repair("wrapper", f"the parameter {key[:80]!r} has no end tag"))
     closed = _FUNCTION_END.match(text, at) is not None
     if not arguments and not closed:
         return Reading(len(text), closed=False)
-    repairs = (*reader.repairs, *(() if closed else (CUT,)))
-    written = Written(name, arguments, "function", repairs, cut=not closed)
+    repairs += [*reader.repairs, *(() if closed else (CUT,))]
+    written = Written(name, arguments, "function", tuple(repairs), cut=not closed, error=error)
     return Reading(at if closed else len(text), (written,), closed)
+
+
+def _parameter(text: str, at: int, properties: Mapping[str, Any]) -> tuple[int, int, bool] | None:
+    """Where the value that begins at `at` ends, where the text goes on, and whether it has its end tag.
+
+    Without one it ends at the next parameter or at the function's end; None where the text ends inside. A tag
+    of a parameter inside a line, whose name nothing declares, belongs to the value.
+    """
+    function_end: int | None = None
+    for found in _IN_PARAMETER.finditer(text, at):
+        if found["end"]:
+            return found.start(), found.end(), True
+        if found["function"]:
+            function_end = found.start() if function_end is None else function_end
+        elif found["line"] is not None or found["name"] in properties:
+            stop = found.start() if function_end is None else function_end
+            return stop, stop, False
+    return None if function_end is None else (function_end, function_end, False)
 
 
 def write_function(calls: Sequence[ToolCall]) -> str:
@@ -85,8 +149,7 @@ def read_mistral(text: str, match: re.Match[str], look: Look) -> Reading:
     """`[TOOL_CALLS][{…}]`, or `[TOOL_CALLS]name[ARGS]{…}` as newer models write it."""
     at = match.end()
     if text[at : at + 1] in ("{", "["):
-        body = read_body(text, at, look.names, "mistral")
-        return Reading(body.end, body.written, body.closed) if body else Reading(len(text), closed=False)
+        return _bodies(text, at, look, "mistral") or Reading(len(text), closed=False)
     written: list[Written] = []
     closed = True
     while closed and (named := _NAMED.match(text, at)):

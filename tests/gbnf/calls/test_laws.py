@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from gbnf.calls import CallStream, Final, ToolCalls, parse, render
 from gbnf.validation import validate_call
-from support.pools import POOL, call_lists, model_texts, shape_names, valid_calls
+from support.pools import FRAGMENTS, POOL, call_lists, model_texts, shape_names, tool, valid_calls
 
 NAMES = {tool.name for tool in POOL}
 
@@ -39,6 +40,71 @@ def test_what_stands_before_a_call_changes_nothing_but_the_list_of_repairs(
     assert kinds == {"prose"} | ({"thoughts"} if "<think>" in before else set())
 
 
+@given(call_lists, st.data())
+def test_calls_behind_tags_without_an_end_are_all_read(calls: Any, data: Any) -> None:
+    text = ""
+    for call in calls:
+        written = json.dumps({"name": call.name, "arguments": call.arguments})
+        opening = data.draw(st.sampled_from(["<tool_call>\n", "<tool_call>"])) if not text else ""
+        opening = opening or data.draw(
+            st.sampled_from(["\n<tool_call>\n", "</tool_call>\n<tool_call>", "\n"])
+        )
+        text += opening + written
+    step = parse(text + data.draw(st.sampled_from(["", "</tool_call>", "\n<tool_call>"])), POOL)
+    assert isinstance(step, ToolCalls)
+    assert (step.calls, step.shape) == (tuple(calls), "tagged")
+    assert {repair.kind for repair in step.repairs} <= {"wrapper"}
+
+
+BELOW = (" {}", "\n{}", "\n\n{}", "\n  {}", "\n```json\n{}\n```", " ```\n{}\n```", "\n\n```json\n{}\n```")
+
+
+@given(valid_calls, st.sampled_from(BELOW), st.sampled_from(["", "\n", "\n\nObservation: none"]))
+def test_an_action_is_read_wherever_its_input_stands(call: Any, below: Any, after: Any) -> None:
+    written = below.format(json.dumps(call.arguments))
+    step = parse(f"Action: {call.name}\nAction Input:{written}{after}", POOL)
+    assert isinstance(step, ToolCalls)
+    assert (step.calls, step.shape) == ((call,), "yaml")
+
+
+WRITER = (tool("write", a={"type": "string"}, b={"type": "string"}, c={"type": "string"}),)
+block_lines = st.lists(
+    st.sampled_from(["```", "```sh", "make", "  deeper", "", "a: x", "- one", "why: |", "````"]), max_size=6
+).map(lambda lines: ["First:", *lines, "End."])
+
+
+@given(
+    block_lines,
+    st.sampled_from(["```tool\nwrite\n{}\nb: x\n```", "```yaml\ntool: write\nargs:\n{}\n  b: x\n```"]),
+)
+def test_a_fence_inside_a_text_of_lines_belongs_to_it(lines: Any, block: Any) -> None:
+    margin = "  " if "args" in block else ""
+    text = "\n".join([f"{margin}a: |", *(f"{margin}  {line}" for line in lines)])
+    step = parse(block.format(text), WRITER)
+    assert isinstance(step, ToolCalls)
+    assert [(call.arguments, call.cut) for call in step.calls] == [({"a": "\n".join(lines), "b": "x"}, False)]
+
+
+values = st.text(st.characters(categories=["L", "N", "Zs"], include_characters="<>/=\n"), max_size=12).filter(
+    lambda text: text == text.strip("\n") and text[:1] != "'"
+)
+
+
+@given(st.lists(st.tuples(values, st.booleans()), min_size=1, max_size=3), st.sampled_from(["", "\n"]))
+def test_parameters_without_an_end_tag_end_at_the_next(given_now: Any, brk: Any) -> None:
+    text = "".join(
+        f"<parameter={key}>{brk}{value}{brk}{'</parameter>' * ended}{brk}"
+        for key, (value, ended) in zip("abc", given_now, strict=False)
+    )
+    step = parse(f"<function=write>{brk}{text}</function>", WRITER)
+    assert isinstance(step, ToolCalls)
+    expected = {key: value for key, (value, _) in zip("abc", given_now, strict=False)}
+    assert [
+        ({key: value.strip() for key, value in call.arguments.items()}, call.cut) for call in step.calls
+    ] == [({key: value.strip() for key, value in expected.items()}, False)]
+    assert len(step.repairs) == sum(not ended for _, ended in given_now)
+
+
 @given(model_texts)
 def test_any_text_is_a_step(text: Any) -> None:
     step = parse(text, POOL)
@@ -57,9 +123,19 @@ def test_a_text_without_a_sign_of_a_call_is_an_answer_unchanged(text: Any) -> No
     assert parse(text, ()) == Final(text)
 
 
+ACTIONS = (
+    "Action: get_now\nAction Input:", "\nObservation:", "UTC", "\n", "```json\n", "{}", "<tool_call>",
+    "<function=get_now>", "<parameter=timezone>", "</function>", "timezone: |\n", "  ```",
+    "```tool\nget_now\n",
+)  # fmt: skip
+actions = st.lists(st.sampled_from([*ACTIONS, *ACTIONS, *FRAGMENTS]), max_size=12).map("".join)
+
+
 @given(
     st.data(),
-    model_texts | st.builds(render, call_lists, shape_names).map(lambda text: f"So:\n{text}\nDone."),
+    model_texts
+    | actions
+    | st.builds(render, call_lists, shape_names).map(lambda text: f"So:\n{text}\nDone."),
 )
 def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: Any) -> None:
     stream, left = CallStream(POOL), text

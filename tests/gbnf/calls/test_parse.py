@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -174,6 +175,96 @@ def test_calls(text: str, shape: str, name: str, arguments: Any, repairs: set[st
     assert step.shape == shape
     assert step.refused == ()
     assert kinds(step) == repairs
+
+
+WRITE = tool("write_file", path={"type": "string"}, content={"type": "string"})
+POOL3 = (WRITE, tool("search", query={"type": "string"}), tool("read_file", path={"type": "string"}))
+
+
+def tagged(*paths: str) -> list[str]:
+    return [json.dumps({"name": "read_file", "arguments": {"path": path}}) for path in paths]
+
+
+A, B, C = tagged("a", "b", "c")
+TWO_FUNCTIONS = (
+    "<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n"
+    "<function=read_file>\n<parameter=path>\nb\n</parameter>\n</function>\n</tool_call>"
+)
+READS = [("read_file", {"path": path}) for path in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "repairs"),
+    [
+        ('Action: search\nAction Input:\n{"query": "cats"}', [("search", {"query": "cats"})], set()),
+        (
+            'Action: write_file\nAction Input:\n```json\n{"path": "a", "content": "b"}\n```',
+            [("write_file", {"path": "a", "content": "b"})],
+            {"wrapper"},
+        ),
+        (
+            "Action: search\nAction Input:\ncats and dogs\nObservation: meow",
+            [("search", {"query": "cats and dogs"})],
+            {"arguments", "prose"},
+        ),
+        (
+            "Action: search\nAction Input:\n```python\ntry:\n    x = 1\nelse:\n    y\n```",
+            [("search", {"query": "try:\n    x = 1\nelse:\n    y"})],
+            {"arguments", "wrapper"},
+        ),
+        ("tool: search\nargs:\n  cats\n  dogs", [("search", {"query": "cats\ndogs"})], {"arguments"}),
+        ("```tool\nsearch\ncats\n```", [("search", {"query": "cats"})], {"arguments"}),
+        ("Action: write_file\nAction Input:\ncats", [], set()),  # which of its two is meant?
+        ("Action: search\nAction Input:\n\nDone.", [("search", {})], {"arguments", "prose"}),
+        (
+            "```tool\nwrite_file\npath: R.md\ncontent: |\n  To:\n  ```sh\n  make\n  ```\n  End.\n```",
+            [("write_file", {"path": "R.md", "content": "To:\n```sh\nmake\n```\nEnd."})],
+            set(),
+        ),
+        (
+            "```tool\nwrite_file\npath: R.md\ncontent:\n  ```sh\n  make\n  ```\n```",
+            [("write_file", {"path": "R.md", "content": "```sh\nmake\n```"})],
+            {"text"},
+        ),
+        (
+            "```tool\nwrite_file\npath: R.md\ncontent: x\n  ```",
+            [("write_file", {"path": "R.md", "content": "x"})],
+            set(),
+        ),
+        (
+            "<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>",
+            [("write_file", {"path": "a", "content": "b"})],
+            {"wrapper"},
+        ),
+        (
+            "<function=write_file><parameter=path>a<parameter=content>b <parameter=x></function>",
+            [("write_file", {"path": "a", "content": "b <parameter=x>"})],
+            {"wrapper"},
+        ),
+        (
+            "<function=write_file><parameter=content>a </function> b</parameter></function>",
+            [("write_file", {"content": "a </function> b"})],
+            set(),
+        ),
+        ("<function=read_file><parameter=path>a<parameter=path>b</function>", [], {"wrapper"}),
+        (f"<tool_call>\n{A}\n<tool_call>\n{B}\n<tool_call>\n{C}\n</tool_call>", READS, {"wrapper"}),
+        (f"<tool_call>{A}\n{B}</tool_call>", READS[:2], {"wrapper"}),
+        (f"<tool_call>{A}<tool_call>\n\nDone.", READS[:1], {"prose"}),
+        (f"[TOOL_CALLS]{A}\n{B}", READS[:2], {"wrapper"}),
+        (
+            TWO_FUNCTIONS,
+            READS[:2],
+            set(),
+        ),
+    ],
+)
+def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]) -> None:
+    step = parse(text, POOL3)
+    assert isinstance(step, ToolCalls)
+    assert [(call.name, call.arguments) for call in step.calls if not call.cut] == calls
+    assert bool(step.refused) == (not calls)
+    assert kinds(step) - {"arguments"} == repairs - {"arguments"}
+    assert calls or "cut" not in kinds(step)
 
 
 @pytest.mark.parametrize(
