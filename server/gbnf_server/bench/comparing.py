@@ -23,9 +23,9 @@ def compare_files(first: Path, second: Path) -> tuple[Cells, ...]:
         raise RecordError(
             f"{graded} holds the leaderboard's answers and {other} does not: give two of one kind"
         )
-    one, other = Results.load(first), Results.load(second)
-    tables = compare_tables(one, other)
-    if not tables and (differing := different_cases(one, other)):
+    benches = Results.load(first), Results.load(second)
+    tables = compare_tables(*benches)
+    if not tables and (differing := different_cases(*benches)):
         raise RecordError(
             f"{first} and {second} have cases of the same id ({len(differing)}), and each differs: "
             "run one suite for both"

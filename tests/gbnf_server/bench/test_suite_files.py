@@ -53,6 +53,29 @@ def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
         assert [getattr(again, field) for field in fields] == [getattr(one, field) for field in fields]
 
 
+UNMEETABLE: list[tuple[dict[str, Any], str, str]] = [
+    ({"now": "2026-11-21T10:32:00+00:00"}, "now", "no offset"),
+    ({"now": datetime(2026, 11, 21, 10, 32, tzinfo=UTC)}, "now", "no offset"),
+    ({"before": {"files": {"../a.txt": ""}}}, "before.files.../a.txt", "inside the workspace"),
+    ({"before": {"folders": ["a", "/b"]}}, "before.folders[2]", "inside the workspace"),
+    ({"before": {"files": {"a": "", "a/b": ""}}}, "before.files.a", "a/b needs a folder"),
+    ({"before": {"files": {"a": ""}, "folders": ["a"]}}, "before.files.a", "a needs a folder"),
+    ({"after": {"files": {"/a.txt": ""}}}, "after.files./a.txt", "inside the workspace"),
+    ({"after": {"files": {"a": "", "./a": ""}}}, "after.files../a", "named twice"),
+    ({"after": [{}, {"folders": ["."]}]}, "after[2].folders[1]", "inside the workspace"),
+    ({"after": {"gone": ["a/../b"]}}, "after.gone[1]", "inside the workspace"),
+    ({"after": {"gone": ["a/"], "files": {"a/b": ""}}}, "after.gone[1]", "a/b is to be there"),
+    ({"max_steps": 1}, "max_steps", "take 2 steps"),
+    ({"calls": [READ, READ], "max_steps": 2}, "max_steps", "take 3 steps"),
+    ({"final_answer_from": 4, "max_steps": 3}, "final_answer_from", "ended after 3 steps"),
+    (
+        {"before": {"calls": [READ, {"name": "write_files", "arguments": {"nope": 1}}]}},
+        "before.calls[2].arguments",
+        "nope",
+    ),
+    ({"before": {"calls": [{"name": "reed"}]}}, "before.calls[1].name", "no tool"),
+]
+
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"cases": []}, "cases", "[]"),
     ({}, "the file", "cases is missing"),
@@ -114,28 +137,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ),
     *(
         ({"cases": [{"query": "q", "calls": [READ], **keys}]}, f"cases[1].{key}", said)
-        for keys, key, said in [
-            ({"now": "2026-11-21T10:32:00+00:00"}, "now", "no offset"),
-            ({"now": datetime(2026, 11, 21, 10, 32, tzinfo=UTC)}, "now", "no offset"),
-            ({"before": {"files": {"../a.txt": ""}}}, "before.files.../a.txt", "inside the workspace"),
-            ({"before": {"folders": ["a", "/b"]}}, "before.folders[2]", "inside the workspace"),
-            ({"before": {"files": {"a": "", "a/b": ""}}}, "before.files.a", "a/b needs a folder"),
-            ({"before": {"files": {"a": ""}, "folders": ["a"]}}, "before.files.a", "a needs a folder"),
-            ({"after": {"files": {"/a.txt": ""}}}, "after.files./a.txt", "inside the workspace"),
-            ({"after": {"files": {"a": "", "./a": ""}}}, "after.files../a", "named twice"),
-            ({"after": [{}, {"folders": ["."]}]}, "after[2].folders[1]", "inside the workspace"),
-            ({"after": {"gone": ["a/../b"]}}, "after.gone[1]", "inside the workspace"),
-            ({"after": {"gone": ["a/"], "files": {"a/b": ""}}}, "after.gone[1]", "a/b is to be there"),
-            ({"max_steps": 1}, "max_steps", "take 2 steps"),
-            ({"calls": [READ, READ], "max_steps": 2}, "max_steps", "take 3 steps"),
-            ({"final_answer_from": 4, "max_steps": 3}, "final_answer_from", "ended after 3 steps"),
-            (
-                {"before": {"calls": [READ, {"name": "write_files", "arguments": {"nope": 1}}]}},
-                "before.calls[2].arguments",
-                "nope",
-            ),
-            ({"before": {"calls": [{"name": "reed"}]}}, "before.calls[1].name", "no tool"),
-        ]
+        for keys, key, said in UNMEETABLE
     ),
     *(
         (
