@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +46,9 @@ class Subschema:
     entered: bool = field(default=False, repr=False)
     #: Whether the schema is none of the author's, but made from one.
     made: bool = field(default=False, repr=False)
+    #: What the place asks about without declaring it: "if" the condition of the value itself, "inside" what
+    #: stands in a condition, a `not` or a `contains`; "" for all others. Only closed objects look at it.
+    test: str = field(default="", repr=False)
 
     def at(self, *steps: str | int) -> Subschema:
         """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
@@ -53,10 +56,10 @@ class Subschema:
         for step in steps:
             raw = raw[step]
             pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
-        return Subschema(raw, pointer, self.resolver)
+        return Subschema(raw, pointer, self.resolver, test=self.test and "inside")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Subschema) and self.raw is other.raw
+        return isinstance(other, Subschema) and self.raw is other.raw and self.test == other.test
 
     def __hash__(self) -> int:
         return id(self.raw)
@@ -124,16 +127,16 @@ class Document:
             resource: Resource[Any] = self._specification.create_resource(raw)
             if resource.id() is not None:
                 self._has_resources = True
-                return Subschema(raw, place.pointer, place.resolver.in_subresource(resource), entered=True)
+                resolver = place.resolver.in_subresource(resource)
+                return Subschema(raw, place.pointer, resolver, entered=True, test=place.test)
         return place
 
     def _known_only(self, place: Subschema) -> Subschema:
         known = self._readable.get(id(place.raw))
         if known is None:
             raw = {keyword: value for keyword, value in place.raw.items() if keyword not in self._unknown}
-            known = Subschema(raw, place.pointer, place.resolver, place.entered, place.made)
-            self._readable[id(place.raw)] = known
-        return known
+            known = self._readable[id(place.raw)] = replace(place, raw=raw)
+        return replace(known, test=place.test)
 
     def follow(self, place: Subschema, keyword: str) -> Subschema:
         """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
@@ -153,14 +156,14 @@ class Document:
             pointer = reference[1:]
         else:
             pointer = self._pointers().get(id(raw), f"{place.pointer}/{keyword}")
-        return Subschema(raw, pointer, resolved.resolver, entered=True)
+        return Subschema(raw, pointer, resolved.resolver, entered=True, test=place.test)
 
     def home(self, place: Subschema) -> Subschema:
         """The place by its own pointer, where it was reached inside a schema that was made."""
         pointer = self._pointers().get(id(place.raw))
         if pointer is None or pointer == place.pointer:
             return place
-        return Subschema(place.raw, pointer, place.resolver, place.entered)
+        return replace(place, pointer=pointer)
 
     def _pointers(self) -> dict[int, str]:
         """The pointer of each object of the document."""

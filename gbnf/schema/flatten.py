@@ -8,12 +8,12 @@ keywords speak of one JSON type at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.errors import SchemaError
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE
+from gbnf.schema.keywords import CHOICES, CONDITION, KEYWORDS, PRIVATE
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
@@ -81,6 +81,8 @@ class Flattener:
                         branchings.append(choice)
             if "allOf" in raw:
                 more += members(place, "allOf")
+            if CONDITION in raw and place.made:
+                more.append(replace(place.at(CONDITION), test="if"))
             pending.extend(reversed(more))
         return Flat(tuple(facets), tuple(branchings))
 
@@ -163,7 +165,8 @@ class Flattener:
     def _made(self, place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
         self._has_made = True
         pointer = f"{place.pointer}/{keyword}"
-        return tuple(Subschema(raw, pointer, place.resolver, made=True) for raw in raws)
+        test = "inside" if keyword == "not" else place.test
+        return tuple(Subschema(raw, pointer, place.resolver, made=True, test=test) for raw in raws)
 
 
 def _parts(made: Subschema) -> list[Subschema]:
@@ -192,7 +195,7 @@ def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
     condition, then, otherwise = raw["if"], raw.get("then", True), raw.get("else", True)
     if then is True and otherwise is True:
         return []
-    return [[{"allOf": [condition, then]}, {"allOf": [{"not": condition}, otherwise]}]]
+    return [[{CONDITION: condition, "allOf": [then]}, {"allOf": [{"not": condition}, otherwise]}]]
 
 
 def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:

@@ -28,6 +28,8 @@ NOT_FORMAT = "gbnf:notFormat"
 NOT_WORDS = "gbnf:notWords"
 NOT_INTEGER = "gbnf:notInteger"
 PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER})
+#: Around the condition of an `if` that holds.
+CONDITION = "gbnf:condition"
 
 _LATER = {
     "draft-06": {"const", "contains", "propertyNames"},

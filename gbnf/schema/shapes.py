@@ -140,11 +140,32 @@ def object_shape(
 
 
 def closed_to(facets: Sequence[Subschema]) -> frozenset[str] | None:
-    """The properties that an object of these facets is closed to; None for one that stays open."""
-    if any(not SAYS_MORE.isdisjoint(facet.raw) for facet in facets):
+    """The properties that an object of these facets is closed to; None for one that stays open.
+
+    A condition that holds declares properties too, but closes nothing; what follows from a condition or from
+    a property closes it, whether it applies or not.
+    """
+    speaking = [facet for facet in facets if not facet.test]
+    if any(not SAYS_MORE.isdisjoint(facet.raw) for facet in speaking):
         return None
-    declared = (facet.raw.get("properties", ()) for facet in facets if not facet.made)
-    return frozenset(name for names in declared for name in names) or None
+    closing = any(
+        raw.get("properties")
+        for facet in speaking
+        for raw in (
+            facet.raw if not facet.made else {},
+            *(facet.raw.get(keyword) for keyword in ("then", "else")),
+            *facet.raw.get("dependentSchemas", {}).values(),
+        )
+        if isinstance(raw, Mapping)
+    )
+    if not closing:
+        return None
+    return frozenset(
+        name
+        for facet in facets
+        if facet.test != "inside" and not facet.made
+        for name in facet.raw.get("properties", ())
+    )
 
 
 def _close_unevaluated_items(
@@ -205,7 +226,7 @@ def _array(facet: Subschema) -> Array:
         rest = _child(facet, "items")
     contains: tuple[Conjunction, ...] = ()
     if "contains" in raw and raw.get("minContains") != 0:
-        contains = (_child(facet, "contains"),)
+        contains = (tuple(replace(place, test="inside") for place in _child(facet, "contains")),)
     unique = raw.get("uniqueItems") is True
     return Array(prefix, rest, count(facet, "minItems") or 0, count(facet, "maxItems"), contains, unique)
 

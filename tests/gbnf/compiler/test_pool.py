@@ -190,6 +190,52 @@ def test_names_are_readable() -> None:
             [
                 tool(
                     "t",
+                    properties={
+                        "l": {"contains": {"properties": {"kind": {"const": 1}}, "required": ["kind"]}}
+                    },
+                )
+            ],
+            [{"l": [{"kind": 1, "x": 1}]}, {"l": [{"kind": 1, "x": {"y": 2}}, 3]}],
+            [{"l": [{"x": 1}]}, {"l": []}],
+            id="what is to be contained stays open",
+        ),
+        pytest.param(
+            [
+                tool(
+                    "t",
+                    **{
+                        "if": {"properties": {"k": {"const": "a"}}, "required": ["k"]},
+                        "then": {"properties": {"v": {"type": "integer"}}},
+                    },
+                )
+            ],
+            [{"k": "a", "v": 1}, {"k": "a"}, {}],
+            [{"k": "b"}, {"v": 1}, {"k": "a", "v": "x"}, {"k": "a", "z": 1}],
+            id="a condition declares where it holds, and closes nothing",
+        ),
+        pytest.param(
+            [
+                tool(
+                    "t",
+                    properties={
+                        "o": {"if": {"properties": {"k": {"const": 1}}}, "then": {"required": ["k"]}}
+                    },
+                )
+            ],
+            [{"o": {"k": 1, "z": 1}}, {"o": {"k": 2, "z": 1}}],
+            [{"o": {"z": 1}}],
+            id="a condition by itself leaves an object open",
+        ),
+        pytest.param(
+            [tool("t", properties={"o": {"dependentSchemas": {"a": {"properties": {"k": {}}}}}})],
+            [{"o": {}}],
+            [{"o": {"b": 1}}],
+            id="what depends on a property closes an object",
+        ),
+        pytest.param(
+            [
+                tool(
+                    "t",
                     properties={"a": {"$ref": "#/definitions/s", "maxLength": 1}},
                     definitions={"s": {"type": "string"}},
                     **{"$schema": "http://json-schema.org/draft-07/schema#"},
