@@ -25,6 +25,12 @@ answer.contains = "10:32"
 """
 
 
+PINGS = """
+from gbnf_server.bench.dsl import call, case, suite
+SUITE = DEFAULT = suite("pings", case("ping it", calls=[call("ping")]))
+"""
+
+
 def _gbnf(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
         main(["bench", *arguments])
@@ -35,6 +41,11 @@ def _gbnf(*arguments: str) -> int:
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(SUITE)
+    (tmp_path / "broken.py").write_text("x = (")
+    (tmp_path / "pings.py").write_text(PINGS)
+    (tmp_path / "ping.toml").write_text(
+        'name = "ping"\ndescription = "Ping a host."\n[args]\ntype = "object"\n'
+    )
     return "small.toml"
 
 
@@ -80,6 +91,13 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
         (("--suite", "nothing"), ExitCode.INPUT, "representative"),
         (("--suite", "small.toml", "--suite", "./small.toml"), ExitCode.USAGE, "the same name"),
         (("--suite", "nothing.py"), ExitCode.INPUT, "no such file"),
+        (("--suite", "broken.py"), ExitCode.INPUT, "line 1: SyntaxError"),
+        (("--suite", "pings.py"), ExitCode.INPUT, "no tool of the pool"),
+        (
+            ("--suite", "pings.py", "--manifests", "ping.toml", "--model", "none.gguf"),
+            ExitCode.MACHINE,
+            "none.gguf",
+        ),
         (("--model", "a.gguf", "--server", "http://127.0.0.1:1"), ExitCode.USAGE, "not both"),
         (("--limit", "3"), ExitCode.USAGE, "--bfcl"),
         (("--model", "missing.gguf"), ExitCode.MACHINE, "missing.gguf"),
@@ -93,3 +111,11 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert _gbnf(*arguments) == code
     assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_python_suite_can_be_tuned_on(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
+    del suite
+    with pytest.raises(SystemExit) as left:
+        main(["tune", "--suite", "pings.py", "--manifests", "ping.toml", "--model", "none.gguf", "--dry-run"])
+    assert left.value.code == ExitCode.MACHINE
+    assert "none.gguf" in capsys.readouterr().err

@@ -258,6 +258,28 @@ def test_abstaining_is_answering_without_a_call(
     assert (found.converged, found.abstained, found.stray) == (converged, abstained, stray)
 
 
+@pytest.mark.parametrize(
+    ("said", "faults"), [("undo_last_turn", ()), ("get_now", ("one event that should go has not gone",))]
+)
+def test_an_event_that_is_taken_back_is_gone(said: str, faults: tuple[str, ...]) -> None:
+    dentist = {"title": "Dentist", "starts": ["2026-11-23T09:00"]}
+    undo = case(
+        "undo that",
+        before={"calls": [{"name": "create_events", "arguments": dentist}]},
+        calls=[call("undo_last_turn")],
+        after={"gone_events": [{"title": "Dentist"}]},
+    )
+    bench = Bench(
+        [suite("undo", undo)], named(["soft"]), TOOLS, _told(_json(said)), model="m", options=Options()
+    )
+    [job] = bench.jobs
+    assert score(job.case, bench.run(job), REFERENCES).faults == faults
+
+
+def _told(*texts: str) -> Any:
+    return Told(*texts, DONE)
+
+
 def test_configurations_differ_as_they_say() -> None:
     grammars, tools = {}, {}
     for configuration in CONFIGURATIONS:
