@@ -41,6 +41,11 @@ class ServerError(BackendError):
         self.status, self.message = status, message
         super().__init__(f"the server answered HTTP {status}: {message}")
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may be answered later: the fault is the server's, or who may ask it."""
+        return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
+
 
 class GrammarRefused(BackendError):  # noqa: N818 - its family says that it is an error
     """The engine refuses the grammar. Field: `message` (the engine's own words)."""

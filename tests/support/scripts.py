@@ -9,26 +9,33 @@ from typing import Any, Self
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import Completion
-from gbnf_server.errors import BackendUnreachable
+from gbnf_server.errors import BackendError, BackendUnreachable
 
 
 class Script:
     """`texts` by request. It counts how often it was asked, and the most that asked at a time.
 
-    `lost_after`: after so many answers nobody answers any more.
+    `lost_after`: after so many answers nobody answers any more, or `fault` is raised instead.
     """
 
     name = "script"
     prompt_style: PromptStyle = "minimal"
     context_length = 4096
 
-    def __init__(self, texts: Mapping[str, Sequence[str]], *, lost_after: int | None = None) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, Sequence[str]],
+        *,
+        lost_after: int | None = None,
+        fault: BackendError | None = None,
+    ) -> None:
+        self._fault = fault or BackendUnreachable("nobody answers")
         self._texts, self.lost_after = texts, lost_after
         self.asked = self.together = self.most_together = 0
 
     def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         if self.lost_after is not None and self.asked >= self.lost_after:
-            raise BackendUnreachable("nobody answers")
+            raise self._fault
         self.asked += 1
         query = next(message["content"] for message in messages if message["role"] == "user")
         made = sum(message["role"] == "assistant" for message in messages)

@@ -73,4 +73,7 @@ def _request(value: Any, number: int, taken: Container[str]) -> Request:
         raise ValueError(f"the id {name!r} has been given before")
     if not isinstance(workspace, str):
         raise ValueError("'workspace' is no path")  # noqa: TRY004  # as for all that is wrong with a line
+    for key, text in {"query": query, "id": name, "workspace": workspace}.items():
+        if half := next((char for char in text if "\ud800" <= char <= "\udfff"), ""):
+            raise ValueError(f"{key!r} holds {half!a}, half a character, which is no text")
     return Request(name, query, workspace)

@@ -36,26 +36,31 @@ class Result:
     """What came of a request. `run` is the planner's run as JSON; None where it was interrupted.
 
     `interrupted`: the call that was being executed when the process was killed. Nobody knows whether it was
-    done, so it is not done again, and the run ends there.
+    done, so it is not done again, and the run ends there. `error`: why the run could not begin; the log keeps
+    nothing of it, and the next batch tries again.
     """
 
     request: Request
     outcome: Outcome | Literal["interrupted"]
     run: Mapping[str, Any] | None = None
     interrupted: Mapping[str, Any] | None = None
+    error: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """One line of the results."""
         given: dict[str, Any] = {"id": self.request.id, "query": self.request.query, "outcome": self.outcome}
         if self.run is not None:
             return given | {key: value for key, value in self.run.items() if key not in given}
+        if self.error:
+            return given | {"error": self.error}
         return given | {"interrupted": dict(self.interrupted or {})}
 
 
 class Batch:
     """Requests, a planner, and the log of what has been done of them already.
 
-    Raises BatchError where the log belongs to other tools, settings or another model, or is in use.
+    Raises BatchError where the log belongs to other tools, settings, another model or workspace, is in use,
+    or cannot be written.
     """
 
     def __init__(self, requests: Sequence[Request], planner: Planner, log: Path, *, model: str = "") -> None:
@@ -70,7 +75,8 @@ class Batch:
                     "settings": asdict(planner.settings),
                     "model": model,
                 }
-            )
+            ),
+            "workspace": str(planner.context.workspace.root),
         }
         try:
             self._log = AppendLog(log, _entry)
@@ -80,6 +86,8 @@ class Batch:
             raise BatchError(
                 f"{log}, line {error.line}: this is no batch's log ({error}): delete it"
             ) from None
+        except OSError as error:
+            raise BatchError(f"the log {log} can't be written: {error.strerror or error}") from None
         try:
             self._read(header)
         except BaseException:
@@ -130,13 +138,14 @@ class Batch:
 
     async def _result(self, request: Request) -> Result:
         entries = self._tapes.get(request.id, [])
-        if entries:
-            turn = entries[0]["turn"]
-        else:
-            turn = self._planner.context.for_turn().turn
+        turn = entries[0]["turn"] if entries else self._planner.context.for_turn().turn
+        try:
+            context = self._context(request, turn)
+        except (SetupError, ExecutorError) as error:
+            return Result(request, "failed", error=str(error))
+        if not entries:
             self._keep(request, {"kind": "started", "turn": turn, "request": digest(asdict(request))})
         tape = Tape(entries[1:], lambda entry, durable: self._keep(request, entry, durable=durable))
-        context = self._context(request, turn)
         world = World(
             tape.backend(self._planner.backend),
             replace(context, person=tape.person(context.person)),
@@ -179,7 +188,13 @@ class Batch:
         self._results: dict[str, Result] = {}
         if not self._log.values:
             self._log.append(header)
-        elif self._log.values[0] != header:
+        elif self._log.values[0].get("workspace", header["workspace"]) != header["workspace"]:
+            raise BatchError(
+                f"{self._path} was begun in the workspace {self._log.values[0]['workspace']}, and this is "
+                f"{header['workspace']}. Go on with --workspace {self._log.values[0]['workspace']}, or give "
+                "another --out, or delete the log to begin anew; what was done stays done."
+            )
+        elif self._log.values[0].get("batch") != header["batch"]:
             raise BatchError(
                 f"{self._path} was begun with other tools, other settings or another model. Go on with "
                 "those, or delete it to begin anew; what was done stays done."

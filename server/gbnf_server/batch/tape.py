@@ -6,18 +6,22 @@ played from its tape, without asking the model or executing anything, up to wher
 What must stay true: that a tool begins is on the tape before it does, and what it gave before anybody reads
 it. So a tool whose end is missing was in progress when the process ended, and only of that one nobody knows
 what it did.
+
+What a person typed as a credential is never on the tape, only the handle that stands for it. A run that goes
+on asks for it again once a tool is called with the handle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.errors import BackendUnreachable, ExecutorError
-from gbnf_server.executors import Context, Form, Person, run_executor
+from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerError
+from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.executors.runner import SECRET
 
 Entry = Mapping[str, Any]
 
@@ -40,8 +44,11 @@ class Tape:
     def __init__(self, entries: Sequence[Entry], keep: Callable[..., None]) -> None:
         self._played = list(reversed(entries))
         self._keep = keep
-        #: Set where the model went away: what the run made of that is not worth keeping.
-        self.lost: BackendUnreachable | None = None
+        #: Set where the model went away, or turned everybody away: what came of that isn't worth keeping.
+        self.lost: BackendError | None = None
+        #: The prompts of the credentials that the tool in progress was given, by handle.
+        self.typed: dict[str, str] = {}
+        self._forgotten: dict[str, str] = {}  # of those that were typed before this process
 
     def backend(self, backend: Backend) -> Backend:
         return _TapedBackend(backend, self)
@@ -58,20 +65,46 @@ class Tape:
                 raise TapeError(f"the run called {begun['call']} before, and calls {call} now")
             done = self.next("done")
             if done is not None:
+                self._forgotten |= done.get("typed", {})
                 if "error" in done:
                     raise ExecutorError(done["error"])
                 return dict(done["result"])
             if executor.run.effect != "read":
                 raise InterruptedCallError(call)
-        else:
+        refused = self._ask_again(
+            arguments, context
+        )  # before the tool begins: nothing is done while one waits
+        if begun is None:
             self.record("begun", call=call, durable=executor.run.effect != "read")
         try:
+            if refused is not None:
+                raise refused
             result = run_executor(executor, arguments, context)
         except ExecutorError as error:
-            self.record("done", error=error.message)
+            self._done(error=error.message)
             raise
-        self.record("done", result=result, durable=executor.run.effect != "read")
+        self._done(result=result, durable=executor.run.effect != "read")
         return result
+
+    def _done(self, *, durable: bool = False, **came: Any) -> None:
+        """Record how a tool ended, and which credentials it asked for."""
+        typed, self.typed = self.typed, {}
+        self.record("done", durable=durable, **came, **({"typed": typed} if typed else {}))
+
+    def _ask_again(self, arguments: Any, context: Context) -> ExecutorError | None:
+        """Have the person type the credentials that the arguments need; why not, where nobody did."""
+        missing = self._forgotten.keys() - context.secrets.keys()
+        wanted = {handle: self._forgotten[handle] for handle in _texts(arguments) if handle in missing}
+        if not wanted:
+            return None
+        names = {handle: handle.removeprefix(SECRET) for handle in wanted}
+        fields = tuple(Field(names[handle], prompt, "credentials") for handle, prompt in wanted.items())
+        try:
+            values = context.person.answer(Form("The run was interrupted, and does not keep these", fields))
+        except ExecutorError as error:
+            return ExecutorError(f"credentials aren't kept, and are asked for again: {error.message}")
+        context.secrets.update({handle: values[name] for handle, name in names.items()})
+        return None
 
     def next(self, kind: str) -> Entry | None:
         """The next entry, which is of this kind; None where the tape has ended. Raises TapeError."""
@@ -81,6 +114,10 @@ class Tape:
         if entry["kind"] != kind:
             raise TapeError(f"the run did something else before: {entry['kind']} stands for {kind}")
         return entry
+
+    def follows(self, kind: str) -> bool:
+        """Whether the next entry that is played is of this kind."""
+        return bool(self._played) and self._played[-1]["kind"] == kind
 
     def record(self, kind: str, *, durable: bool = False, **content: Any) -> None:
         self._keep({"kind": kind, **content}, durable=durable)
@@ -98,8 +135,8 @@ class _TapedBackend:
             return played
         try:
             completion = self._backend.complete(*given, **limits)
-        except BackendUnreachable as error:
-            self._tape.lost = error
+        except (BackendUnreachable, ServerError) as error:
+            self._note(error)
             raise
         self._tape.record("model", completion=asdict(completion))
         return completion
@@ -110,13 +147,19 @@ class _TapedBackend:
             return played
         try:
             completion = await self._backend.acomplete(*given, **limits)
-        except BackendUnreachable as error:
-            self._tape.lost = error
+        except (BackendUnreachable, ServerError) as error:
+            self._note(error)
             raise
         self._tape.record("model", completion=asdict(completion))
         return completion
 
+    def _note(self, error: BackendUnreachable | ServerError) -> None:
+        if isinstance(error, BackendUnreachable) or error.may_pass:
+            self._tape.lost = error
+
     def _played(self, limits: Mapping[str, Any]) -> Completion | None:
+        if self._tape.lost is not None:
+            raise self._tape.lost  # what came after it would stand in its place on the tape
         entry = self._tape.next("model")
         if entry is None:
             return None
@@ -136,12 +179,37 @@ class _TapedPerson:
         self._person, self._tape = person, tape
 
     def answer(self, form: Form) -> dict[str, Any]:
-        return self._person.answer(form)
+        values = self._person.answer(form)
+        for field in form.fields:
+            if field.kind == "credentials":
+                self._tape.typed[SECRET + field.var] = field.prompt
+        return values
 
     def approve(self, call: Mapping[str, Any]) -> bool:
+        if self._tape.follows("model"):  # a log of a version that kept no refusal
+            raise ExecutorError(f"'{call.get('name')}' needed a person's approval, and nobody was there")
         played = self._tape.next("approval")
         if played is not None:
+            if "error" in played:
+                raise ExecutorError(played["error"])
             return bool(played["approved"])
-        approved = self._person.approve(call)
+        try:
+            approved = self._person.approve(call)
+        except ExecutorError as error:
+            self._tape.record("approval", error=error.message)
+            raise
         self._tape.record("approval", approved=approved)
         return approved
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every string in a JSON value that is no key."""
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for inner in value.values():
+                yield from _texts(inner)
+        case list() | tuple():
+            for inner in value:
+                yield from _texts(inner)

@@ -46,6 +46,8 @@ def test_a_line_may_be_a_text_and_its_number_names_it(tmp_path: Path) -> None:
         ('{"query": "a", "id": []}', "'id' is neither a text nor an integer"),
         ('{"query": "a", "workspace": 1}', "'workspace' is no path"),
         ('{"query": "a", "id": "2"}\n"b"', "line 2: the id '2' has been given before"),
+        ('"a"\n"b \\ud83d"', "line 2: 'query' holds '.ud83d', half a character"),
+        ('{"query": "a", "id": "\\udc00"}', "line 1: 'id' holds '.udc00'"),
         ("[1]", "line 1: \\[1\\] is no request"),
         ("[" * 100_000, "line 1"),
     ],

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gbnf.manifests import Executor
 from gbnf_server.batch import Batch, BatchError, Request, Result
-from gbnf_server.errors import BackendUnreachable
-from gbnf_server.executors import AbsentPerson, Context, Workspace
+from gbnf_server.errors import BackendUnreachable, ServerError
+from gbnf_server.executors import AbsentPerson, Context, Person, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner
 from support.by_hand import ANSWER, call
 from support.scripts import Script
@@ -52,9 +52,23 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executor, Executor]
     return note, make_tool(folder, "look", 'return {"seen": "nothing"}')
 
 
-def planner(tools: tuple[Executor, ...], backend: Script, folder: Path, *, max_tokens: int = 64) -> Planner:
+@pytest.fixture
+def looks(tools: tuple[Executor, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Executor, ...]:
+    """The tools, `look` without a process of its own: for tests of what does not depend on it."""
+    monkeypatch.setattr("gbnf_server.batch.tape.run_executor", lambda *_: {"seen": "nothing"})
+    return tools
+
+
+def planner(
+    tools: tuple[Executor, ...],
+    backend: Script,
+    folder: Path,
+    *,
+    max_tokens: int = 64,
+    salvage: bool = False,
+) -> Planner:
     context = Context(Workspace(folder / "world"), person=AbsentPerson(approve_all=True))
-    return Planner(tools, backend, context=context, max_tokens=max_tokens, salvage=False)
+    return Planner(tools, backend, context=context, max_tokens=max_tokens, salvage=salvage)
 
 
 def results(batch: Batch, concurrency: int = 2) -> list[Result]:
@@ -69,8 +83,11 @@ def notes(folder: Path) -> Counter[str]:
     return Counter(path.read_text().split() if path.exists() else ())
 
 
-def run(tools: tuple[Executor, ...], folder: Path, script: Script | None = None) -> list[Result]:
-    with Batch(REQUESTS, planner(tools, script or Script(TEXTS), folder), folder / "log") as batch:
+def run(
+    tools: tuple[Executor, ...], folder: Path, script: Script | None = None, *, salvage: bool = False
+) -> list[Result]:
+    asked = planner(tools, script or Script(TEXTS), folder, salvage=salvage)
+    with Batch(REQUESTS, asked, folder / "log") as batch:
         return results(batch)
 
 
@@ -144,6 +161,127 @@ def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
                 f"{one.request.id}-a",
                 f"{one.request.id}-b",
             }
+
+
+@pytest.mark.parametrize("answers", [0, 3, 7])
+@pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503])
+def test_a_server_that_turns_everybody_away_stops_the_batch_and_it_goes_on_later(
+    looks: tuple[Executor, ...], tmp_path: Path, status: int, answers: int
+) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    away = Script(texts, lost_after=answers, fault=ServerError(status, "later"))
+    with pytest.raises(ServerError, match="later"):
+        run(looks, tmp_path, away, salvage=True)
+    script = Script(texts)
+    assert {one.outcome for one in run(looks, tmp_path, script, salvage=True)} == {"answered"}
+    assert script.asked == sum(map(len, texts.values())) - answers
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_what_a_server_refuses_of_a_request_is_its_result(
+    looks: tuple[Executor, ...], tmp_path: Path, status: int
+) -> None:
+    refused = Script({}, lost_after=0, fault=ServerError(status, "no"))
+    assert {one.outcome for one in run(looks, tmp_path, refused)} == {"failed"}
+    assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"failed"}
+
+
+@pytest.mark.parametrize("old_log", [False, True])
+@pytest.mark.parametrize("answers", [1, 2])
+def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: int, *, old_log: bool) -> None:
+    tools = (make_tool(tmp_path, "drop", effect="write", confirm=True), make_tool(tmp_path, "look"))
+    texts = {"go": (call("drop"), call("drop"), ANSWER)}
+    request = [Request("r", "go")]
+    with (
+        Batch(request, lonely(tools, Script(texts, lost_after=answers), tmp_path), tmp_path / "log") as batch,
+        pytest.raises(BackendUnreachable),
+    ):
+        results(batch)
+    if old_log:
+        kept = [line for line in (tmp_path / "log").read_text().splitlines(True) if '"approval"' not in line]
+        (tmp_path / "log").write_text("".join(kept))
+    with Batch(request, lonely(tools, Script(texts), tmp_path), tmp_path / "log") as batch:
+        [result] = results(batch)
+    assert result.outcome == "answered"
+    assert result.run is not None
+    assert [step["fault"] for step in result.run["steps"]] == ["denied", "denied", None]
+
+
+def lonely(tools: tuple[Executor, ...], backend: Script, folder: Path) -> Planner:
+    return Planner(tools, backend, context=Context(Workspace(folder / "world")), max_tokens=64, salvage=False)
+
+
+@pytest.mark.parametrize("person", [ScriptedPerson({"pw": "hunter2"}), AbsentPerson()])
+def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, person: Person) -> None:
+    ask = make_tool(
+        tmp_path,
+        "ask",
+        """
+        from gbnf_server.executors import Field, Form
+        context.ask(Form("F", (Field("pw", "Password?", "credentials"),)))
+        return {"entries": ["secret:pw"]}
+        """,
+    )
+    use = make_tool(
+        tmp_path,
+        "use",
+        'return {"length": len(arguments["word"])}',
+        args={"properties": {"word": {"type": "string"}}, "required": ["word"]},
+        effect="write",
+    )
+    texts = {"go": (call("ask"), call("use", word="secret:pw"), ANSWER)}
+
+    def batch(script: Script, person: Person) -> list[Result]:
+        context = Context(Workspace(tmp_path / "world"), person=person)
+        planner = Planner((ask, use), script, context=context, max_tokens=64, salvage=False)
+        with Batch([Request("r", "go")], planner, tmp_path / "log") as batch:
+            return results(batch)
+
+    with pytest.raises(BackendUnreachable):
+        batch(Script(texts, lost_after=1), ScriptedPerson({"pw": "hunter2"}))
+    [result] = batch(Script(texts), person)
+    assert result.run is not None
+    step = result.run["steps"][1]
+    if isinstance(person, AbsentPerson):
+        assert "credentials aren't kept, and are asked for again: nobody is there" in step["error"]
+    else:
+        assert step["result"] == {"length": len("hunter2")}
+    assert "hunter2" not in (tmp_path / "log").read_text()
+
+
+def test_another_workspace_is_refused(looks: tuple[Executor, ...], tmp_path: Path) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    run(looks, tmp_path, Script(texts))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(
+        BatchError, match=f"begun in the workspace {tmp_path}/world, and this is .*/other/world"
+    ):
+        Batch(REQUESTS, planner(looks, Script({}), tmp_path / "other"), tmp_path / "log")
+    lines = (tmp_path / "log").read_text().splitlines(keepends=True)
+    head = json.loads(lines[0])  # as a version wrote it that knew no workspace
+    (tmp_path / "log").write_text("".join([json.dumps({"batch": head["batch"]}) + "\n", *lines[1:]]))
+    assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"answered"}
+
+
+def test_a_workspace_that_is_a_file_fails_its_request_alone_and_may_be_mended(
+    looks: tuple[Executor, ...], tmp_path: Path
+) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world" / "file").touch()
+    asked = [Request("r0", "request 0", workspace="file"), *REQUESTS[1:]]
+    for outcome in ("failed", "answered"):
+        with Batch(asked, planner(looks, Script(texts), tmp_path), tmp_path / "log") as batch:
+            found = results(batch)
+        assert [one.outcome for one in found] == [outcome, "answered", "answered"]
+        assert ("cannot be the workspace" in str(found[0].to_json()["error"])) == (outcome == "failed")
+        (tmp_path / "world" / "file").unlink(missing_ok=True)
+
+
+def test_a_log_that_cannot_be_written_is_named(looks: tuple[Executor, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BatchError, match="file/log can't be written"):
+        Batch(REQUESTS, planner(looks, Script({}), tmp_path), tmp_path / "file" / "log")
 
 
 @pytest.mark.parametrize("answers", range(12))
