@@ -15,11 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import platformdirs
 
+from gbnf.prompt import PromptStyle
 from gbnf_server.errors import SetupError
+from gbnf_server.planner.reasoning import Reasoning
 
 FOLDER_VARIABLE = "GBNF_PROFILES"
 """Another folder for profiles than the user's own."""
@@ -33,6 +35,12 @@ SETTINGS: Mapping[str, type] = {
     "prompt_style": str,
 }
 """What a profile may set: parameters of `Planner`, and the backend's prompt style."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "reasoning": get_args(Reasoning),
+    "prompt_style": get_args(PromptStyle),
+}
+"""The values of those settings that have few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,10 @@ def load(path: Path) -> Profile:
         if key not in SETTINGS or type(setting) is not SETTINGS[key]:
             known = ", ".join(SETTINGS)
             raise broken(f"[settings] {key} = {setting!r} is not known; there are {known}")
+        if (allowed := CHOICES.get(key)) and setting not in allowed:
+            raise broken(f"[settings] {key} = {setting!r} is none of {', '.join(allowed)}")
+        if key == "thought_tokens" and isinstance(setting, int) and setting < 1:
+            raise broken(f"[settings] {key} = {setting!r} is below 1")
     return Profile(ModelKey(name, size), rung, settings, value.get("measured", {}))
 
 

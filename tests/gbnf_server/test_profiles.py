@@ -22,7 +22,7 @@ SETTINGS = st.fixed_dictionaries(
         "lines": st.booleans(),
         "reasoning": st.sampled_from(["off", "field", "free"]),
         "thought_tokens": st.integers(1, 999),
-        "prompt_style": TEXTS,
+        "prompt_style": st.sampled_from(["full", "minimal", "verbose"]),
     },
 )
 MEASURED = st.dictionaries(
@@ -69,6 +69,12 @@ def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, fits: 
         ("rung = 'x'\n[model]\nname = 'm'\nbytes = 'big'\n[settings]", "bytes is 'big'"),
         ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nunion = false", "union = False is not known"),
         ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nsoft = 1", "soft = 1 is not known"),
+        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nthought_tokens = 0", "thought_tokens = 0 is below 1"),
+        (
+            "rung = 'x'\n[model]\nname = 'm'\n[settings]\nreasoning = 'banana'",
+            "'banana' is none of off, field",
+        ),
+        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nprompt_style = 'x'", "'x' is none of "),
     ],
 )
 def test_a_broken_profile_says_so(tmp_path: Path, text: str, said: str) -> None:
