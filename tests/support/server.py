@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,10 +47,11 @@ def llama_server(tiny_model: Path) -> Iterator[RunningServer]:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a scripted server answers: a status, and a body (text, or a value sent as JSON)."""
+    """What a scripted server answers: a status, a body (text, or a value sent as JSON), and more headers."""
 
     status: int
     body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 PROPS = {"default_generation_settings": {"n_ctx": CONTEXT}, "model_alias": "scripted"}
@@ -101,6 +102,8 @@ def scripted(**answers: list[Reply | Callable[[], None]]) -> Iterator[Script]:
             raw = body.encode()
             self.send_response(reply.status)
             self.send_header("content-length", str(len(raw)))
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(raw)
 

@@ -1,9 +1,9 @@
 """JSON over HTTP with one server: requests, patience with it, and whole answers or their lines as they come.
 
-Broken connections are tried again, a server that is still loading (HTTP 503) is waited for. What must stay
-true: every error of httpx is translated here; an answer whose first line was given to somebody is never asked
-for twice. The control flow is written once, as generators that yield what to do next (`Send`, `Wait`); a sync
-and an async driver do it.
+Broken connections are tried again; a server that is still loading (HTTP 503), or says when to come back
+(HTTP 429 with Retry-After), is waited for. What must stay true: every error of httpx is translated here; an
+answer whose first line was given to somebody is never asked for twice. The control flow is written once, as
+generators that yield what to do next (`Send`, `Wait`); a sync and an async driver do it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import ssl
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import httpx
@@ -51,7 +53,7 @@ Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, in seconds: for one answer, for a connection, for a server that is loading.
+    """How long to wait, in seconds: for one answer, for a connection, for a server that is loading or busy.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on.
     """
@@ -80,7 +82,9 @@ class Exchange:
         advice: str = "",
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises BackendUnreachable where the URL is no address."""
+        """Raises BackendUnreachable where the URL is no address, BackendError where the key can't be sent."""
+        if api_key and not (api_key.isascii() and api_key.isprintable()):
+            raise BackendError(f"the API key for {called} can't be sent: a header takes printable ASCII only")
         try:
             address = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
@@ -120,6 +124,7 @@ class Exchange:
             on_line(line)
 
         while True:
+            asked: float | None = None
             try:
                 response = yield Send(method, path, body, heard if on_line else None)
             except httpx.RequestError as error:
@@ -129,11 +134,15 @@ class Exchange:
                     raise BackendUnreachable(self._explain(error)) from error
             else:
                 assert response is not None
+                asked = _retry_after(response)
+                busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and asked is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                if not loading or waited >= self._patience.loading:
+                left = self._patience.loading - waited
+                if not (loading or busy) or left <= 0 or (asked or 0) > left:
                     return response
-            yield Wait(pause)
-            waited += pause
+            seconds = max(pause, asked or 0)
+            yield Wait(seconds)
+            waited += seconds
             pause = min(2 * pause, 5.0)
 
     def drive(self, flow: Flow[_Result]) -> _Result:
@@ -233,6 +242,18 @@ def _may_pass(error: httpx.RequestError) -> bool:
     if isinstance(error, httpx.TimeoutException):
         return isinstance(error, httpx.ConnectTimeout)
     return isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """The seconds that a server asks to wait for, by number or date (RFC 9110, 10.2.3); None where none."""
+    said = response.headers.get("retry-after", "").strip()
+    if said.isascii() and said.isdecimal():
+        return float(said)
+    try:
+        when = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return max((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
 
 
 def _is_loopback(host: str) -> bool:

@@ -390,6 +390,31 @@ def test_a_server_that_loads_for_ever(ask: Callable[..., Completion]) -> None:
         assert len(script.asked) > 1
 
 
+@pytest.mark.parametrize("said", ["0", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_a_server_that_is_busy_says_when_to_come_back(ask: Callable[..., Completion], said: str) -> None:
+    busy = Reply(429, {"error": {"message": "slow down"}}, {"retry-after": said})
+    with scripted(completion=[busy, busy, completion('{"name": "find"}')]) as script:
+        with _client(script.url, patience=5.0) as client:
+            assert ask(client).finish == "stop"
+        assert [path for path, _ in script.asked].count("/completion") == 3
+
+
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "3600"}, {"retry-after": "soon"}])
+def test_a_server_that_is_busy_for_long_is_not_waited_for(
+    ask: Callable[..., Completion], headers: dict[str, str]
+) -> None:
+    busy = Reply(429, {"error": {"message": "slow down"}}, headers)
+    with scripted(completion=[busy]) as script, _client(script.url, patience=5.0) as client:
+        with pytest.raises(ServerError, match="429: slow down"):
+            ask(client)
+        assert [path for path, _ in script.asked].count("/completion") == 1
+
+
+def test_a_key_that_no_header_takes_is_refused() -> None:
+    with pytest.raises(BackendError, match="API key"):
+        LlamaServer("http://127.0.0.1:9", api_key="cl\xe9")
+
+
 def test_a_server_that_always_hangs_up(ask: Callable[..., Completion]) -> None:
     with scripted(completion=[_hang_up]) as script, _client(script.url) as client:
         with pytest.raises(BackendUnreachable, match="broke"):
