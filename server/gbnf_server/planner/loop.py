@@ -67,7 +67,16 @@ def plan(
     clock: Clock,
     images: tuple[Image, ...] = (),
 ) -> Planning:
-    """Plan and execute `query`, with the images that it shows, over a pool: until an answer or a limit."""
+    """Plan and execute `query`, with the images that it shows, over a pool: until an answer or a limit.
+
+    Raises ValueError at once where the query is blank, or no text.
+    """
+    if not query.strip():
+        raise ValueError("the request is empty: nothing is asked for")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the request is no text: half a character at index {error.start}") from None
     return _Loop(executors, settings, clock, State(query, turn, clock(), images)).run()
 
 

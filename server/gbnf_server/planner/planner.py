@@ -92,6 +92,7 @@ class Planner:
     def run(self, query: str, *, images: Sequence[Image] = ()) -> Run:
         """Plan and execute. A `Run` comes back whatever a model or its server does.
 
+        Raises ValueError, as the other ways to run do, where the request is blank, or holds half a character.
         `images` belong to the request; a backend that takes none fails the run, and says so.
         """
         events = self.events(query, images=images)

@@ -36,6 +36,14 @@ def test_none_at_a_time_is_refused(tmp_path: Path) -> None:
         planner(Script({}), tmp_path).run_many(QUERIES, concurrency=0)
 
 
+@pytest.mark.parametrize("query", ["", " \n\t", "half \ud83d"])
+def test_what_asks_for_nothing_or_is_no_text_is_refused(tmp_path: Path, query: str) -> None:
+    one = planner(Script({query: (NOW, ANSWER)}), tmp_path)
+    for way in (one.run, one.events, one.stream):
+        with pytest.raises(ValueError, match="the request is"):
+            way(query)
+
+
 def test_cancelled_all_of_them_end(tmp_path: Path) -> None:
     script = Script(dict.fromkeys(QUERIES, (NOW, ANSWER)))
 
