@@ -73,14 +73,19 @@ class Truncation:
 
 
 class Picker:
-    """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities."""
+    """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities.
+
+    `seed` -1 is another one each time, as in llama.cpp.
+    """
 
     def __init__(self, temperature: float, seed: int, truncation: Truncation | None = None) -> None:
         if not temperature >= 0 or temperature == np.inf:
             raise ValueError(f"the temperature is {temperature}; it is a number, at least 0")
+        if seed < -1:
+            raise ValueError(f"the seed is {seed}; it is at least 0, or -1 for another each time")
         self._temperature = temperature
         self._truncation = truncation or Truncation()
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(None if seed == -1 else seed)
 
     def pick(self, logits: Logits, held: Constraint | None) -> int | None:
         """One token that is allowed, None where none is. Raises ValueError where a logit is no number."""

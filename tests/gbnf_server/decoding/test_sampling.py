@@ -181,6 +181,14 @@ def test_a_model_that_computes_no_numbers_is_found_out(model: NativeModel) -> No
         Picker(0, 0).pick(logits, None)
 
 
+def test_a_seed_of_minus_one_is_another_each_time() -> None:
+    logits = np.zeros(1000, dtype=np.float32)
+    assert len({Picker(1.0, -1).pick(logits, None) for _ in range(20)}) > 1
+    assert len({Picker(1.0, 7).pick(logits, None) for _ in range(20)}) == 1
+    with pytest.raises(ValueError, match="the seed is -2"):
+        Picker(1.0, -2)
+
+
 @pytest.mark.parametrize("wrong", [{"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}, {"min_p": -0.1}])
 def test_senseless_truncations_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"is -?[0-9.]+; it is"):
