@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -16,14 +16,17 @@ from gbnf_server.cli.models import (
     BackendOption,
     ContextOption,
     ModelOption,
+    SeedOption,
     ServerOption,
     Source,
+    TemperatureOption,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gbnf_server.batch import Batch, Result
+    from gbnf_server.errors import SetupError
 
 
 def batch(
@@ -32,7 +35,9 @@ def batch(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the results go; FILE.results.jsonl when absent."),
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="Where the results go; FILE.results.jsonl when absent."
+        ),
     ] = None,
     concurrency: Annotated[
         int | None,
@@ -58,8 +63,8 @@ def batch(
     lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
     max_steps: Annotated[int, typer.Option(min=1, help="Steps of a run, the answer among them.")] = 12,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="For a temperature above 0.")] = 0,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Plan and execute every request of a file, several at a time.
@@ -91,6 +96,12 @@ def batch(
 
     asked = read_requests(requests)
     results = out or requests.with_suffix(".results.jsonl")
+    if not results.name:
+        raise typer.BadParameter("an empty name: give a file", param_hint="--out")
+    log = results.with_name(results.name + ".log")
+    for path in (results, log):
+        if path.exists() and path.samefile(requests):
+            raise typer.BadParameter(f"{path} is the file of requests: give another", param_hint="--out")
     executors = load_manifests(manifests or manifests_path())
     console = notes()
     with interruptible(), source.open(parallel=concurrency or 1) as chosen:
@@ -105,13 +116,14 @@ def batch(
             seed=seed,
             language=lang,
         )
-        log = results.with_name(results.name + ".log")
         with Batch(asked, planner, log, model=identity(facts)) as work:
             counts = asyncio.run(
                 _do(work, results, concurrency or facts.get("slots", 1), console, quiet=quiet)
             )
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    console.print(f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True)
+    console.print(
+        f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True, markup=False
+    )
     raise typer.Exit(ExitCode.DONE if set(counts) == {"answered"} else ExitCode.NO)
 
 
@@ -119,19 +131,43 @@ async def _do(work: Batch, out: Path, concurrency: int, console: Console, *, qui
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gbnf_server.batch import write_line
+    from gbnf_server.cli.text import brief, clean
 
     counts: Counter[str] = Counter()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     with (
+        _opened(out) as file,
         Progress(*columns, console=console, disable=quiet) as progress,
-        out.open("w", encoding="utf-8") as file,
     ):
         bar = progress.add_task("", total=len(work.requests), completed=work.done)
 
         def watch(result: Result) -> None:
-            progress.update(bar, advance=1, description=f"{result.request.id} {result.outcome}")
+            progress.update(bar, advance=1, description=clean(brief(f"{result.request.id} {result.outcome}")))
 
         async for result in work.results(concurrency, watch):
             counts[result.outcome] += 1
-            write_line(file, result)
+            try:
+                write_line(file, result)
+            except OSError as error:
+                raise _unwritable(out, error) from None
     return counts
+
+
+def _opened(out: Path) -> TextIO:
+    try:
+        return out.open("w", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(out, error) from None
+
+
+def _unwritable(out: Path, error: OSError) -> SetupError:
+    from gbnf_server.errors import SetupError
+
+    return SetupError(
+        f"the results can't be written to {out}: {error.strerror or error}. The log keeps them."
+    )

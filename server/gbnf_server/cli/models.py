@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,6 +70,19 @@ ContextOption: TypeAlias = Annotated[
 ]
 
 
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no temperature: give a number, 0 or above")
+    return value
+
+
+# The options that say how a model's tokens are chosen.
+TemperatureOption: TypeAlias = Annotated[float, typer.Option(min=0, callback=_finite, help="0 is greedy.")]
+SeedOption: TypeAlias = Annotated[
+    int, typer.Option(min=-1, max=2**32 - 1, help="For a temperature above 0; -1 is another each time.")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """What the command line says. `model` is a file in process, else the server's name for it."""
@@ -84,7 +98,9 @@ class Source:
         return self.backend or (Serving.IN_PROCESS if self.server is None else Serving.LLAMA_SERVER)
 
     def check(self) -> None:
-        """Raises BadParameter where the options don't go together."""
+        """Raises BadParameter where the options don't go together, or the key can't be sent."""
+        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise typer.BadParameter("--api-key goes into a header, which takes printable ASCII only")
         match self.serving:
             case Serving.IN_PROCESS | Serving.LLAMA_SERVER if self.backend is None:
                 if self.model is not None and self.server is not None:

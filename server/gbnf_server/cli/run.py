@@ -18,9 +18,11 @@ from gbnf_server.cli.models import (
     ContextOption,
     ModelOption,
     Reasoning,
+    SeedOption,
     ServerOption,
     Source,
     Style,
+    TemperatureOption,
 )
 
 if TYPE_CHECKING:
@@ -102,8 +104,8 @@ def run(
     lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
     max_steps: Annotated[int, typer.Option(min=1, help="Steps, the answer among them.")] = 12,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="For a temperature above 0.")] = 0,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
 ) -> None:
     """Plan and execute one request with a local model that a grammar holds.
 
@@ -132,11 +134,12 @@ def run(
     from gbnf import load_manifests
     from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.show import Progress, Typist
-    from gbnf_server.cli.text import notes, write
+    from gbnf_server.cli.text import notes, request_text, write
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.shipped import manifests_path
 
+    request_text(query)
     executors = load_manifests(manifests or manifests_path())
     console = notes()
     place = Workspace(workspace)
@@ -154,6 +157,7 @@ def run(
             ways = _profile(source, console, quiet=quiet)
         with source.open(ways.pop("prompt_style", None)) as opened:
             query, images, executors = _shown(query, image or [], opened, place, executors)
+            request_text(query)  # with the images' names
             planner = Planner(
                 executors,
                 opened,
@@ -220,18 +224,27 @@ def _shown(
     images = tuple(read_image(file) for file in files)
     if takes_images(backend):
         return query, images, executors
-    names = []
-    for file, image in zip(files, images, strict=True):
-        target = place.root / file.name
-        if not target.exists():
-            target.write_bytes(image.data)
-        elif target.read_bytes() != image.data:
-            raise typer.BadParameter(
-                f"{target} is another file already: rename the image", param_hint="--image"
-            )
-        names.append(file.name)
+    names = [_placed(file, shown.data, place) for file, shown in zip(files, images, strict=True)]
     tools = {tool.name: tool for tool in (*load_manifests(frame_manifest()), *executors)}
     return f"{query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
+
+
+def _placed(file: Path, data: bytes, place: Workspace) -> str:
+    """Put an image into the workspace, as a change that can be undone; its path there."""
+    from gbnf_server.errors import ExecutorError
+    from gbnf_server.executors import Context, Write
+
+    try:
+        name = place.relative(place.root / file.name)
+        if not place.resolve(name).exists():
+            Context(place, tool="--image").change(Write(name, data, new=True))
+        same = place.read(name, limit=max(len(data), 1 << 26)) == data
+        problem = "" if same else f"{place.root / name} is another file already"
+    except ExecutorError as error:
+        problem = str(error)
+    if problem:
+        raise typer.BadParameter(f"{file}: {problem}. Rename the image", param_hint="--image")
+    return name
 
 
 def _person(workspace: Workspace, console: Console, *, approve_all: bool) -> Person:

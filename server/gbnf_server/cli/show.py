@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from gbnf_server.cli.text import SHOWN_CHARACTERS, brief, clean, plural, write
+from gbnf_server.cli.text import SHOWN_CHARACTERS, brief, clean, plural, put, write
 from gbnf_server.planner import (
     CallBlocked,
     Event,
@@ -153,10 +153,9 @@ class Typist:
         if isinstance(event, TextWritten) and event.answer:
             self._written += event.answer
             piece = event.answer
-            if sys.stdout.isatty():
+            if sys.stdout is not None and sys.stdout.isatty():
                 piece = "\n".join(clean(line) for line in piece.split("\n"))
-            sys.stdout.write(piece)
-            sys.stdout.flush()
+            put(piece)
         elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
             self._break()
         elif isinstance(event, RunFinished):
@@ -172,8 +171,7 @@ class Typist:
 
     def _break(self) -> None:
         if not self._written.endswith("\n"):
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            put("\n")
         self._written = ""
 
 

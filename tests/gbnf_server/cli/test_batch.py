@@ -55,6 +55,45 @@ def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, cod
     assert not (tmp_path / "asked.results.jsonl").exists()
 
 
+@pytest.mark.parametrize("name", ["asked.jsonl", "link.jsonl", "hard.jsonl"])
+def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text('"ping"\n')
+    (tmp_path / "link.jsonl").symlink_to(asked)
+    (tmp_path / "hard.jsonl").hardlink_to(asked)
+    left = gbnf("batch", asked, "--out", tmp_path / name)
+    assert left.code == ExitCode.USAGE
+    assert "file of requests" in left.err.replace("\n", " ")
+    assert asked.read_text() == '"ping"\n'
+
+
+@pytest.mark.parametrize(
+    ("out", "code"),
+    [("folder", ExitCode.USAGE), (".", ExitCode.USAGE), ("asked.jsonl/x.jsonl", ExitCode.MACHINE)],
+)
+def test_results_that_cannot_be_written_are_named(
+    gbnf: Gbnf, model: Path, tmp_path: Path, out: str, code: ExitCode
+) -> None:
+    (tmp_path / "folder").mkdir()
+    make_tool(tmp_path / "tools", "ping")
+    (tmp_path / "asked.jsonl").write_text('"ping"\n')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--model", model]
+    left = gbnf("batch", tmp_path / "asked.jsonl", *options, "--out", tmp_path / out)
+    assert left.code == code
+    assert "Traceback" not in left.err
+    assert not (tmp_path / "folder.log").exists()
+
+
+def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    (tmp_path / "asked.jsonl").write_text('{"id": "[/bold] \\u001b[31m", "query": "ping"}\n')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    left = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    assert left.code == ExitCode.NO
+    assert [one["id"] for one in lines(tmp_path / "asked.results.jsonl")] == ["[/bold] \x1b[31m"]
+    assert "\x1b" not in left.err
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> None:
     names = ["trips", "north", "books", "letters"]

@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 
+from gbnf_server.cli import main
 from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.run import _placed
+from gbnf_server.executors import Workspace
 from support.command_line import Gbnf
 from support.models import make_model
 from support.toys import make_tool
@@ -96,6 +100,11 @@ def test_without_a_terminal_only_yes_approves(
         (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
         (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
         (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
+        (["--seed", "-2", "--temperature", "1"], ExitCode.USAGE, "seed"),
+        (["--seed", "4294967296"], ExitCode.USAGE, "seed"),
+        (["--temperature", "nan"], ExitCode.USAGE, "temperature"),
+        (["--temperature", "inf"], ExitCode.USAGE, "temperature"),
+        (["--server", "http://127.0.0.1:1", "--api-key", "cl\xe9"], ExitCode.USAGE, "api-key"),
         (["--workspace", "/proc/nothing"], ExitCode.MACHINE, "workspace"),
     ],
 )
@@ -112,3 +121,49 @@ def test_what_is_in_the_way_is_said_without_a_traceback(
     assert (left.code, left.out) == (code, "")
     assert problem in left.err
     assert "Traceback" not in left.err
+
+
+@pytest.mark.parametrize("query", ["", "  \n", "delete \udce9"])
+def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Path, query: str) -> None:
+    left = gbnf("run", query, "--yes", "--workspace", tmp_path / "work")
+    assert (left.code, left.out) == (ExitCode.USAGE, "")
+    assert "REQUEST" in left.err
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967295"])
+def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path, seed: str) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    left = gbnf("run", "ping", "--model", model, *options, "--temperature", "1", "--seed", seed)
+    assert left.code == ExitCode.NO
+
+
+def test_an_image_is_placed_as_every_other_change(tmp_path: Path) -> None:
+    place = Workspace(tmp_path / "work")
+    (place.root / "link.png").symlink_to(tmp_path / "outside.png")
+    (place.root / "folder.png").mkdir()
+    (place.root / "other.png").write_bytes(b"another")
+    for name in ("link.png", "folder.png", "other.png", ".gbnf"):
+        with pytest.raises(typer.BadParameter, match="Rename the image"):
+            _placed(tmp_path / name, b"image", place)
+    assert not (tmp_path / "outside.png").exists()
+    for _ in range(2):
+        assert _placed(tmp_path / "new.png", b"image", place) == "new.png"
+    assert (place.root / "new.png").read_bytes() == b"image"
+    assert place.journal.undo_last_turn("next").undone == ("removed 'new.png'",)
+
+
+def test_a_result_that_cannot_be_written_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Path("/dev/full").open("w")  # noqa: SIM115  # main leaves before a block would
+    for out in (full, None):
+        monkeypatch.setattr("sys.stdout", out)
+        with pytest.raises(SystemExit) as left:
+            main(["compile"])
+        assert left.value.code == ExitCode.MACHINE
+        said = capsys.readouterr().err
+        assert "standard output" in said
+        assert said.count("\n") == 1
+    full.close()  # nothing is left in its buffer that would fail again
