@@ -1,7 +1,8 @@
 """What a line of text is made of: what the grammar lets a model write, and what the parser strips.
 
 The grammar's lines are a part of those that the parser takes: they begin with a sign that can't open a
-heading, a list, a quotation, a fence or a tag, and hold no closing tag.
+heading, a list, a quotation, a fence or a tag, and hold neither a closing tag nor a placeholder: `>` stands
+only where an arrow or a comparison has it, behind a space, `=` or `-`.
 """
 
 from __future__ import annotations
@@ -16,22 +17,49 @@ _SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200B), (0x20
            (0x3000, 0x3000), (0xFEFF, 0xFEFF))  # fmt: skip
 _OPENERS = "<`>#*_-+=|~•·–—"
 
-_PLAIN = char_class(*_BREAKS, "<", negated=True)
-_AFTER_LESS = char_class(*_BREAKS, "</", negated=True)
+_BEFORE_MORE = " =-"
+
+_PLAIN = char_class(*_BREAKS, "<>", negated=True)
+_AFTER_LESS = char_class(*_BREAKS, "</>", negated=True)
 _FIRST = char_class(*_BREAKS, *_SPACES, _OPENERS, negated=True)
 
 
 def line_rule(limit: int, scope: Scope) -> Ref:
-    """The rule of a line of 1 to `limit` characters (counting `<` and what follows it as one)."""
-    char = scope.table.add(("char",), alt(_PLAIN, seq(Literal("<"), _AFTER_LESS)))
+    """The rule of a line of 1 to `limit` characters (counting `<` and what follows it as one, as ` >`)."""
+    more = seq(char_class(_BEFORE_MORE), Literal(">"))
+    char = scope.table.add(("char",), alt(_PLAIN, seq(Literal("<"), _AFTER_LESS), more))
     return scope.table.add(("line", str(limit)), seq(_FIRST, repeat(char, 0, limit - 1)))
+
+
+def _negated(*spans: tuple[int, int] | str) -> str:
+    """The same class for `re`."""
+    parts = (re.escape(span) if isinstance(span, str) else f"{chr(span[0])}-{chr(span[1])}" for span in spans)
+    return f"[^{''.join(parts)}]"
+
+
+_LINE_FIRST = re.compile(_negated(*_BREAKS, *_SPACES, _OPENERS))
+_LINE_CHAR = re.compile(
+    f"{_negated(*_BREAKS, '<>')}(?<![{_BEFORE_MORE}](?=>))|<{_negated(*_BREAKS, '</>')}|[{_BEFORE_MORE}]>"
+)
+
+
+def is_line(line: str, limit: int) -> bool:
+    """Whether the grammar has this line."""
+    if not _LINE_FIRST.match(line):
+        return False
+    at, count = 1, 1
+    while at < len(line) and (char := _LINE_CHAR.match(line, at)):
+        at, count = char.end(), count + 1
+    return at == len(line) and count <= limit
 
 
 _THOUGHTS = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
 _THOUGHTS_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.DOTALL)
 _FENCE = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}[ \t]*(?:\n|\Z)", re.DOTALL)
 _LEADING = re.compile(r"(?:[>#*•·+-]+[ \t]+)+")
-_BOLD = re.compile(r"(\*\*|__|\*|_|`)(?=\S)(.+?)(?<=\S)\1(.*)", re.DOTALL)
+_BOLD = re.compile(r"(\*\*|\*|`)(?=\S)(?P<inner>.+?)(?<=\S)\1(?P<after>.*)", re.DOTALL)
+_UNDERSCORED = re.compile(r"(__?)(?=[^\W_])(?P<inner>.+?)(?<=\S)(?<!_)\1(?!\w)(?P<after>.*)", re.DOTALL)
+_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")
 
 
 def spoken(text: str, notes: list[str]) -> str:
@@ -53,4 +81,11 @@ def bare(line: str) -> str:
     said = line.strip()
     said = said[leading.end() :] if (leading := _LEADING.match(said)) else said
     bold = _BOLD.fullmatch(said)
-    return (bold[2] + bold[3]).strip() if bold else said
+    if bold is None and (found := _UNDERSCORED.fullmatch(said)) and _is_phrase(found["inner"]):
+        bold = found
+    return (bold["inner"] + bold["after"]).strip() if bold else said
+
+
+def _is_phrase(said: str) -> bool:
+    """Whether underscores around this are emphasis: a name such as `__init__` or `_private` has its own."""
+    return re.search(r"[\s:]", said) is not None and _EDGE.search(said) is None

@@ -14,7 +14,7 @@ from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.lines.characters import bare, spoken
-from gbnf.lines.fields import Field, Lines, NoAnswer, Text
+from gbnf.lines.fields import Choice, Field, Lines, NoAnswer, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ _COUNTS = {
     "it": ("esattamente una riga", "esattamente {} righe", "almeno {} righe"),
 }
 _REST = {"en": "(as many lines as you need)", "it": "(quante righe servono)"}
-_PLACEHOLDER = re.compile(r"<[^<>]*>")
+_PLACEHOLDER = re.compile(r"<[^<>]*[^<>\s=-]>")
 _NUMBERED = re.compile(r"(\d{1,2})[.):][ \t]+")
 
 
@@ -98,7 +98,11 @@ class Contract:
         return emit(self.rules)
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The answer that says these values, as the grammar spells it."""
+        """The answer that says these values, as the grammar spells it.
+
+        Raises ValueError for a value that the grammar can't spell: one out of its range or list, a line that
+        begins like a list or holds a tag, a number that leaves its range by rounding.
+        """
         return "\n".join(line for name, field in self.fields.items() for line in field.written(values[name]))
 
     def parse(self, text: str, *, cut: bool = False) -> Outcome:
@@ -154,7 +158,7 @@ class _Reading:
 
     def _answers(self, field: Field, name: str, line: str) -> bool:
         try:
-            field.read(bare(_unlabelled(bare(line), name)), [])
+            field.read(_said(line, name, field), [])
         except NoAnswer:
             return False
         return True
@@ -173,7 +177,7 @@ class _Reading:
             return _answered(_unlabelled("\n".join(self._whole[place:]).strip(), name))
         place, line = self._next(name)
         del place
-        return field.read(_answered(bare(_unlabelled(bare(line), name))), self._notes)
+        return field.read(_answered(_said(line, name, field)), self._notes)
 
     def _read_lines(self, name: str, field: Lines) -> list[str]:
         if len(self._lines) < field.count:
@@ -192,6 +196,12 @@ class _Reading:
         if not self._lines:
             raise NoAnswer(f"the answer ends before its <{_label(name)}>")
         return self._lines.pop(0)
+
+
+def _said(line: str, name: str, field: Field) -> str:
+    """A line without its signs and its label, unless an option begins like the label."""
+    said = bare(line)
+    return said if isinstance(field, Choice) and field.has(said) else bare(_unlabelled(said, name))
 
 
 def _answered(line: str) -> str:

@@ -19,7 +19,7 @@ from gbnf.compiler.numbers import decimal_expr, integer_expr
 from gbnf.compiler.repetitions import bounded, separated
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import Expr, char_class, literal, optional, repeat, seq
-from gbnf.lines.characters import line_rule
+from gbnf.lines.characters import is_line, line_rule
 from gbnf.schema.values import Bound
 
 Outside: TypeAlias = Literal["refuse", "clamp"]
@@ -43,11 +43,13 @@ class Pick:
         return integer_expr(self.low, self.high)
 
     def written(self, value: Any) -> tuple[str, ...]:
-        return (str(value),)
+        if value not in range(self.low, self.high + 1):
+            raise _unspelled(value, f"a whole number from {self.low} to {self.high}")
+        return (str(int(value)),)
 
     def read(self, line: str, notes: list[str]) -> int:
         """`1`, `1.`, `1)`, `1 - my pick`, `#1`, `Option 1`."""
-        found = _PICK.fullmatch(line)
+        found = _PICK.fullmatch(line.strip("_"))
         if found is None:
             raise NoAnswer(f"{_shown(line)} begins with no number of its own")
         number = int(found["number"])
@@ -75,7 +77,11 @@ class Text:
         return seq(line, bounded(seq(literal("\n"), optional(line)), 0, _MOST_LINES, scope).expr)
 
     def written(self, value: Any) -> tuple[str, ...]:
-        return tuple(value.split("\n")) if self.rest else (value,)
+        said = tuple(value.split("\n")) if self.rest else (value,)
+        if len(said) > _MOST_LINES + 1:
+            raise _unspelled(f"a text of {len(said)} lines", f"one of at most {_MOST_LINES + 1}")
+        # of the rest, lines may be empty, but for the first
+        return _checked(said, self.limit, [line for at, line in enumerate(said) if line or not at])
 
     def read(self, line: str, notes: list[str]) -> str:
         del notes
@@ -108,9 +114,16 @@ class Number:
         return intersection(decimal_expr(low, high), spelling)
 
     def written(self, value: Any) -> tuple[str, ...]:
-        if self.whole or value == int(value):
-            return (str(int(value)),)
-        return (f"{value:.{self.decimals}f}".rstrip("0"),)
+        wanted = f"a {'whole ' * self.whole}number from {self.minimum} to {self.maximum}"
+        if not self.minimum <= value <= self.maximum or (self.whole and value != int(value)):
+            raise _unspelled(value, wanted)
+        said = (
+            str(int(value)) if value == int(value) else f"{value:.{self.decimals}f}".rstrip("0").rstrip(".")
+        )
+        said = said if Fraction(said) else "0"
+        if not Fraction(str(self.minimum)) <= Fraction(said) <= Fraction(str(self.maximum)):
+            raise _unspelled(value, f"{wanted} with {self.decimals} digits behind the point")
+        return (said,)
 
     def read(self, line: str, notes: list[str]) -> float:
         """`4`, `4.5`, `4,5`, `1,000`, `about 4 km`: one number, whatever stands around it without digits."""
@@ -119,7 +132,7 @@ class Number:
             raise NoAnswer(f"{_shown(line)} doesn't hold exactly one number")
         if found["before"].strip() or found["after"].strip(" ."):
             notes.append(f"left out what stands around {found['number']!r}")
-        number = _number(found["sign"] + found["number"], notes)
+        number = _number("-" * bool(found["sign"]) + found["number"], notes)
         if self.whole and number != int(number):
             raise NoAnswer(f"{number} is no whole number")
         inside = min(max(number, self.minimum), self.maximum)
@@ -143,7 +156,13 @@ class Choice:
         return factor([literal(option) for option in self.options])
 
     def written(self, value: Any) -> tuple[str, ...]:
+        if value not in self.options:
+            raise _unspelled(value, f"one of {', '.join(self.options)}")
         return (value,)
+
+    def has(self, line: str) -> bool:
+        """Whether a line is an option as it stands, but for case."""
+        return line.casefold() in {option.casefold() for option in self.options}
 
     def read(self, line: str, notes: list[str]) -> str:
         """An option in any case, with quotes or a full stop, or with a reason behind a dash or a comma."""
@@ -174,7 +193,10 @@ class Lines:
         return separated(line_rule(self.limit, scope), literal("\n"), self.count, self.count, scope).expr
 
     def written(self, value: Any) -> tuple[str, ...]:
-        return tuple(value)
+        said = tuple(value)
+        if len(said) != self.count:
+            raise _unspelled(value, f"{self.count} lines")
+        return _checked(said, self.limit, said)
 
     def read(self, line: str, notes: list[str]) -> str:
         del notes
@@ -193,8 +215,11 @@ _PICK = re.compile(
     r"(?P<number>\d{1,9})(?:\s*[.):–—-]+(?:\s+(?P<rest>\D.*))?)?",
     re.IGNORECASE | re.ASCII,
 )
+#: A minus sign, also as typography has it; a dash with a space behind it is none.
 _NUMBER = re.compile(
-    r"(?P<before>[^\d-]{0,40}?)(?P<sign>-?)(?P<number>\d{1,30}(?:[.,]\d{1,30})*)(?P<after>\D{0,40})", re.ASCII
+    r"(?P<before>(?:[^\d\u2212\u2013-]|\u2013(?!\d)){0,40}?)(?P<sign>(?:[\u2013-]|\u2212[ \t]?)?)"
+    r"(?P<number>\d{1,30}(?:[.,]\d{1,30})*)(?P<after>\D{0,40})",
+    re.ASCII,
 )
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d{1,2}")
@@ -255,6 +280,22 @@ def _limit(limit: int) -> int:
 
 
 _LONGEST_LINE = 1000
+
+
+def _unspelled(value: Any, wanted: str) -> ValueError:
+    return ValueError(f"{_shown(str(value))} can't be written: it must be {wanted}")
+
+
+def _checked(said: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
+    """The lines; raises ValueError where one of `full` is none of the grammar's."""
+    for line in full:
+        if not is_line(line, limit):
+            raise _unspelled(
+                line,
+                f"a line of at most {limit} characters that begins like no list, quotation or markup, and "
+                "holds no tag",
+            )
+    return said
 
 
 def _number(digits: str, notes: list[str]) -> float:

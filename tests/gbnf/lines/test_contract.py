@@ -43,6 +43,10 @@ def test_no_picks(line: str) -> None:
         (number(0, 5000), "1,000", 1000),
         (number(0, 10), "about 4 km.", 4),
         (number(-5, 5), "-3", -3),
+        (number(-5, 5), "\u22123", -3),
+        (number(-5, 5), "\u2212 3", -3),
+        (number(-5, 5), "about \u20133.5", -3.5),
+        (number(-5, 5), "so \u2013 3", 3),
         (number(0, 10, whole=True), "4.0", 4),
         (number(0, 10, outside="clamp"), "11", 10),
         (number(0, 10, outside="clamp"), "-1", 0),
@@ -52,6 +56,15 @@ def test_no_picks(line: str) -> None:
         (choice(["dark red", "red"]), "Dark-Red", "dark red"),
         (text(), "a < b, they say", "a < b, they say"),
         (text(), "x: a tag", "a tag"),
+        (text(), "__init__.py", "__init__.py"),
+        (text(), "_private_name", "_private_name"),
+        (text(), "__init__ and __main__", "__init__ and __main__"),
+        (text(), "_it rhymes_", "it rhymes"),
+        (text(), "__X:__ it rhymes", "it rhymes"),
+        (text(), "__it rhymes__ well", "it rhymes well"),
+        (choice(["x: y", "z"]), "x: y", "x: y"),
+        (choice(["x: y", "z"]), "x: z", "z"),
+        (choice(["x", "y"]), "x: y", "y"),
         (text(rest=True), "one\n\ntwo\n", "one\n\ntwo"),
         (lines(2), "1. an old pond\n2. a frog", ["an old pond", "a frog"]),
         (lines(2), "- an old pond\n\n- a frog", ["an old pond", "a frog"]),
@@ -68,6 +81,9 @@ def test_values(field: Field, line: str, value: Any) -> None:
     [
         (number(0, 10), "11"),
         (number(0, 10), "4 or 5"),
+        (number(0, 10), "4\u20135"),
+        (number(0, 10), "\u22124"),
+        (text(), "x: <x>"),
         (number(0, 10), "four"),
         (number(0, 10), "1.2.3"),
         (number(0, 10, whole=True), "4.5"),
@@ -147,3 +163,26 @@ def test_the_prompt() -> None:
 def test_contracts_that_ask_for_nothing_are_errors(make: Any) -> None:
     with pytest.raises(ValueError):
         make()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (pick(3), 4),
+        (number(0, 0.99999999), 0.9999999),
+        (number(0, 1), 2),
+        (number(0, 1), float("nan")),
+        (number(0, 3, whole=True), 1.5),
+        (choice(["yes", "no"]), "maybe"),
+        (text(), "- a list"),
+        (text(), "x: <x>"),
+        (text(), "two\nlines"),
+        (text(limit=3), "four"),
+        (text(rest=True), "a\n# b"),
+        (text(rest=True), "a\n" * 50),
+        (lines(2), ["one"]),
+    ],
+)
+def test_what_the_grammar_can_not_spell_is_not_written(field: Field, value: Any) -> None:
+    with pytest.raises(ValueError, match="can't be written: it must be"):
+        Contract(x=field).render({"x": value})

@@ -41,7 +41,12 @@ fields: st.SearchStrategy[Field] = st.one_of(
         st.sampled_from(["refuse", "clamp"]),
     ),
     st.sampled_from(
-        [choice(["yes", "no"]), choice(["red", "dark red", "Café"]), choice(["A", "B2", "in part"])]
+        [
+            choice(["yes", "no"]),
+            choice(["red", "dark red", "Café"]),
+            choice(["A", "B2", "in part"]),
+            choice(["best: yes", "Mood: no"]),
+        ]
     ),
     st.builds(lambda count: lines(count, limit=30), st.integers(1, 4)),
 )
@@ -113,6 +118,40 @@ def test_values_are_written_read_and_in_the_grammar(data: Any, contract: Any) ->
     judgement = engine().judge(contract.gbnf(), said[:60] if len(said) > 300 else said)
     assert judgement.accepted
     assert judgement.complete or len(said) > 300
+
+
+SIGNS = st.sampled_from([*"ab_:<>/=- *`", "x: ", "<x>", "->", "</a>", "\n", "é"])
+
+
+@given(st.lists(SIGNS, min_size=1, max_size=10).map("".join), st.booleans())
+def test_a_text_is_written_where_the_grammar_has_it_and_then_parses(said: Any, rest: Any) -> None:
+    contract = Contract(x=text(rest=rest, limit=8))
+    try:
+        written = contract.render({"x": said})
+    except ValueError:
+        assert not engine().judge(contract.gbnf(), said).complete
+        return
+    assert written == said
+    assert engine().judge(contract.gbnf(), said).complete
+    assert isinstance(contract.parse(said), Value)
+
+
+@given(
+    st.floats(-2, 2), st.floats(0, 1), st.integers(1, 8), st.floats(0, 1), st.sampled_from([1.0, 0.99999999])
+)
+def test_a_number_is_written_as_the_grammar_has_it(
+    low: Any, span: Any, decimals: Any, part: Any, scale: Any
+) -> None:
+    field = number(round(low, 3), round(low, 3) + round(span, 3) * scale, decimals=decimals)
+    value = min(field.minimum + part * (field.maximum - field.minimum), field.maximum)
+    contract = Contract(x=field)
+    try:
+        said = contract.render({"x": value})
+    except ValueError:
+        assert float(f"{value:.{decimals}f}") not in (value, field.minimum, field.maximum)
+        return
+    assert abs(float(said) - value) <= 10**-decimals
+    assert engine().judge(contract.gbnf(), said).complete
 
 
 @given(contracts, st.integers(0, 10**6))
