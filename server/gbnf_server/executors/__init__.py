@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.journal import MakeFolder, Trash, Undone, Write
+from gbnf_server.executors.journal import MakeFolder, Trash, Write
 from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, ScriptedPerson, TerminalPerson
 from gbnf_server.executors.runner import run_executor
+from gbnf_server.executors.undoing import Undone
 from gbnf_server.executors.workspace import Workspace
 
 __all__ = [

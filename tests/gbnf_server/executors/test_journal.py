@@ -79,7 +79,6 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
-from gbnf_server.executors.journal import Undone
 
 WATCHED = {"open", "os.rename", "os.link", "os.mkdir", "os.chmod", "os.remove", "os.rmdir", "shutil.rmtree"}
 root = Path(sys.argv[1])
