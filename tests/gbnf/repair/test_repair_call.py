@@ -239,7 +239,7 @@ objects_in_parts = st.recursive(own, in_parts, max_leaves=6)
 
 def declared(schema: Any, base: Any) -> set[str]:
     """The keys that a drawn schema declares anywhere for its place."""
-    names = set(schema.get("properties", {})) | ({"f"} & schema.get("patternProperties", {}).keys())
+    names: set[str] = set(schema.get("properties", {})) | ({"f"} & schema.get("patternProperties", {}).keys())
     names |= {"a", "b"} if "^[ab]$" in schema.get("patternProperties", {}) else set()
     parts = [base] if "$ref" in schema else []
     parts += [part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword, ())]
