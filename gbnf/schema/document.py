@@ -180,6 +180,12 @@ class Document:
                     pending += [place.at(index) for index in range(len(raw))]
         return self._homes
 
+    def reads(self, pattern: str) -> bool:
+        """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
+        from gbnf.schema.validators import found  # noqa: PLC0415  # most schemas need none
+
+        return found(pattern, "") is not None
+
     def allows(self, place: Subschema, value: Any) -> bool:
         """Whether jsonschema finds `value` valid at `place`. Raises re.error for a pattern it can't read."""
         if self._validator is None:

@@ -237,6 +237,9 @@ class Expander:
             except re.error as error:
                 reason = f"a pattern can't be read, so the values beside it are not judged: {error}"
                 self._report(facet.pointer, "enum" if "enum" in raw else "const", reason)
+            if isinstance(pattern := facet.raw.get("pattern"), str) and not self._document.reads(pattern):
+                reason = "it can't be read, so the values beside it are not judged by it"
+                self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(kept), reason="" if kept else reason)
 

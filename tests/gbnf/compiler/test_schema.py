@@ -378,6 +378,12 @@ def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None
     assert [text for text in refused if accepts(grammar, text)] == []
 
 
+def test_values_beside_a_pattern_that_nothing_reads_are_a_finding() -> None:
+    grammar = compile_schema({"enum": ["aa", "ab"], "pattern": r"^(?<x>a)\k<x>$"})
+    assert accepts(grammar, '"aa"')
+    assert [finding.pointer for finding in grammar.report if finding.kind == "unenforced"] == ["/pattern"]
+
+
 UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 
 
