@@ -8,6 +8,7 @@ that it demands must be declared, and this project's own keywords (`requires_one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -16,12 +17,16 @@ from referencing import Registry, Resource, exceptions
 from referencing.jsonschema import DRAFT202012
 
 from gbnf.applicators import IN_PLACE, Place, rebuilt, subschemas, walk
+from gbnf.schema.validators import found
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ROOT_URI = "urn:args"
-_METASCHEMA = Draft202012Validator(
-    Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER
-)
+_FORMATS = copy(Draft202012Validator.FORMAT_CHECKER)
+_FORMATS.checkers = {
+    **_FORMATS.checkers,
+    "regex": (lambda text: not isinstance(text, str) or found(text, "") is not None, ()),
+}
+_METASCHEMA = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
 _DECLARES_ELSEWHERE = frozenset(
     {"$ref", "$dynamicRef", "patternProperties", "additionalProperties", "unevaluatedProperties", *IN_PLACE}
 )

@@ -12,6 +12,7 @@ from gbnf.applicators import Place, followed
 from gbnf.calls.names import fold
 from gbnf.repair.spots import Spot, item_schema
 from gbnf.repair.values import Coercion, CoercionKind, as_type, is_of, spelled_in
+from gbnf.schema.validators import taught
 from gbnf.validation.complaints import place as place_text
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
@@ -24,7 +25,7 @@ class Mender:
 
     def __init__(self, root: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
         self._root, self._clamp, self._unknown = root, clamp, unknown
-        self._validator = Draft202012Validator(root)
+        self._validator = taught(Draft202012Validator, every_draft=True)(root)
         self.coercions: list[Coercion] = []
 
     def mended(self, value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from gbnf.applicators import followed
+from gbnf.schema.validators import found
 
 _OPENING = ("additionalProperties", "unevaluatedProperties")
 _LISTS = ("allOf", "anyOf", "oneOf")
@@ -79,13 +79,13 @@ class Spot:
 
     def member(self, key: str) -> Spot:
         """The place of an object's member."""
-        found: list[Any] = []
+        schemas: list[Any] = []
         for part in self._parts:
             properties, patterns = part.get("properties", {}), part.get("patternProperties", {})
-            found += [properties[key]] if key in properties else []
-            found += [schema for pattern, schema in patterns.items() if _matches(pattern, key)]
-            found += [part[keyword] for keyword in _OPENING if keyword in part]
-        return Spot(found, self._root)
+            schemas += [properties[key]] if key in properties else []
+            schemas += [schema for pattern, schema in patterns.items() if _matches(pattern, key)]
+            schemas += [part[keyword] for keyword in _OPENING if keyword in part]
+        return Spot(schemas, self._root)
 
     def item(self, at: int) -> Spot:
         """The place of a list's member."""
@@ -103,8 +103,5 @@ def _listed(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _matches(pattern: str, key: str) -> bool:
-    """As the validator matches; a pattern that Python can't read may match anything."""
-    try:
-        return re.search(pattern, key) is not None
-    except re.error:
-        return True
+    """As the validator matches; a pattern that nothing reads may match anything."""
+    return found(pattern, key) is not False

@@ -326,3 +326,18 @@ def test_keys_that_are_no_texts_are_refused(arguments: Any) -> None:
     found = repair_call({"name": "typed", "arguments": arguments}, TYPED_POOL)
     assert (found.call["arguments"], found.coercions) == (arguments, ())
     assert "which is no text" in found.verdict.errors[0]
+
+
+def test_a_pattern_that_python_does_not_read_is_read_all_the_way() -> None:
+    args = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": r"^\p{Lu}+$"}, "n": {"type": "integer"}},
+        "patternProperties": {r"^\p{Ll}\d$": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    named = Executor.from_mapping({"name": "t", "description": "d", "args": args})
+    call = {"name": "t", "arguments": {"a": "ÀÉ", "n": "5", "é1": 1}}
+    repaired = repair_call(call, [named])
+    assert repaired.ok
+    assert repaired.call == {"name": "t", "arguments": {"a": "ÀÉ", "n": 5, "é1": 1}}
+    assert not repair_call({"name": "t", "arguments": {"a": "x"}}, [named]).ok
