@@ -78,7 +78,7 @@ ERRORS = (
 )
 SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
 """How many requests hold one wish, two and three: in training, and in the held-out suite."""
-REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.15, 0.12
+REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
 """Traces whose request nothing in the pool can fulfil: in training, and in the held-out suite."""
 
 
@@ -178,7 +178,7 @@ def _refused(random: Source) -> Trace:
         if random.random() < 0.5:
             decoys = decoys_for(random, pool)
     else:
-        whole = _feasible(random, random.choice((1, 1, 1, 1, 2) if random.held_out else (1, 1, 1, 2, 2, 3)))
+        whole = _feasible(random, random.choice((1, 1, 1, 1, 2) if random.held_out else (1, 1, 2, 2, 2, 3)))
         needed = sorted({step.name for step in whole.steps})
         missing = random.choice(needed)
         if missing == "create_dirs" and "write_files" in needed:  # which makes the folders of its files
