@@ -78,7 +78,7 @@ def main(
             rung or [],
             log,
             model=str(model or server or "embedded"),
-            options=Options(max_tokens=max_tokens),
+            options=Options(max_tokens=max_tokens, warm=True),
         )
     table = ladder_table(results)
     print(f"\n{table.title}\n\n{table.markdown()}\n\nbest: {best_rung(results)}")

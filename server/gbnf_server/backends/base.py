@@ -38,6 +38,13 @@ def markers_of(backend: object) -> Markers | None:
     return found
 
 
+def forget_prompts(backend: object) -> None:
+    """Make the next call evaluate its whole prompt; a backend without `forget_prompts` has no such wish."""
+    forget: Callable[[], None] | None = getattr(backend, "forget_prompts", None)
+    if forget is not None:
+        forget()
+
+
 DEMONSTRATION_MODEL = "gbnf-planner-demo"
 """`general.name` of the embedded model, which was trained on the minimal prompt."""
 
@@ -80,7 +87,8 @@ class Backend(Protocol):
 
     A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead. One that takes
     the beginning of the model's thoughts (`thinking.begun`) has their `markers`. One whose messages may show
-    images says so in `takes_images`; the others refuse them.
+    images says so in `takes_images`; the others refuse them. One that keeps prompts between calls can be told
+    to drop them (`forget_prompts`), since what is reused changes the last digits of what comes after it.
     """
 
     @property

@@ -126,6 +126,15 @@ class InProcess:
         finally:
             stop.set()
 
+    def forget_prompts(self) -> None:
+        """Drop what the model remembers of calls that are over. Raises BackendError after `close`."""
+        lease = Lease()
+        self._memory.enter(lease)
+        try:
+            self._memory.forget()
+        finally:
+            self._memory.give(lease)
+
     def close(self) -> None:
         """Free the model's memory, after the calls that are under way."""
         self._memory.close()

@@ -78,6 +78,7 @@ class LlamaServer(Served):
         self._prompt_style = prompt_style
         self._guarded = guard_grammars
         self._facts: _Facts | None = None
+        self._reuses = True
 
     @property
     def context_length(self) -> int:
@@ -103,6 +104,10 @@ class LlamaServer(Served):
         """Whether the server was started with a model that sees (`--mmproj`)."""
         return self._exchange.drive(self._learn()).takes_images
 
+    def forget_prompts(self) -> None:
+        """Have the server evaluate the next call's prompt from its first token, whatever it remembers."""
+        self._reuses = False
+
     def _complete(
         self,
         messages: Sequence[Message],
@@ -124,8 +129,9 @@ class LlamaServer(Served):
             "temperature": temperature,
             "samplers": ["temperature"],  # as in process: nothing but the temperature shapes the choice
             "seed": seed,
-            "cache_prompt": True,
+            "cache_prompt": self._reuses,
         }
+        self._reuses = True
         if grammar is not None:
             body["grammar"] = grammar
         elif facts.markers is not None:

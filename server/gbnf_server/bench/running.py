@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend, Completion, dialect_of, markers_of
+from gbnf_server.backends.base import Backend, Completion, dialect_of, forget_prompts, markers_of
 from gbnf_server.bench.cases import Case, Suite
 from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.records import Key, Record, RunLog
@@ -25,12 +25,17 @@ from gbnf_server.planner.state import Settings
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is the same for every run. Run `n` (from 0) of a case has the seed `seed + n`."""
+    """What is the same for every run. Run `n` (from 0) of a case has the seed `seed + n`.
+
+    `warm`: runs reuse what the model remembers of earlier ones' prompts. Else none does, so that neither
+    latencies nor near ties depend on what ran before.
+    """
 
     runs: int = 1
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 512
+    warm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class Bench:
                 turn="bench",
                 clock=steady_clock(case.now),
             )
+            if not self.options.warm:
+                forget_prompts(self._backend)
             world = World(self._backend, context.for_turn("bench"), execute=self._execute)
             events = tuple(event.to_json() for event in drive(planning, world))
             if self._backend.lost is not None:
@@ -137,6 +144,7 @@ class Bench:
             "code": {name: self._code.get(name) for name in sorted({tool.name for tool in tools} | earlier)},
             "versions": self._versions,
             "settings": asdict(self._settings(case, configuration, run)),
+            "warm": self.options.warm,
             "model": self._model,
         }
         return digest(content)

@@ -72,6 +72,14 @@ def run(
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="With --bfcl: check its grammars, without a model.")
     ] = False,
+    warm: Annotated[
+        bool,
+        typer.Option(
+            "--warm",
+            help="Let runs reuse what the model remembers of earlier prompts: faster with a large model, but "
+            "latencies and near ties then depend on what ran before.",
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what this label has run before.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -111,7 +119,7 @@ def run(
             "at temperature 0 every run of a case is the same: give a --temperature", style="yellow"
         )
     asked = _Asked(
-        configurations, Options(runs, temperature, seed, max_tokens), label, out, fresh, quiet, console
+        configurations, Options(runs, temperature, seed, max_tokens, warm), label, out, fresh, quiet, console
     )
     with interruptible():
         if bfcl is None:

@@ -113,7 +113,7 @@ def tune(
         ladder = tuple(each for each in rungs(dialect_of(opened)) if not rung or each.name in rung)
         if not ladder:
             raise typer.BadParameter("this server takes no grammar: the rungs are none, soft and lines")
-        options = Options(max_tokens=max_tokens)
+        options = Options(max_tokens=max_tokens, warm=True)
         bench = Bench(
             suites,
             ladder,

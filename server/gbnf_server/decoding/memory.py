@@ -167,6 +167,15 @@ class Memory:
             logits = request.logits
         return logits
 
+    def forget(self) -> None:
+        """Forget what free sequences remember: their next calls go the way that they go in a new context."""
+        with self._free, self._lock:
+            free = [row for row in self._rows if row.lease is None]
+            for row in free:
+                self._cut(row, 0)
+            if len(free) == len(self._rows):  # the places in the context count too
+                llama_cpp.llama_memory_clear(self._memory, False)
+
     def close(self) -> None:
         """Let nobody enter any more, and wait for those that have."""
         with self._free:

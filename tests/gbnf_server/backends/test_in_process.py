@@ -239,12 +239,21 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
         assert len(long._memory._rows[0].past) < 49_000
 
 
+def test_forgotten_prompts_are_evaluated_again(backend: InProcess) -> None:
+    backend.complete(ASK, grammar=CALL)
+    assert backend.complete(ASK, grammar=CALL).cached_tokens > 0
+    backend.forget_prompts()
+    assert backend.complete(ASK, grammar=CALL).cached_tokens == 0
+
+
 def test_a_closed_model_says_so(tiny_model: Path) -> None:
     with InProcess(tiny_model, threads=1) as closed:
         pass
     closed.close()
     with pytest.raises(BackendError, match="has been closed"):
         closed.complete(ASK, grammar=None)
+    with pytest.raises(BackendError, match="has been closed"):
+        closed.forget_prompts()
 
 
 # Loading.

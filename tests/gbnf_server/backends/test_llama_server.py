@@ -293,6 +293,17 @@ def test_what_is_sent() -> None:
     assert not any("tools" in (body or {}) for _, body in script.asked)
 
 
+def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -> None:
+    answers = [completion('{"name": "find"}')] * 3
+    with scripted(completion=answers) as script, _client(script.url) as client:
+        client.complete(ASK, grammar=CALL)
+        client.forget_prompts()
+        client.complete(ASK, grammar=CALL)
+        client.complete(ASK, grammar=CALL)
+        reused = [body["cache_prompt"] for path, body in script.asked if path == "/completion"]
+    assert reused == [True, False, True]
+
+
 def test_a_models_markers_are_kept_in_a_free_answer() -> None:
     """llama-server leaves special tokens out of its text unless it is told which to keep."""
     harmony = "<|channel|>analysis<|message|>"

@@ -112,6 +112,30 @@ def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> N
     assert "href=" not in page
 
 
+def _model_calls(record: Record) -> list[tuple[str, int, int]]:
+    """What the model wrote, the length of its prompt, and how much of that it remembered."""
+    return [
+        (event["text"], event["prompt_tokens"], event["cached_tokens"])
+        for event in record.events
+        if event["event"] == "model_called"
+    ]
+
+
+def test_a_run_is_the_same_whatever_ran_before(embedded: InProcess) -> None:
+    bench = _bench(embedded, ["soft", "filter"])
+    forwards = {job.key: _model_calls(bench.run(job)) for job in bench.jobs}
+    backwards = {job.key: _model_calls(bench.run(job)) for job in reversed(bench.jobs)}
+    assert forwards == backwards
+    assert all(calls[0][2] == 0 for calls in forwards.values())
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_warm_runs_reuse_prompts(embedded: InProcess, warm: bool) -> None:
+    bench = _bench(embedded, ["filter"], warm=warm)
+    bench.run(bench.jobs[0])
+    assert (_model_calls(bench.run(bench.jobs[0]))[0][2] > 0) == warm
+
+
 def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
     bench = _bench(Told(FOLDER, DONE), ["baseline", "filter"])
     with RunLog(tmp_path / "a.jsonl") as log:

@@ -91,6 +91,54 @@ def test_what_is_kept_changes_no_logit(memory: Memory, prompts: list[list[int]],
     np.testing.assert_allclose(found[-1], fresh, rtol=0, atol=0.05)  # batches round otherwise
 
 
+def evaluated(memory: Memory, tokens: list[int], steps: int) -> list[Logits]:
+    """The logits behind a prompt, and behind each token that greedy decoding puts after it."""
+    lease = Lease()
+    memory.enter(lease)
+    row, known = memory.take(lease, tokens)
+    found = []
+    left = tokens[known:]
+    for _ in range(steps):
+        (logits,) = memory.evaluate(row, left, GO_ON, [len(left) - 1])
+        found.append(logits.copy())
+        left = [int(logits.argmax())]
+    memory.give(lease)
+    return found
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.lists(st.integers(0, 250), min_size=1, max_size=300), max_size=5),
+    st.lists(st.integers(0, 250), min_size=1, max_size=300),
+)
+def test_what_is_forgotten_leaves_no_trace(
+    memory: Memory, prompts: list[list[int]], prompt: list[int]
+) -> None:
+    """To the last digit: what a bench prints must not depend on what ran before."""
+    memory.forget()
+    fresh = evaluated(memory, prompt, 5)
+    for earlier in [*prompts, prompt]:
+        evaluated(memory, earlier, 3)
+    memory.forget()
+    np.testing.assert_array_equal(evaluated(memory, prompt, 5), fresh)
+
+
+def test_a_call_under_way_keeps_its_sequence(memory: Memory) -> None:
+    memory.forget()
+    tokens = list(range(40))
+    expected = evaluated(memory, [*tokens, 7], 1)
+    lease = Lease()
+    memory.enter(lease)
+    row, known = memory.take(lease, tokens)
+    memory.evaluate(row, tokens[known:], GO_ON, [len(tokens) - known - 1])
+    memory.forget()
+    assert row.past == tokens
+    (logits,) = memory.evaluate(row, [7], GO_ON, [0])
+    np.testing.assert_allclose(logits, expected[0], rtol=0, atol=0.05)  # batches round otherwise
+    memory.give(lease)
+    assert taken(memory, tokens)[1] == len(tokens) - 1
+
+
 @pytest.mark.parametrize("size", [1, 3, 511, 512, 513, 514, 1023, 1025])
 def test_the_logits_asked_for_come_from_one_batch(memory: Memory, size: int) -> None:
     emptied(memory)

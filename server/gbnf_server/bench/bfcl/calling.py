@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from gbnf.calls import ToolCalls, parse
 from gbnf.errors import GbnfError
 from gbnf.manifests import FINAL_ANSWER, Executor
-from gbnf_server.backends.base import Backend, dialect_of
+from gbnf_server.backends.base import Backend, dialect_of, forget_prompts
 from gbnf_server.bench.bfcl.files import Entry, Leaderboard
 from gbnf_server.bench.bfcl.functions import executors_of
 from gbnf_server.bench.bfcl.rules import Call, fault
@@ -101,6 +101,8 @@ class Quiz:
     def _events(self, question: Question, tools: tuple[Executor, ...]) -> Iterator[Event]:
         settings = self._settings(question.entry, question.configuration)
         clock = steady_clock(datetime.now(UTC))
+        if not self._options.warm:
+            forget_prompts(self._backend)
         planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
         reply: Any = None
         error: GbnfError | None = None
@@ -160,6 +162,7 @@ class Quiz:
                 "functions": entry.functions,
                 "settings": settings,
                 "model": model,
+                "warm": self._options.warm,
                 "versions": self._versions,
             }
         )
