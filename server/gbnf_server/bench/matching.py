@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
@@ -57,7 +58,7 @@ def best(plans: Sequence[Plan], made: Sequence[MadeCall], references: References
 
 def _assign(plan: Plan, made: Sequence[MadeCall], references: References) -> Assignment:
     """The assignment with most needed calls, then most optional ones, then least strays by their names."""
-    chosen = _search(plan, made, references, (), frozenset())
+    chosen = _search(plan, made, references)
     needed = [index for index, call in enumerate(plan) if not call.optional]
     right = sum(chosen[index] is not None for index in needed)
     used = sum(each is not None for each in chosen)
@@ -73,23 +74,41 @@ def _assign(plan: Plan, made: Sequence[MadeCall], references: References) -> Ass
 _Chosen: TypeAlias = tuple[int | None, ...]
 
 
-def _search(
-    plan: Plan, made: Sequence[MadeCall], references: References, chosen: _Chosen, used: frozenset[int]
-) -> _Chosen:
-    """The best completion of `chosen`, which gives the first expected calls a made call each, or none."""
-    if len(chosen) == len(plan):
-        return chosen
-    earlier = [None if each is None else made[each] for each in chosen]
-    fitting: list[int | None] = [
-        index
-        for index, call in enumerate(made)
-        if index not in used and _fits(plan[len(chosen)], call, references, earlier)
-    ]
-    completions = (
-        _search(plan, made, references, (*chosen, index), used if index is None else used | {index})
-        for index in [*fitting, None]
-    )
-    return max(completions, key=lambda each: _worth(plan, each))
+def _search(plan: Plan, made: Sequence[MadeCall], references: References) -> _Chosen:
+    """For each expected call a made one or none, so that as many as can be have one."""
+    referred = {number - 1 for call in plan for number in _referred(call, references)}
+
+    @cache
+    def rest(place: int, used: frozenset[int], earlier: _Chosen) -> _Chosen:
+        """The choices from a place on; `earlier` are those before it, None but for what is referred to."""
+        if place == len(plan):
+            return ()
+        calls = [None if each is None else made[each] for each in earlier]
+        best: _Chosen | None = None
+        for index in [*range(len(made)), None]:
+            if index in used:
+                continue
+            if index is not None and not _fits(plan[place], made[index], references, calls):
+                continue
+            known = index if place in referred else None
+            left = rest(place + 1, used if index is None else used | {index}, (*earlier, known))
+            found = (index, *left)
+            if best is None or _worth(plan[place:], found) > _worth(plan[place:], best):
+                best = found
+            if None not in best:
+                break
+        assert best is not None, "none is always a choice"
+        return best
+
+    return rest(0, frozenset(), ())
+
+
+def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
+    """The numbers of the expected calls that this one refers to."""
+    for name in references.get(call.name, {}):
+        number = exact_number(call.arguments.get(name))
+        if number is not None:
+            yield number
 
 
 def _worth(plan: Plan, chosen: _Chosen) -> tuple[int, int]:

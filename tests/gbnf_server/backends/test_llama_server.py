@@ -294,8 +294,8 @@ def test_what_is_sent() -> None:
 
 
 def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -> None:
-    answers = [completion('{"name": "find"}')] * 3
-    with scripted(completion=answers) as script, _client(script.url) as client:
+    said = completion('{"name": "find"}')
+    with scripted(completion=[said, said, said]) as script, _client(script.url) as client:
         client.complete(ASK, grammar=CALL)
         client.forget_prompts()
         client.complete(ASK, grammar=CALL)

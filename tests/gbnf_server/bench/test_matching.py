@@ -92,3 +92,8 @@ def test_the_plan_that_fits_best_counts() -> None:
     plans = (_plan({"name": "get_now"}, FIND), _plan({"name": "get_now"}))
     assert best(plans, _made(("get_now", {})), REFERENCES) == Assignment(1, 1, 1, 0)
     assert best((), _made(("get_now", {})), REFERENCES) is None
+
+
+def test_many_equal_calls_are_assigned_without_trying_every_order() -> None:
+    plan = _plan(FIND) * 12 + _plan({"name": "get_now"})
+    assert best((plan,), _made(*[FOUND] * 14), REFERENCES) == Assignment(13, 12, 12, 2)
