@@ -80,6 +80,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"cases": []}, "cases", "[]"),
     ({}, "the file", "cases is missing"),
     ({"cases": [{"calls": [READ]}]}, "cases[1]", "query is missing"),
+    ({"cases": [{"query": " \n", "calls": [READ]}]}, "cases[1].query", "not blank"),
     ({"cases": [{"query": "q", "calls": [READ], "step": 3}]}, "cases[1].step", "Did you mean steps?"),
     ({"cases": [{"query": "q", "calls": [READ], "complexity": "hard"}]}, "cases[1].complexity", "ambiguous"),
     ({"cases": [{"query": "q", "calls": [READ], "steps": [3, 2]}]}, "cases[1].steps", "[least, most]"),
