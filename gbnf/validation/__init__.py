@@ -1,9 +1,11 @@
 """Validation after decoding: whether a call may be executed, and if not, what a model should mend.
 
 jsonschema judges, with all keywords and formats, and never our grammar: so a fault of the compiler is found
-here. `closing` says which objects are closed, `complaints` words the errors, `judge` puts them together.
+here. `closing` says which objects are closed, `complaints` words the errors, `judge` puts them together;
+`filled` judges what the runtime puts in place of a step's number.
 """
 
+from gbnf.validation.filled import filled_errors
 from gbnf.validation.judge import Verdict, validate_call
 
-__all__ = ["Verdict", "validate_call"]
+__all__ = ["Verdict", "filled_errors", "validate_call"]

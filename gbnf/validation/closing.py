@@ -49,6 +49,13 @@ def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
     return list(names)
 
 
+def property_schemas(root: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """The schemas of the property `name` that hold in any object that `root` accepts."""
+    for here in _References(root).in_place(root, branches=False):
+        if name in here.get("properties", {}):
+            yield here["properties"][name]
+
+
 class _References:
     """What a schema says in place: by itself, by `allOf` and references, by branches."""
 

@@ -155,7 +155,7 @@ def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
         context = make_world(case, Path(folder), tools)
         before = snapshot(context)
         turn = context.for_turn("held-out")
-        entries: dict[int, tuple[str, ...]] = {}
+        entries: dict[int, tuple[Any, ...]] = {}
         results: list[Mapping[str, Any]] = []
         steps: list[Step] = []
         for number, planned in enumerate(one.steps, 1):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gbnf.calls import Final
 from gbnf.calls import parse as parse_softly
 from gbnf.manifests import FINAL_ANSWER, Executor
 from gbnf.repair import repair_call
+from gbnf.validation import filled_errors
 
 REPEATS = 2
 """How many times one call may be made in a run; once more is refused."""
@@ -68,32 +69,37 @@ def canonical(call: Mapping[str, Any]) -> str:
 
 
 def fill_references(
-    executor: Executor, arguments: Mapping[str, Any], entries: Mapping[int, Sequence[str]]
+    executor: Executor, arguments: Mapping[str, Any], entries: Mapping[int, Sequence[Any]]
 ) -> dict[str, Any]:
     """Replace each step number by that step's entries, in the property that it fills.
 
-    A list takes the entries after what the model gave; a string takes them as lines after it.
-    `arguments` are validated: every number that they refer to is a key of `entries`.
+    A list takes the entries after what the model gave, as they are or else as texts; a string takes them as
+    lines after it. `arguments` are validated: every number that they refer to is a key of `entries`. Raises
+    ValueError, with the sentence that the model reads, where the property takes them in none of these ways.
     """
     filled = dict(arguments)
     for reference, target in executor.step_references.items():
         if target is None or reference not in filled:
             continue
-        found = list(entries[filled.pop(reference)])
-        given = filled.get(target)
-        if _is_text(executor.args["properties"].get(target, {})):
-            filled[target] = "\n".join([*([given] if given else []), *found])
+        step = filled.pop(reference)
+        faults: list[str] = []
+        for value in _ways_to_hold(
+            entries[step], filled.get(target), executor.args["properties"].get(target)
+        ):
+            errors = filled_errors(executor, target, value)
+            if not errors:
+                filled[target] = value
+                break
+            faults += errors[:1]
         else:
-            filled[target] = [*(given or []), *found]
+            raise ValueError(f"the entries of step {step} don't fit: {faults[0]}; give what fits instead")
     return filled
 
 
-def result_entries(result: Mapping[str, Any]) -> tuple[str, ...]:
+def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:
     """What later steps may refer to: the `entries` of a result, () where it has none."""
     entries = result.get("entries")
-    if not isinstance(entries, list):
-        return ()
-    return tuple(entry if isinstance(entry, str) else json.dumps(entry) for entry in entries)
+    return tuple(entries) if isinstance(entries, list) else ()
 
 
 def clip(text: str, limit: int = 400) -> str:
@@ -101,8 +107,16 @@ def clip(text: str, limit: int = 400) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _is_text(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "string"
+def _ways_to_hold(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[Any]:
+    """What a property may hold of entries after what was given, the likeliest first."""
+    texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in entries]
+    held = schema.get("type") if isinstance(schema, Mapping) else None
+    if not isinstance(given, str) and held != "string":
+        before = given if isinstance(given, list) else []
+        yield [*before, *entries]
+        yield [*before, *texts]
+    if not isinstance(given, list) and held != "array":
+        yield "\n".join([*([given] if given else []), *texts])
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class _Loop:
             return state.finish("answered", self.clock(), answer=answer)
         executor = next(tool for tool in offer.callable if tool.name == call["name"])
         state.made[calls.canonical(call)] += 1
-        yield from self._execute(executor, step)
+        yield from self._execute(executor, step, judged.arguments)
         return None
 
     def _decode(self, offer: Offer) -> _Part[tuple[Completion, float, str]]:
@@ -275,11 +275,9 @@ class _Loop:
             error=f"{state.blocked_in_a_row} calls in a row were refused; the last: {refused.error}",
         )
 
-    def _execute(self, executor: Executor, done: Step) -> _Part[None]:
+    def _execute(self, executor: Executor, done: Step, arguments: dict[str, Any]) -> _Part[None]:
         """Have a valid call approved where it must be, run it, put what came of it into the history."""
         state, number = self.state, self.state.number
-        assert done.call is not None
-        arguments = calls.fill_references(executor, done.call["arguments"], state.entries)
         begun = self.clock()
         yield from self._tell(
             ToolCalled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from gbnf.manifests import Executor
 from gbnf.prompt import Image, Message, PromptStyle
@@ -69,7 +70,7 @@ class State:
     told: tuple[Executor, ...] = ()  # that, and what later messages told of
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
-    entries: dict[int, tuple[str, ...]] = field(default_factory=dict)  # of each step that has some
+    entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # of each step that has some
     made: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was let through
     pending: set[str] = field(default_factory=set)  # canonical calls that nobody was there to approve
     said: list[str] = field(default_factory=list)  # the person's answers to questions

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
-from gbnf import load_manifests
+from gbnf import Executor, load_manifests
 from gbnf_server.planner.calls import canonical, clip, fill_references, parse, result_entries
 from gbnf_server.shipped import manifests_path
 
@@ -94,6 +95,84 @@ def test_a_property_that_only_the_runtime_fills_is_filled() -> None:
     assert filled == {"title": "t", "dialog": [], "entries": ["x", "y"]}
 
 
+TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+
+
+def _filling(schema: dict[str, Any], **root: Any) -> Executor:
+    args = {"properties": {"x": schema, "from_step": {"type": "integer", "fills": "x"}}, **root}
+    return Executor.from_mapping({"name": "use", "description": "x", "args": {"type": "object", **args}})
+
+
+@given(
+    st.sampled_from(
+        [
+            TEXTS,
+            {**TEXTS, "maxItems": 2},
+            {**TEXTS, "uniqueItems": True},
+            {"type": "array", "items": {"type": "integer", "minimum": 1}},
+            {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+            {"type": "string"},
+            {"type": "string", "maxLength": 5},
+            {"type": ["string", "null"]},
+            {"type": ["array", "null"], "items": {"type": "boolean"}},
+            {
+                "anyOf": [
+                    {"type": "string", "pattern": "^[a-z]"},
+                    {"type": "array", "items": {"type": "null"}},
+                ]
+            },
+            {},
+        ]
+    ),
+    st.lists(JSON, min_size=1, max_size=4),
+    st.none() | st.text(max_size=3) | st.lists(JSON, max_size=2),
+)
+def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: list[Any], given_: Any) -> None:
+    """jsonschema judges; all that is given beforehand stays at the beginning."""
+    judge = Draft202012Validator(schema)
+    given_ = given_ if judge.is_valid(given_) else None
+    arguments = {"from_step": 1} if given_ is None else {"from_step": 1, "x": given_}
+    try:
+        filled = fill_references(_filling(schema), arguments, {1: tuple(entries)})
+    except ValueError:
+        assert isinstance(given_, str) or not judge.is_valid([*(given_ or []), *entries])
+        return
+    assert filled.keys() == {"x"}
+    assert judge.is_valid(filled["x"])
+    assert filled["x"][: len(given_ or [])] == (given_ or filled["x"][:0])
+
+
+@pytest.mark.parametrize(
+    ("tool", "entries", "held"),
+    [
+        (_filling({"type": "array", "items": {"type": "integer"}}), (1, 2), [1, 2]),
+        (_filling({"type": "array", "items": {"type": "object"}}), ({"a": 1},), [{"a": 1}]),
+        (_filling(TEXTS), (1, {"a": "caffè"}), ["1", '{"a": "caffè"}']),
+        (_filling({"type": "string"}), ({"a": "caffè"}, "b"), '{"a": "caffè"}\nb'),
+        (_filling({"type": ["string", "null"]}), ("a", "b"), "a\nb"),
+        (_filling({"$ref": "#/$defs/t"}, **{"$defs": {"t": {"type": "string"}}}), ("a",), "a"),
+        (_filling({"anyOf": [{"type": "string"}, {"type": "null"}]}), ("a",), "a"),
+        (_filling({}), ("a",), ["a"]),
+    ],
+)
+def test_entries_take_the_form_that_the_property_holds(tool: Executor, entries: Any, held: Any) -> None:
+    assert fill_references(tool, {"from_step": 1}, {1: entries}) == {"x": held}
+
+
+@pytest.mark.parametrize(
+    ("tool", "entries", "problem"),
+    [
+        (_filling({**TEXTS, "maxItems": 2}), ("a", "b", "c"), "'x' of tool 'use' must have at most 2 items"),
+        (_filling({"type": "string", "maxLength": 3}), ("abcd",), "at most 3 characters"),
+        (_filling({"type": "array", "items": {"enum": ["a"]}}), ("z",), r"'x\[0\]'.* must be one of \['a'\]"),
+        (_filling(TEXTS, allOf=[{"properties": {"x": {"maxItems": 1}}}]), ("a", "b"), "at most 1 item"),
+    ],
+)
+def test_entries_that_do_not_fit_are_refused(tool: Executor, entries: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        fill_references(tool, {"from_step": 1}, {1: entries})
+
+
 @pytest.mark.parametrize(
     ("result", "entries"),
     [
@@ -101,10 +180,10 @@ def test_a_property_that_only_the_runtime_fills_is_filled() -> None:
         ({"entries": []}, ()),
         ({"entries": "text"}, ()),
         ({"entries": ["a", "b"]}, ("a", "b")),
-        ({"entries": [1, {"a": None}]}, ("1", '{"a": null}')),
+        ({"entries": [1, {"a": None}]}, (1, {"a": None})),
     ],
 )
-def test_entries_of_a_result(result: dict[str, Any], entries: tuple[str, ...]) -> None:
+def test_entries_of_a_result(result: dict[str, Any], entries: tuple[Any, ...]) -> None:
     assert result_entries(result) == entries
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -293,3 +295,27 @@ def driven_in_json(language: str) -> str:
     """The system message where calls are JSON."""
     driven = drive_by_hand(POOL, [completion(ANSWER)], settings=Settings(language=language))
     return str(driven.of(CallModel)[0].messages[0]["content"])
+
+
+def test_entries_that_a_tool_does_not_take_are_refused_before_it_is_called() -> None:
+    strict = replace(BY_NAME["read_files"], args=_at_most_one_path(BY_NAME["read_files"].args))
+    driven = drive_by_hand(
+        [BY_NAME["find_files"], strict],
+        [
+            completion(call("find_files", base_path=".", pattern="*")),
+            completion(call("read_files", from_step=1)),
+            completion(call("read_files", paths=["a"])),
+            completion(ANSWER),
+        ],
+        replies=[{"entries": ["a", "b"]}, {}],
+    )
+    assert [effect.arguments for effect in driven.of(Execute)][1:] == [{"paths": ["a"]}]
+    [blocked] = driven.of(CallBlocked)
+    assert blocked.refusal == "invalid"
+    assert "'paths' of tool 'read_files' must have at most 1 item" in blocked.error
+    assert driven.run.outcome == "answered"
+
+
+def _at_most_one_path(args: Mapping[str, Any]) -> dict[str, Any]:
+    properties = args["properties"]
+    return {**args, "properties": {**properties, "paths": {**properties["paths"], "maxItems": 1}}}
