@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import httpx
 
+from gbnf_server.backends.wire import Lines, clean, read
 from gbnf_server.errors import BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
@@ -200,8 +201,10 @@ class Exchange:
             return self.client.request(step.method, step.path, json=step.body)
         with self.client.stream(step.method, step.path, json=step.body) as response:
             if response.is_success:
-                for line in response.iter_lines():
-                    step.on_line(line)
+                lines = Lines(step.on_line)
+                for chunk in response.iter_bytes():
+                    lines.feed(chunk)
+                lines.end()
             else:
                 response.read()
             return response
@@ -230,8 +233,10 @@ async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
         return await client.request(step.method, step.path, json=step.body)
     async with client.stream(step.method, step.path, json=step.body) as response:
         if response.is_success:
-            async for line in response.aiter_lines():
-                step.on_line(line)
+            lines = Lines(step.on_line)
+            async for chunk in response.aiter_bytes():
+                lines.feed(chunk)
+            lines.end()
         else:
             await response.aread()
         return response
@@ -271,13 +276,11 @@ def read_answer(
     Servers write errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
     `streamed` is the object that a successful answer's lines were put together to.
     """
-    value: Any = streamed
     if streamed is None or not response.is_success:
-        try:
-            value = response.json()
-        except ValueError:
-            value = None
-    elif not streamed:
+        value = read(response.content)
+    elif streamed:
+        value = clean(streamed)
+    else:
         return {}, "the answer stopped before its end"
     answer = value if isinstance(value, dict) else {}
     error = error_of(answer)
