@@ -50,6 +50,11 @@ _COUNTS = {
 }
 _REST = {"en": "(as many lines as you need)", "it": "(quante righe servono)"}
 _PLACEHOLDER = re.compile(r"<[^<>]*[^<>\s=-]>")
+_PREAMBLE = re.compile(
+    r"(?:sure|ok|okay|certainly|of course|here|below|(?:my|the|final)? ?answer|certo|va bene|ecco|di seguito|"
+    r"(?:la )?(?:mia )?risposta)\b.*:",
+    re.IGNORECASE,
+)
 _NUMBERED = re.compile(r"(\d{1,2})[.):][ \t]+")
 
 
@@ -105,32 +110,42 @@ class Contract:
         """
         return "\n".join(line for name, field in self.fields.items() for line in field.written(values[name]))
 
-    def parse(self, text: str, *, cut: bool = False) -> Outcome:
+    def parse(self, text: str, *, cut: bool = False, held: bool = False) -> Outcome:
         """What an answer says. Never raises.
 
-        `cut`: the token limit ended it, so that its last line is not trusted, and dropped.
+        `cut`: the token limit ended it, so that its last line is not trusted, and dropped. `held`: the
+        grammar held the model, so that each line is a field's; else lines before the answer and labels that
+        stand alone are left out.
         """
         notes: list[str] = []
         said = [line.rstrip("\r") for line in spoken(text, notes).split("\n")]
         if cut:
             notes.append("left out the last line, which was cut")
             said = said[:-1]
-        return _Reading(self, text, said, notes).outcome()
+        plain = _Reading(self, text, said, list(notes), skips=False).outcome()
+        if held:
+            return plain
+        outcome = _Reading(self, text, said, notes, skips=True).outcome()
+        return outcome if isinstance(outcome, Value) else plain if isinstance(plain, Value) else outcome
 
 
 class _Reading:
-    def __init__(self, contract: Contract, raw: str, said: list[str], notes: list[str]) -> None:
-        self._fields, self._raw, self._notes = contract.fields, raw, notes
+    def __init__(
+        self, contract: Contract, raw: str, said: list[str], notes: list[str], *, skips: bool
+    ) -> None:
+        self._fields, self._raw, self._notes, self._skips = contract.fields, raw, notes, skips
         self._whole = said
         self._lines = [(place, line) for place, line in enumerate(said) if bare(line)]
 
     def outcome(self) -> Outcome:
         values: dict[str, Any] = {}
-        self._skip_preamble()
+        if self._skips:
+            self._skip_preamble()
         needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
         for name, field in self._fields.items():
             try:
-                self._skip_bare_label(name, needed)
+                if self._skips:
+                    self._skip_bare_label(name, field, needed)
                 values[name] = self._read(name, field)
             except NoAnswer as reason:
                 return Abstention(self._raw, f"{name}: {reason}", name)
@@ -140,14 +155,19 @@ class _Reading:
         return Value(values, self._raw, tuple(self._notes))
 
     def _skip_preamble(self) -> None:
-        """`Here is my answer:` before all else; and before a field that can tell, any line that is none."""
+        """Before a field that can tell, any line that is none; before text, `Here is my answer:`.
+
+        A title may end in a colon too, and a text that is all of the answer has nothing before it.
+        """
         needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
         name, first = next(iter(self._fields.items()))
+        if len(self._fields) == 1 and isinstance(first, Text) and first.rest:
+            return
         skipped = 0
         while len(self._lines) > needed:
             line = self._lines[0][1].strip()
             if isinstance(first, Text | Lines):
-                if not line.endswith(":") or _label_of(line[:-1], name) or skipped:
+                if skipped or not _PREAMBLE.fullmatch(line):
                     break
             elif self._answers(first, name, line):
                 break
@@ -163,9 +183,12 @@ class _Reading:
             return False
         return True
 
-    def _skip_bare_label(self, name: str, needed: int) -> None:
-        """`Reason:` on a line of its own."""
-        if len(self._lines) > needed and _label_of(bare(self._lines[0][1]).rstrip(":*_ "), name):
+    def _skip_bare_label(self, name: str, field: Field, needed: int) -> None:
+        """`Reason:` on a line of its own; an option is itself, though it be called like its field."""
+        if len(self._lines) <= needed:
+            return
+        line = bare(self._lines[0][1])
+        if _label_of(line.rstrip(":*_ "), name) and not (isinstance(field, Choice) and field.has(line)):
             self._lines.pop(0)
 
     def _read(self, name: str, field: Field) -> Any:

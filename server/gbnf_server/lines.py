@@ -122,7 +122,7 @@ async def arun_contract(
     finally:
         if task is not None:
             task.cancel()  # and nobody waits for it to stop
-    return _read(contract, completion, begun)
+    return _read(contract, completion, begun, held=grammar)
 
 
 def messages(contract: Contract, question: str, *, system: str = "", language: str = "en") -> list[Message]:
@@ -131,9 +131,10 @@ def messages(contract: Contract, question: str, *, system: str = "", language: s
     return [*asked, {"role": "user", "content": f"{question}\n\n{contract.prompt(language)}"}]
 
 
-def _read(contract: Contract, completion: Completion, begun: float) -> LinesRun:
+def _read(contract: Contract, completion: Completion, begun: float, *, held: bool) -> LinesRun:
     text = completion.text
-    outcome = contract.parse(text, cut=completion.finish == "length")
+    held = held and completion.grammar_violation is None
+    outcome = contract.parse(text, cut=completion.finish == "length", held=held)
     if isinstance(outcome, Abstention):
         return LinesRun("error", raw=text, error=outcome.reason, seconds=_since(begun))
     return LinesRun("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))

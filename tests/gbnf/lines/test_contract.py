@@ -9,6 +9,9 @@ import pytest
 from gbnf.lines import Abstention, Contract, Field, Value, choice, lines, number, pick, text
 
 JUDGE = Contract(best=pick(3), reason=text())
+TITLED = Contract(title=text(), body=text(rest=True))
+RATED = Contract(title=text(), rating=number(0, 10), body=text(rest=True))
+SURE = Contract(yes=choice(["yes", "no"]), why=text(rest=True))
 
 
 def said(contract: Contract, answer: str) -> Any:
@@ -120,6 +123,38 @@ def test_what_stands_around_an_answer_is_left_out_and_listed(answer: str, notes:
     assert isinstance(outcome, Value)
     assert dict(outcome.values) == {"best": 2, "reason": "It rhymes."}
     assert len(outcome.notes) == notes
+
+
+@pytest.mark.parametrize(
+    ("contract", "answer", "values"),
+    [
+        (TITLED, "Things to buy:\nmilk\neggs", {"title": "Things to buy:", "body": "milk\neggs"}),
+        (TITLED, "title: Here it is:\nbody: milk\neggs", {"title": "Here it is:", "body": "milk\neggs"}),
+        (TITLED, "Here is the list:\nTo buy\nmilk", {"title": "To buy", "body": "milk"}),
+        (TITLED, "Ecco la lista:\nDa comprare\nlatte", {"title": "Da comprare", "body": "latte"}),
+        (TITLED, "Title:\nTo buy\nmilk", {"title": "To buy", "body": "milk"}),
+        (SURE, "yes\nno\nmaybe", {"yes": "yes", "why": "no\nmaybe"}),
+        (SURE, "Yes:\nno\nmaybe", {"yes": "no", "why": "maybe"}),
+        (RATED, "title: Things to buy:\n5\nmilk", {"title": "Things to buy:", "rating": 5, "body": "milk"}),
+        (RATED, "Title\n5\nmilk\neggs", {"title": "Title", "rating": 5, "body": "milk\neggs"}),
+        (
+            Contract(answer=text(rest=True)),
+            "Here is what I found:\na.md",
+            {"answer": "Here is what I found:\na.md"},
+        ),
+    ],
+)
+def test_what_may_be_a_field_is_kept(contract: Contract, answer: str, values: dict[str, Any]) -> None:
+    outcome = contract.parse(answer)
+    assert isinstance(outcome, Value)
+    assert dict(outcome.values) == values
+
+
+def test_of_an_answer_that_the_grammar_held_nothing_is_left_out() -> None:
+    for said in ("Here is the list:\nTo buy\nmilk", "Title:\nTo buy\nmilk"):
+        outcome = TITLED.parse(said, held=True)
+        assert isinstance(outcome, Value)
+        assert outcome["title"] == said.split("\n")[0]
 
 
 def test_a_cut_answer_loses_its_last_line() -> None:
