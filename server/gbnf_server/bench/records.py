@@ -7,6 +7,7 @@ line that an interruption cut is dropped; two benches do not write to one log at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Self, TypeAlias
 from gbnf_server.append_log import AppendLog, LogDamagedError, LogInUseError
 from gbnf_server.bench.errors import RecordError
 from gbnf_server.bench.worlds import Snapshot
+from gbnf_server.errors import SetupError
 
 Key: TypeAlias = tuple[str, str, str, int]
 """Suite, case, configuration, number of the run."""
@@ -53,11 +55,20 @@ class Record:
         return cls(**{**given, "before": Snapshot(**given["before"]), "after": Snapshot(**given["after"])})
 
 
+def unwritable(path: Path, error: OSError, way_out: str = "give another --out") -> SetupError:
+    """What is told where a file of results cannot be made."""
+    reason: object = error.strerror or error
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        reason = f"{error.filename} is in the way" if error.filename != str(path) else "a file is in its way"
+    return SetupError(f"{path} can't be written: {reason}; {way_out}")
+
+
 class RunLog:
     """A file of records, opened for one bench; with `fresh` its runs are forgotten, readable or not.
 
     `records` has them by key and fingerprint, so that runs of several seeds or models stay beside each other.
-    Raises RecordError where the file is none of the bench's, or is in use.
+    Raises RecordError where the file is none of the bench's, or is in use, SetupError where it cannot be
+    written.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -71,6 +82,8 @@ class RunLog:
                 f"{path}, line {error.line}: this is no run of the bench ({error}). "
                 "Delete the file, give another --label, or --fresh to run everything again."
             ) from None
+        except OSError as error:
+            raise unwritable(path, error) from None
         self.records: dict[tuple[Key, str], Record] = {
             (record.key, record.fingerprint): record for record in self._log.values
         }
@@ -81,11 +94,15 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._log.close()
+        with suppress(OSError):  # of what could not be written, `append` has told
+            self._log.close()
 
     def append(self, record: Record) -> None:
-        """Keep a run. When this returns, an interruption loses nothing of it."""
-        self._log.append(record.to_json())
+        """Keep a run. When this returns, an interruption loses nothing of it. Raises SetupError."""
+        try:
+            self._log.append(record.to_json())
+        except OSError as error:
+            raise unwritable(self.path, error, "make room: the runs before this one are kept") from None
         self.records[record.key, record.fingerprint] = record
 
     @property

@@ -13,7 +13,7 @@ import typer
 
 from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.help import flow
-from gbnf_server.cli.models import open_backend
+from gbnf_server.cli.models import LAST_SEED, TemperatureOption, open_backend
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -52,8 +52,10 @@ def run(
         list[Path] | None, typer.Option(metavar="PATH", help="Tools; the shipped ones when absent.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of each case's first run; the next one has the next.")] = 0,
+    temperature: TemperatureOption = 0.0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LAST_SEED, help="Of each case's first run; the next one has the next.")
+    ] = 0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
     label: Annotated[str | None, typer.Option(help="Names the files; the model's name when absent.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("gbnf-bench"),
@@ -104,6 +106,11 @@ def run(
         raise typer.BadParameter("give --model or --server, not both")
     if bfcl is None and (category or limit or compile_only):
         raise typer.BadParameter("--category, --limit and --compile-only go with --bfcl")
+    if seed + runs - 1 > LAST_SEED:
+        raise typer.BadParameter(
+            f"the last of {runs} runs has the seed {seed + runs - 1}: {LAST_SEED} is the greatest",
+            param_hint="--seed",
+        )
     from gbnf_server.bench.configurations import named
     from gbnf_server.bench.running import Options
     from gbnf_server.cli.failures import interruptible
@@ -126,7 +133,7 @@ def run(
             results = _run_suites(asked, suite or ["representative"], manifests, (model, server, api_key))
             from gbnf_server.cli.bench_show import show
 
-            _write(results, out, results.about["label"])
+            _write(results, out, results.about["label"], "give another --out")
             show(results, markdown=markdown)
         else:
             from gbnf_server.cli.bench_bfcl import compile_only as check
@@ -166,7 +173,7 @@ def score(
     from gbnf_server.cli.bench_show import show
 
     results = Results.load(stored)
-    _write(results, stored.parent, stored.stem)
+    _write(results, stored.parent, stored.stem, "make room for it, or score a copy elsewhere")
     show(results, markdown=markdown)
 
 
@@ -218,6 +225,7 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
     from gbnf_server.bench.about import about, identity
     from gbnf_server.bench.bfcl.calling import Quiz
     from gbnf_server.bench.bfcl.results import table, write
+    from gbnf_server.bench.records import unwritable
     from gbnf_server.cli.bench_bfcl import ask_all
     from gbnf_server.cli.bench_show import show_tables
 
@@ -229,7 +237,11 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
         with _log(asked, label) as log:
             answers = ask_all(quiz, log, asked.console, quiet=asked.quiet)
             made_at = log.latest
-    write(about(label, facts, asked.options, made_at), answers, asked.out / f"{label}.json")
+    path = asked.out / f"{label}.json"
+    try:
+        write(about(label, facts, asked.options, made_at), answers, path)
+    except OSError as error:
+        raise unwritable(path, error) from None
     cells = table(answers)
     if markdown:
         typer.echo(cells.markdown())
@@ -248,14 +260,19 @@ def _tell_where(asked: _Asked, label: str, endings: str) -> None:
     asked.console.print(f"every run is in {asked.out / label}.{endings}", style="dim", soft_wrap=True)
 
 
-def _write(results: Results, out: Path, label: str) -> None:
+def _write(results: Results, out: Path, label: str, way_out: str) -> None:
     import json
 
+    from gbnf_server.bench.records import unwritable
     from gbnf_server.bench.report import report
 
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{label}.json").write_text(json.dumps(results.to_json(), ensure_ascii=False) + "\n", "utf-8")
-    (out / f"{label}.html").write_text(report(results), "utf-8")
+    texts = {"json": json.dumps(results.to_json(), ensure_ascii=False) + "\n", "html": report(results)}
+    for ending, text in texts.items():
+        path = out / f"{label}.{ending}"
+        try:
+            path.write_text(text, "utf-8")
+        except OSError as error:
+            raise unwritable(path, error, way_out) from None
 
 
 def _slug(name: str) -> str:

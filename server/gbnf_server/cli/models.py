@@ -78,8 +78,9 @@ def _finite(value: float) -> float:
 
 # The options that say how a model's tokens are chosen.
 TemperatureOption: TypeAlias = Annotated[float, typer.Option(min=0, callback=_finite, help="0 is greedy.")]
+LAST_SEED = 2**32 - 1
 SeedOption: TypeAlias = Annotated[
-    int, typer.Option(min=-1, max=2**32 - 1, help="For a temperature above 0; -1 is another each time.")
+    int, typer.Option(min=-1, max=LAST_SEED, help="For a temperature above 0; -1 is another each time.")
 ]
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gbnf_server.bench.records import Record, RunLog
 from gbnf_server.bench.results import Results
+from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.cli import main
 from gbnf_server.cli.exits import ExitCode
+from gbnf_server.errors import SetupError
 
 SUITE = """
 [[cases]]
@@ -71,7 +76,9 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     assert len(stored["model"]["sha256"]) == 64
     assert stored["numbers"]["filter"]["all"]["converged"]["value"] == 1
     assert {"python", "gbnf-toolkit", "llama-cpp-python"} <= stored["versions"].keys()
-    assert stored["options"] == {"runs": 1, "temperature": 0.0, "seed": 0, "max_tokens": 512}
+    assert stored["options"] == {
+        "runs": 1, "temperature": 0.0, "seed": 0, "max_tokens": 512, "warm": False,
+    }  # fmt: skip
     before = Results.load(folder / "one.json").scored()
     (folder / "one.html").unlink()
     assert _gbnf("score", "gbnf-bench/one.json", "--markdown") == ExitCode.DONE
@@ -83,10 +90,47 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     compared = capsys.readouterr().out
     assert ["converged", "100%", "100%", "0"] in [line.split() for line in compared.splitlines()]
 
+    (folder / "one.html").unlink()
+    (folder / "one.html").mkdir()
+    for again in (("score", "gbnf-bench/one.json"), command):
+        assert _gbnf(*again) == ExitCode.MACHINE
+        assert "one.html can't be written: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["small.toml", "small.toml/below", "/proc/nothing", "taken"])
+def test_where_results_cannot_go_is_said(
+    suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
+) -> None:
+    (tmp_path / "taken" / "one.jsonl").mkdir(parents=True)
+    assert _gbnf("--suite", suite, "--label", "one", "--out", out) == ExitCode.MACHINE
+    said = capsys.readouterr().err
+    assert f"{out}/one.jsonl can't be written: " in said
+    assert "give another --out" in said
+
+
+def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    record = Record("s", "c", "union", 0, 0, "f", [], Snapshot(), Snapshot())
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with RunLog(tmp_path / "one.jsonl") as log:
+        log.append(record)
+        size = log.path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, kept[1]))
+        try:
+            with pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*; make room"):
+                log.append(replace(record, case="d"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    with RunLog(tmp_path / "one.jsonl") as log:
+        assert ("s", "c", "union", 0) in {key for key, _ in log.records}
+
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (("--temperature", "inf"), ExitCode.USAGE, "no temperature"),
+        (("--temperature", "nan"), ExitCode.USAGE, "--temperature"),
+        (("--temperature", "1", "--seed", "-5"), ExitCode.USAGE, "--seed"),
+        (("--seed", "4294967295", "--runs", "2"), ExitCode.USAGE, "4294967295 is the greatest"),
         (("--config", "magic"), ExitCode.USAGE, "baseline, soft, grammar, union, filter"),
         (("--suite", "nothing"), ExitCode.INPUT, "representative"),
         (("--suite", "small.toml", "--suite", "./small.toml"), ExitCode.USAGE, "the same name"),
