@@ -71,13 +71,18 @@ def plan(
 
     Raises ValueError at once where the query is blank, or no text.
     """
+    check_request(query)
+    return _Loop(executors, settings, clock, State(query, turn, clock(), images)).run()
+
+
+def check_request(query: str) -> None:
+    """Raise ValueError where a request is blank, or no text."""
     if not query.strip():
         raise ValueError("the request is empty: nothing is asked for")
     try:
         query.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"the request is no text: half a character at index {error.start}") from None
-    return _Loop(executors, settings, clock, State(query, turn, clock(), images)).run()
 
 
 @dataclass(frozen=True, slots=True)

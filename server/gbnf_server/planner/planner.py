@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -15,7 +16,7 @@ from gbnf_server.backends.base import Backend, dialect_of, markers_of
 from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, World, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
-from gbnf_server.planner.loop import Clock, Planning, plan
+from gbnf_server.planner.loop import Clock, Planning, check_request, plan
 from gbnf_server.planner.reasoning import Reasoning
 from gbnf_server.planner.state import Settings
 
@@ -35,8 +36,8 @@ class Planner:
     `clock` gives aware, never decreasing times; by default it starts from the context's present. One planner
     may serve several runs at a time where its backend may.
 
-    Raises PoolError for an empty pool, ValueError for a limit below 1, and what the backend raises when it
-    is asked for its prompt style: a server that is not there is found out here.
+    Raises PoolError for an empty pool and for two tools of one name, ValueError for a limit below 1, and what
+    the backend raises when it is asked for its prompt style: a server that is not there is found out here.
     """
 
     def __init__(
@@ -65,6 +66,9 @@ class Planner:
         self.executors = tuple(executors)
         if not self.executors:
             raise PoolError("the pool is empty: give the planner at least one executor")
+        names = Counter(executor.name for executor in self.executors)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
         dialect = dialect_of(backend)
@@ -134,6 +138,8 @@ class Planner:
         How many the backend really serves at once is its own: an in-process model has `parallel` contexts,
         a llama-server its slots; further calls wait. All runs share the planner's world. An interrupt, or an
         error that is no outcome, ends the runs that are under way; `gbnf_server.batch` keeps what was done.
+
+        Raises ValueError, before the first run, where one of the requests is blank, or holds half a character.
         """
         return asyncio.run(self.arun_many(queries, concurrency=concurrency))
 
@@ -141,6 +147,9 @@ class Planner:
         """As `run_many`, for an event loop."""
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}; it is at least 1")
+        queries = list(queries)
+        for query in queries:
+            check_request(query)
         free = asyncio.Semaphore(concurrency)
 
         async def run(query: str) -> Run:

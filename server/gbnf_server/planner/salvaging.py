@@ -97,7 +97,9 @@ def looks_like_call(text: str) -> bool:
 
 
 def _known(language: str) -> str:
-    return language if language in _ASKED else "en"
+    """The language of our words for a tag: "it" for "it-IT" too, English for what we have no words in."""
+    short = language.replace("_", "-").split("-", maxsplit=1)[0]
+    return short if short in _ASKED else "en"
 
 
 def _line(step: Step) -> str:
