@@ -22,6 +22,7 @@ from jsonschema.exceptions import best_match
 from gbnf.applicators import Place, rebuilt, walk
 from gbnf.errors import PoolError, SchemaError
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.manifests.arguments import DIALECT
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.steps import offered_args
 from gbnf.validation.closing import judged_schema
@@ -46,7 +47,8 @@ def call_schema(
     with the same arguments; don't change it.
 
     Raises PoolError where no tool is left or two share a name, SchemaError where a tool's schema has a base
-    of its own (`$id`, `$anchor` and the like), which has no place in a joint schema.
+    of its own (`$id`, `$anchor` and the like), which has no place in a joint schema. `$schema` may say
+    2020-12, at the top.
     """
     tools = (*executors, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
     return _call_schema(tools, tuple(steps), closed)
@@ -108,6 +110,8 @@ def _arguments(
     tool: Executor, offered: Mapping[str, Any], steps: tuple[int, ...], *, closed: bool
 ) -> dict[str, Any]:
     """The schema of one tool's arguments, its references leading into `$defs`."""
+    if str(offered.get("$schema", "")).rstrip("#") == DIALECT:  # what the joint schema is written in anyway
+        offered = {keyword: value for keyword, value in offered.items() if keyword != "$schema"}
     for place, inside in walk(offered):
         for keyword in _OWN_BASE:
             if isinstance(inside, Mapping) and keyword in inside:

@@ -46,7 +46,15 @@ GROUPS = tool(
     properties={name: {"type": "boolean"} for name in "abcdefghij"},
     requires_one_of=[list("abcde"), list("fghij")],
 )
-POOLS = st.lists(st.sampled_from([*SHIPPED, TREE, LIST, STEPS, GROUPS]), unique=True, min_size=1, max_size=6)
+DECLARED = tool(
+    "declared",
+    required=["a"],
+    properties={"a": {"type": "string", "maxLength": 3}, "b": {"$ref": "#/$defs/b"}},
+    **{"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": {"b": {"type": "boolean"}}},
+)
+POOLS = st.lists(
+    st.sampled_from([*SHIPPED, TREE, LIST, STEPS, GROUPS, DECLARED]), unique=True, min_size=1, max_size=6
+)
 
 
 @given(POOLS, st.sampled_from([(), (1,), (1, 3)]), st.data())
@@ -75,7 +83,7 @@ def test_open_objects_stay_open(pool: Any, data: Any) -> None:
 def test_it_is_a_schema_without_our_own_words(pool: Any) -> None:
     text = schema_text(call_schema(pool, steps=(1,)))
     Draft202012Validator.check_schema(json.loads(text))
-    for word in ('"requires_one_of"', '"fills"', '"runtime_resolved"', '"description"'):
+    for word in ('"requires_one_of"', '"fills"', '"runtime_resolved"', '"description"', '"$schema"'):
         assert word not in text
 
 
@@ -108,6 +116,19 @@ def test_what_cannot_be_said_is_an_error() -> None:
         call_schema([tool("t", required=["from_step"], properties={"from_step": {"type": "integer"}})])
     with pytest.raises(SchemaError, match=r"\$anchor.*joint schema"):
         call_schema([tool("t", properties={"a": {"$anchor": "x"}})])
+    deeper = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    with pytest.raises(SchemaError, match=r"/properties/a/\$schema"):
+        call_schema([tool("t", properties={"a": deeper})])
+    with pytest.raises(SchemaError, match=r"\$schema"):
+        call_schema([tool("t", **{"$schema": "http://json-schema.org/draft-07/schema#"})])
+
+
+@pytest.mark.parametrize("end", ["", "#"])
+def test_the_dialect_that_all_are_written_in_may_be_named(end: str) -> None:
+    args = {"type": "object", "properties": {"a": {"type": "string"}}}
+    named = {"$schema": f"https://json-schema.org/draft/2020-12/schema{end}", **args}
+    one, other = (Executor.from_mapping({"name": "t", "args": each}) for each in (args, named))
+    assert call_schema([one]) == call_schema([other])
 
 
 @pytest.mark.parametrize(

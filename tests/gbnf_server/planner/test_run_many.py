@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gbnf.errors import PoolError
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.embedded import model_path
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Planner, Run
-from support.by_hand import ANSWER, NOW, POOL, call
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call
 from support.scripts import Script
 
 QUERIES = [f"request {number}" for number in range(5)]
@@ -38,10 +40,25 @@ def test_none_at_a_time_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("query", ["", " \n\t", "half \ud83d"])
 def test_what_asks_for_nothing_or_is_no_text_is_refused(tmp_path: Path, query: str) -> None:
-    one = planner(Script({query: (NOW, ANSWER)}), tmp_path)
+    good = "what time is it?"
+    script = Script({query: (NOW, ANSWER), good: (NOW, ANSWER)})
+    one = planner(script, tmp_path)
     for way in (one.run, one.events, one.stream):
         with pytest.raises(ValueError, match="the request is"):
             way(query)
+    for queries in ([query], [good, query, good]):
+        with pytest.raises(ValueError, match="the request is"):
+            one.run_many(iter(queries))
+        with pytest.raises(ValueError, match="the request is"):
+            asyncio.run(one.arun_many(queries))
+    assert script.most_together == 0  # nothing has begun
+    assert [run.outcome for run in one.run_many([good])] == ["answered"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"grammar": False}, {"soft": True}, {"lines": True}])
+def test_two_tools_of_one_name_make_no_planner(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(PoolError, match=r"two tools of the name 'get_now'"):
+        Planner([*POOL, BY_NAME["get_now"]], Script({}), context=Context(Workspace(tmp_path)), **settings)
 
 
 def test_cancelled_all_of_them_end(tmp_path: Path) -> None:

@@ -108,6 +108,24 @@ def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, 
     assert found.run.salvage.error.startswith(error)
 
 
+@pytest.mark.parametrize(
+    ("language", "listed", "asked"),
+    [
+        ("it", "Prima di fermarsi", "La richiesta era"),
+        ("it-IT", "Prima di fermarsi", "La richiesta era"),
+        ("it_CH", "Prima di fermarsi", "La richiesta era"),
+        ("en-GB", "This was done", "The request was"),
+        ("item", "This was done", "The request was"),
+        ("de", "This was done", "The request was"),
+    ],
+)
+def test_it_speaks_the_language_of_the_run(language: str, listed: str, asked: str) -> None:
+    found = driven(NOW, BackendUnreachable("gone"), settings=Settings(**FREE, language=language))
+    assert str(found.run.answer).startswith(listed)
+    talked = driven(NOW, "nonsense", "It is 10:32 [1].", settings=Settings(**FREE, language=language))
+    assert talked.of(CallModel)[-1].messages[0]["content"].startswith(asked)
+
+
 @pytest.mark.parametrize("driver", [lambda planner, query: planner.run(query),
                                     lambda planner, query: asyncio.run(planner.arun(query))],
                          ids=["sync", "async"])  # fmt: skip
