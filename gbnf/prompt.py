@@ -1,14 +1,15 @@
 """What the model reads: the system prompt, its own calls, and what came of them.
 
 What must stay true: the same pool gives the same text, byte for byte (servers cache prompts by prefix);
-`call_text` and `result_text` are JSON on one line, whatever a tool returns; nothing that the runtime fills
-in appears.
+`call_text` and `result_text` are JSON on one line, whatever a tool returns, and hold no name of a control
+token, so that no file can end its message and begin another; nothing that the runtime fills in appears.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
@@ -101,8 +102,11 @@ def more_tools(executors: Iterable[Executor], *, style: PromptStyle = "full", la
 
 
 def call_text(call: Mapping[str, Any]) -> str:
-    """A call as the model writes it: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`."""
-    return json.dumps(call, ensure_ascii=False)
+    """A call as the model writes it: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`.
+
+    Names of control tokens are spelled with an escape: the same JSON, and text to every tokenizer.
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(call, ensure_ascii=False))
 
 
 def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT) -> str:
@@ -130,6 +134,16 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
         text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
     return call_text({"step": step, "error": text})
 
+
+_CONTROL = re.compile(
+    r"<(?=[|｜]|\w{1,30}[|｜]>|/?(?:s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eot|eom|[be]os_token|"
+    r"(?:start|end)_of_\w{1,30}|think(?:ing)?|tool_\w{1,30}|fim_\w{1,30}|image\w{0,30}|special_\d{1,6}|"
+    r"unused\d{1,6})>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w{1,30}|THINK|ARGS|CALL_ID|IMG\w{0,30}|\w?MASK|"
+    r"PREFIX|MIDDLE|SUFFIX)\])",
+    re.IGNORECASE,
+)
+"""The first character of what models name their control tokens; in JSON, it can only stand inside a text."""
 
 _LINES = {
     "en": (

@@ -19,9 +19,14 @@ SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
 @cache
 def engine(vocabulary: str = "embedded") -> Engine:
     """The engine on the embedded vocabulary, or on `ggml-vocab-<vocabulary>.gguf`; skips without it."""
+    return Engine.load(vocabulary_path(vocabulary))
+
+
+def vocabulary_path(vocabulary: str) -> Path:
+    """The file of a vocabulary; skips the test without it."""
     path = _EMBEDDED if vocabulary == "embedded" else SHARED / "vocabs" / f"ggml-vocab-{vocabulary}.gguf"
     if not path.is_file():
         pytest.skip(
             f"the vocabulary {path.name} is not here: set GBNF_SHARED to the folder that holds vocabs/"
         )
-    return Engine.load(path)
+    return path
