@@ -18,7 +18,7 @@ _MOST = 2**53
 
 
 class Lines:
-    """Cuts a stream of UTF-8 into lines, at line feeds alone: in JSON, all other separators stand as they are.
+    """Cuts a stream of UTF-8 into lines, at line feeds alone: JSON may hold all other separators as they are.
 
     `str.splitlines`, and with it httpx's `iter_lines`, cuts at U+2028, U+0085 and more.
     """
@@ -50,7 +50,7 @@ class Lines:
 
 
 class Joined:
-    """Gives on the pieces of a text, with each surrogate pair whole that was cut apart between two of them."""
+    """Gives on the pieces of a text, each surrogate pair whole that was cut apart between two of them."""
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text, self._kept = on_text, ""

@@ -1,0 +1,149 @@
+"""What comes over a wire: whole, however it is cut, and read without a plain error, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gbnf_server.backends.wire import Joined, Lines, clean, count, load, member, number, paired, read, text_of
+
+CHARS = st.sampled_from(["a", "è", "日", "😀", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\r", "\ufeff", '"'])
+TEXTS = st.text(CHARS | st.characters(exclude_categories=["Cs"]), max_size=8)
+BROKEN = st.text(CHARS | st.sampled_from(["\ud83d", "\ude00"]), max_size=8)  # halves of pairs too
+SIZES = st.lists(st.integers(1, 6), min_size=1)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | BROKEN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(BROKEN, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def cut(whole: Any, sizes: list[int]) -> list[Any]:
+    """A text or bytes in pieces of these sizes, again and again."""
+    pieces, at = [], 0
+    for size in sizes * (len(whole) + 1):
+        pieces.append(whole[at : at + size])
+        at += size
+    return pieces
+
+
+@given(st.lists(TEXTS), SIZES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
+def test_lines_come_whole(texts: list[str], sizes: list[int], end: str, marked: bool, ended: bool) -> None:
+    expected = [text.replace("\n", "").rstrip("\r").lstrip("\ufeff") for text in texts] + ["the last"]
+    stream = ("\ufeff" if marked else "") + end.join(expected) + (end if ended else "")
+    found: list[str] = []
+    lines = Lines(found.append)
+    for chunk in cut(stream.encode(), sizes):
+        lines.feed(chunk)
+    lines.end()
+    assert found == expected
+
+
+def test_bytes_that_are_no_utf8_cost_themselves_alone() -> None:
+    found: list[str] = []
+    lines = Lines(found.append)
+    lines.feed(b"a\xffb\nc")
+    lines.end()
+    assert found == ["a\ufffdb", "c"]
+
+
+@given(BROKEN, SIZES)
+def test_pairs_are_joined_and_lone_halves_replaced(text: str, sizes: list[int]) -> None:
+    expected, rest = "", text
+    while rest:
+        if rest.startswith("\ud83d\ude00"):
+            expected, rest = expected + "\U0001f600", rest[2:]
+        else:
+            expected, rest = expected + ("\ufffd" if rest[0] in "\ud83d\ude00" else rest[0]), rest[1:]
+    assert paired(text) == expected
+    pieces: list[str] = []
+    joined = Joined(pieces.append)
+    for piece in cut(text, sizes):
+        joined.feed(piece)
+    joined.end()
+    assert "".join(pieces) == expected
+    assert all(pieces)
+    assert all(piece == paired(piece) for piece in pieces)
+
+
+@given(JSON)
+@example({"a": ["\ud83d", {"b": "\ud83d\ude00"}]})
+def test_a_clean_value_has_whole_characters_and_nothing_else_changed(value: Any) -> None:
+    text = json.dumps(value)
+    found = read(text.encode())
+    strings = [found]
+    for each in strings:
+        if isinstance(each, dict | list):
+            strings.extend(each.values() if isinstance(each, dict) else each)
+        elif isinstance(each, str):
+            each.encode()
+    if "\\ud83d" not in text and "\\ude00" not in text:
+        assert json.dumps(found) == text
+
+
+@pytest.mark.parametrize("deep", ["[" * 200_000, '{"a":' * 100_000, "[" * 500 + "]" * 500])
+def test_what_is_nested_too_deeply_is_no_answer(deep: str) -> None:
+    with pytest.raises(ValueError, match=r"deeply|Expecting"):
+        load(deep)
+    assert read(deep.encode()) is None
+    assert load("[" * 50 + "]" * 50) is not None
+
+
+@given(st.binary(max_size=20))
+def test_any_bytes_are_a_value_or_none(body: bytes) -> None:
+    read(body)
+    assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert clean("\ud83d") == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (12, 12),
+        (12.7, 12),
+        (0, 0),
+        (-3, 0),
+        (True, 0),
+        ("12", 0),
+        (None, 0),
+        ([1], 0),
+        ({}, 0),
+        (math.inf, 0),
+        (math.nan, 0),
+        (10**400, 0),
+    ],
+)
+def test_counts(value: Any, expected: int) -> None:
+    assert count(value) == expected
+    assert math.floor(number(value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a", "a"),
+        ("", ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        (["a", {"text": "b"}], "ab"),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "a"),
+        ([], ""),
+        ([{"type": "text", "text": 1}], None),
+        ([5], None),
+        (5, None),
+        (None, None),
+        ({"text": "a"}, None),
+    ],
+)
+def test_the_text_of_a_content(content: Any, expected: str | None) -> None:
+    assert text_of(content) == expected
+
+
+def test_members() -> None:
+    assert member({"a": {"b": 1}}, "a", "b") == 1
+    for value in ({"a": [1]}, {"a": None}, [], None, 3):
+        assert member(value, "a", "b") is None
