@@ -140,7 +140,12 @@ def _compile_arguments(
     rules = run_passes(Rules(table.productions, ref.name))
     if rules.productions[ref.name] == NOTHING:
         reason = lowering.reason or "they ask for themselves without end"
-        raise SchemaError("", f"no arguments satisfy the schema of {executor.name!r}: {reason}")
+        where = "" if executor.path is None else f" in {executor.path}"
+        raise SchemaError(
+            "",
+            f"no arguments satisfy the schema of {executor.name!r}{where}: {reason}",
+            "Loosen what contradicts itself, or leave the tool out.",
+        )
     return CompiledTool(executor.name, ref, Part(rules), tuple(lowering.report))
 
 

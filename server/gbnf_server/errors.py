@@ -39,7 +39,10 @@ class ServerError(BackendError):
 
     def __init__(self, status: int, message: str) -> None:
         self.status, self.message = status, message
-        super().__init__(f"the server answered HTTP {status}: {message}")
+        said = f"the server answered HTTP {status}: {message}"
+        if status in {401, 403}:
+            said += ". Give the key that it wants: --api-key, LLAMA_API_KEY, or api_key in a program."
+        super().__init__(said)
 
     @property
     def may_pass(self) -> bool:

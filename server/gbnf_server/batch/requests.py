@@ -34,9 +34,13 @@ def read_requests(path: Path) -> tuple[Request, ...]:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise RequestError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise RequestError(
+            f"{path} cannot be read: {error.strerror or error}. Give a file with a request on each line."
+        ) from None
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path} is no UTF-8: {error.reason} at byte {error.start}") from None
+        raise RequestError(
+            f"{path} is no UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8."
+        ) from None
     found: dict[str, Request] = {}
     # split at line feeds alone: a text may hold other separators
     for number, line in enumerate(text.split("\n"), 1):

@@ -48,20 +48,26 @@ def model_file(path: Path, backend: Backend) -> dict[str, Any]:
 
 
 def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
-    """What a llama-server tells of its model: no hash, so that the file's name and the build stand for it."""
+    """What a llama-server tells of its model: no hash, so that the file's name and the build stand for it.
+
+    Raises BackendUnreachable or ServerError.
+    """
+    length = backend.context_length  # asked for first: the backend is patient, and says what can be done
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
         answer = httpx.get(f"{url.rstrip('/')}/props", headers=headers, timeout=30)
         props = answer.json() if answer.is_success else {}
     except (httpx.HTTPError, ValueError) as error:
-        raise BackendUnreachable(f"{url}/props does not answer: {error}") from None
+        raise BackendUnreachable(
+            f"{url}/props stopped answering: {error}. The server's log says more."
+        ) from None
     path = str(props.get("model_path", ""))
     return {
         "name": backend.name,
         "file": Path(path).name,
         "build": str(props.get("build_info", "")),
         "slots": int(props.get("total_slots", 1)),
-        "context_length": backend.context_length,
+        "context_length": length,
         "prompt_style": backend.prompt_style,
     }
 

@@ -17,7 +17,10 @@ def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read
     try:
         return read(json.loads(path.read_text("utf-8")))
     except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise RecordError(
+            f"{path} cannot be read: {error.strerror or error}. "
+            f"Give a JSON file that `{command}` has written."
+        ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(
             f"{path} is no JSON file that `{command}` has written: {error!r}. Give one of those."

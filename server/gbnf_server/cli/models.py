@@ -66,7 +66,12 @@ ApiKeyOption: TypeAlias = Annotated[
     str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
 ]
 ContextOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Length of the context in tokens; as the model has it.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Length of the context in tokens. When absent: in process the model's own, up to 8192; 8192 "
+        "with ollama; elsewhere what the server tells. A llama-server has the one it was started with.",
+    ),
 ]
 
 
@@ -102,6 +107,11 @@ class Source:
         """Raises BadParameter where the options don't go together, or the key can't be sent."""
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise typer.BadParameter("--api-key goes into a header, which takes printable ASCII only")
+        if self.context is not None and self.serving is Serving.LLAMA_SERVER:
+            raise typer.BadParameter(
+                "a llama-server has the context that it was started with: leave --context out here, "
+                "and give it to `gbnf server start`"
+            )
         match self.serving:
             case Serving.IN_PROCESS | Serving.LLAMA_SERVER if self.backend is None:
                 if self.model is not None and self.server is not None:

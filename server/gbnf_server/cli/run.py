@@ -218,10 +218,15 @@ def _shown(
         return query, (), executors
     from gbnf import load_manifests
     from gbnf_server.backends.images import takes_images
+    from gbnf_server.cli.failures import InputError
+    from gbnf_server.errors import SetupError
     from gbnf_server.images import read_image
     from gbnf_server.shipped import frame_manifest
 
-    images = tuple(read_image(file) for file in files)
+    try:
+        images = tuple(read_image(file) for file in files)
+    except SetupError as error:
+        raise InputError(f"{error}. Give --image a file in one of PNG, JPEG, GIF, WebP and BMP.") from None
     if takes_images(backend):
         return query, images, executors
     names = [_placed(file, shown.data, place) for file, shown in zip(files, images, strict=True)]

@@ -73,10 +73,16 @@ def start(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     context: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of one conversation; the model's own when absent.")
+        int | None,
+        typer.Option(min=1, help="Tokens of one conversation; the model's own when absent, up to 8192."),
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 1,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all when absent.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="CPU threads; llama-server's own choice when absent, one for a small model."
+        ),
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option(envvar="LLAMA_API_KEY", help="What clients have to show.")
     ] = None,
@@ -94,6 +100,7 @@ def start(
     from gbnf_server.errors import SetupError
     from gbnf_server.llama_server_build import start as run
 
+    _check_free(port)
     with (
         interruptible(),
         run(
@@ -114,6 +121,23 @@ def start(
             return
         log = "\n".join(f"    {line}" for line in running.log())
         raise SetupError(f"llama-server ended by itself with status {status}. The last that it wrote:\n{log}")
+
+
+def _check_free(port: int) -> None:
+    """Raises SetupError, where llama-server would tell in lines of its log."""
+    import socket
+
+    from gbnf_server.errors import SetupError
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just ended is no hindrance
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise SetupError(
+                f"port {port} can't be used: {error.strerror or error}. "
+                "Give another --port, or 0 for a free one."
+            ) from None
 
 
 server.command(help=flow(install.__doc__))(install)

@@ -92,8 +92,8 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
 
     (folder / "one.html").unlink()
     (folder / "one.html").mkdir()
-    for again in (("score", "gbnf-bench/one.json"), command):
-        assert _gbnf(*again) == ExitCode.MACHINE
+    for last in (("score", "gbnf-bench/one.json"), command):
+        assert _gbnf(*last) == ExitCode.MACHINE
         assert "one.html can't be written: Is a directory" in capsys.readouterr().err
 
 
@@ -147,7 +147,13 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         (("--model", "missing.gguf"), ExitCode.MACHINE, "missing.gguf"),
         (("--bfcl", "."), ExitCode.INPUT, "bfcl_eval/data"),
         (("compare", "small.toml", "small.toml"), ExitCode.INPUT, "no JSON file"),
-        (("score", "none.json"), ExitCode.INPUT, "cannot be read"),
+        (
+            ("score", "none.json"),
+            ExitCode.INPUT,
+            "cannot be read: No such file or directory. Give a JSON file",
+        ),
+        (("compare", "none.json", "none.json"), ExitCode.INPUT, "Give a JSON file that `gbnf bench`"),
+        (("--server", "http://127.0.0.1:1"), ExitCode.MACHINE, "gbnf server start"),
     ],
 )
 def test_what_cannot_be_done_is_said(

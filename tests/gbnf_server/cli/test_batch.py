@@ -55,6 +55,18 @@ def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, cod
     assert not (tmp_path / "asked.results.jsonl").exists()
 
 
+def test_a_file_that_holds_no_text_and_a_server_that_is_not_there(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "bytes.jsonl").write_bytes(b'"\xff"\n')
+    for name, says in [("none.jsonl", "Give a file"), (".", "Give a file"), ("bytes.jsonl", "as UTF-8")]:
+        left = gbnf("batch", tmp_path / name)
+        assert left.code == ExitCode.INPUT
+        assert says in left.err
+    (tmp_path / "asked.jsonl").write_text('"ping"\n')
+    left = gbnf("batch", tmp_path / "asked.jsonl", "--server", "http://127.0.0.1:1", "--quiet")
+    assert left.code == ExitCode.MACHINE
+    assert "gbnf server start" in left.err
+
+
 @pytest.mark.parametrize("name", ["asked.jsonl", "link.jsonl", "hard.jsonl"])
 def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
     asked = tmp_path / "asked.jsonl"

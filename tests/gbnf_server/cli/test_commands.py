@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,28 @@ def test_broken_manifests_are_all_named(gbnf: Gbnf, tmp_path: Path) -> None:
         assert left.code == ExitCode.INPUT
         assert str(tmp_path / "one") in left.err
         assert str(tmp_path / "two") in left.err
+
+
+def test_a_tool_that_cannot_be_called_is_named_with_its_file(gbnf: Gbnf, tmp_path: Path) -> None:
+    args = {"required": ["a"], "properties": {"a": {"type": "integer", "minimum": 5, "maximum": 3}}}
+    make_tool(tmp_path, "never", args=args)
+    for command in (["compile", tmp_path], ["manifests", tmp_path]):
+        left = gbnf(*command)
+        assert left.code == ExitCode.INPUT
+        assert str(tmp_path / "never" / "manifest.toml") in left.err
+        assert "/properties/a" in left.err
+        assert "Loosen" in left.err
+
+
+# gbnf server
+
+
+def test_a_port_that_is_taken_is_said_so(gbnf: Gbnf) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        left = gbnf("server", "start", "--port", port)
+    assert left.code == ExitCode.MACHINE
+    assert f"port {port} can't be used: Address already in use. Give another --port" in left.err
 
 
 # the rest

@@ -133,6 +133,22 @@ def test_every_kind_of_server(
     assert held is None or held in body
 
 
+@pytest.mark.parametrize("command", ["run", "batch", "bench"])
+def test_a_key_that_a_server_wants_is_asked_for(
+    gbnf: Gbnf, options: list[Any], tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "asked.jsonl").write_text('"ping"\n')
+    more = {
+        "run": ["ping", *options],
+        "batch": [tmp_path / "asked.jsonl", *options],
+        "bench": ["--out", tmp_path / "out"],
+    }[command]
+    with scripted(props=[Reply(401, {"error": {"message": "Invalid API Key"}})]) as script:
+        left = gbnf(command, *more, "--server", script.url)
+    assert left.code == ExitCode.MACHINE
+    assert "HTTP 401: Invalid API Key. Give the key that it wants: --api-key, LLAMA_API_KEY" in left.err
+
+
 def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) -> None:
     turns: list[Any] = [streamed(PING[:9], PING[9:]), streamed(ANSWER[:50], ANSWER[50:60], ANSWER[60:])]
     with scripted(completion=turns) as script:
