@@ -1,8 +1,9 @@
-"""Suites from TOML files, every fault of a file reported at once.
+"""Suites from TOML files, whose faults are reported together.
 
 The format is `suite.schema.json`, beside this file: JSON Schema judges keys and types, whose descriptions
 are the ways out that an error shows; what JSON Schema cannot say (names that exist, references that lead
-somewhere, patterns that can be read) is checked after it. `docs/bench.md` explains each key.
+somewhere, patterns that can be read) is checked after it, in the cases that passed. `docs/bench.md` explains
+each key.
 """
 
 from __future__ import annotations
@@ -58,28 +59,35 @@ def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) 
 def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Executor] | None = None) -> Suite:
     """The suite that a file's parsed content describes; `origin`: its name in errors. Raises SuiteErrors."""
     content = _plain(content)
-    faults = sorted(_malformed(content), key=lambda fault: [str(part).zfill(9) for part in fault.at])
-    if faults:
-        raise SuiteErrors(origin, faults)
+    malformed = list(_malformed(content))
+    if any(len(fault.at) < 2 or fault.at[0] != "cases" for fault in malformed):
+        raise SuiteErrors(origin, _in_order(malformed))  # of what every case is read with
+    broken = {fault.at[1] for fault in malformed}
     if executors is None:
         executors = load_manifests(manifests_path())
     decoys, faults = _decoys(content, executors)
+    faults += malformed
     reading = _Reading(content, {tool.name: tool for tool in executors}, {tool.name: tool for tool in decoys})
+    tables = {index: table for index, table in enumerate(content["cases"]) if index not in broken}
     cases = []
-    for index, table in enumerate(content["cases"]):
-        try:
-            cases.append(reading.case(table))
-        except Fault as fault:
-            faults.append(fault.below("cases", index))
-    faults += _same_ids(content["cases"])
+    for index, table in tables.items():
+        case, found = reading.case(table)
+        cases += [] if case is None else [case]
+        faults += [fault.below("cases", index) for fault in found]
+    faults += _same_ids(tables)
     if faults:
-        raise SuiteErrors(origin, faults)
+        raise SuiteErrors(origin, _in_order(faults))
     return Suite(
         content.get("name", _legal_name(Path(origin).stem)),
         content.get("description", ""),
         tuple(cases),
         decoys,
     )
+
+
+def _in_order(faults: Sequence[Fault]) -> list[Fault]:
+    """The file's order, as far as paths tell: cases by number."""
+    return sorted(faults, key=lambda fault: [str(part).zfill(9) for part in fault.at])
 
 
 def _find(source: str | Path) -> Path:
@@ -178,9 +186,9 @@ def _decoys(
     return tuple(decoys), faults
 
 
-def _same_ids(cases: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
+def _same_ids(cases: Mapping[int, Mapping[str, Any]]) -> Iterator[Fault]:
     seen: dict[str, int] = {}
-    for index, table in enumerate(cases):
+    for index, table in cases.items():
         name = _identifier(table)
         if name in seen:
             yield Fault(
@@ -213,8 +221,8 @@ class _Reading:
         self._defaults = content.get("defaults", {})
         self._tools, self._decoys = tools, decoys
 
-    def case(self, table: Mapping[str, Any]) -> Case:
-        """One case with the suite's defaults, its names checked. Raises Fault."""
+    def case(self, table: Mapping[str, Any]) -> tuple[Case | None, list[Fault]]:
+        """One case with the suite's defaults, None where a value of it cannot be read; and what is wrong."""
         merged = {**self._defaults, **table, "id": _identifier(table)}
         if {"calls", "plans"} & table.keys():
             merged = {
@@ -222,56 +230,73 @@ class _Reading:
             }
         if merged.get("decoys") == "all":
             merged["decoys"] = list(self._decoys)
-        case = read_case(merged)
-        _check_names(("pool",), case.pool or (), self._tools, "tool")
-        _check_names(("decoys",), case.decoys, self._decoys, "decoy")
+        try:
+            case = read_case(merged)
+        except Fault as fault:
+            return None, [fault]
+        faults: list[Fault] = []
         for index, earlier in enumerate(case.before.calls):
-            at: Place = ("before", "calls", index)
-            _check_names((*at, "name"), (earlier["name"],), self._tools, "tool")
-            _check_earlier(earlier, self._tools[earlier["name"]], at)
+            faults += _earlier_faults(earlier, self._tools, ("before", "calls", index))
+        unknown = [
+            *_unknown(("pool",), case.pool or (), self._tools, "tool"),
+            *_unknown(("decoys",), case.decoys, self._decoys, "decoy"),
+        ]
+        # with tools missing from the pool, what its calls name would be found missing too
+        return case, [*faults, *unknown] if unknown else [*faults, *self._of_pool(case, merged)]
+
+    def _of_pool(self, case: Case, table: Mapping[str, Any]) -> Iterator[Fault]:
         pool = {
             tool.name: tool for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))
         }
         for plan_index, plan in enumerate(case.plans):
-            at = ("calls",) if "calls" in merged else ("plans", plan_index)
+            at: Place = ("calls",) if "calls" in table else ("plans", plan_index)
             for index, call in enumerate(plan):
-                _check_call(call, index, (*at, index), pool)
-        built_in = [tool.name for tool in BUILT_IN]
-        _check_names(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
-        return case
+                yield from _call_faults(call, index, (*at, index), pool)
+        if "first" in table:  # else it is made of the calls
+            built_in = [tool.name for tool in BUILT_IN]
+            yield from _unknown(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
 
 
-def _check_names(at: Place, names: Sequence[str], known: Collection[str], what: str) -> None:
+def _unknown(at: Place, names: Sequence[str], known: Collection[str], what: str) -> Iterator[Fault]:
     for name in names:
         if name not in known:
             way_out = f"There are {', '.join(sorted(known))}." if known else "There are none."
-            raise Fault(at, name, f"there is no {what} of this name", way_out)
+            yield Fault(at, name, f"there is no {what} of this name", way_out)
 
 
-def _check_earlier(call: Mapping[str, Any], tool: Executor, at: Place) -> None:
+def _earlier_faults(call: Mapping[str, Any], tools: Mapping[str, Executor], at: Place) -> Iterator[Fault]:
+    if call["name"] not in tools:
+        yield from _unknown((*at, "name"), (call["name"],), tools, "tool")
+        return
     arguments = call.get("arguments", {})
-    verdict = validate_call({"name": tool.name, "arguments": arguments}, [tool])
+    verdict = validate_call({"name": call["name"], "arguments": arguments}, [tools[call["name"]]])
     if not verdict.ok:
-        raise Fault(
+        yield Fault(
             (*at, "arguments"), arguments, "; ".join(verdict.errors),
             "Write the arguments as the tool takes them.",
         )  # fmt: skip
 
 
-def _check_call(call: ExpectedCall, index: int, at: Place, pool: Mapping[str, Executor]) -> None:
-    _check_names((*at, "name"), (call.name,), pool, "tool of the pool")
+def _call_faults(call: ExpectedCall, index: int, at: Place, pool: Mapping[str, Executor]) -> Iterator[Fault]:
+    if call.name not in pool:
+        yield from _unknown((*at, "name"), (call.name,), pool, "tool of the pool")
+        return
     tool = pool[call.name]
     known = tool.model_args().get("properties", {})
     for name, pattern in call.arguments.items():
+        number = exact_number(pattern) if name in tool.step_references else None
         if name not in known:
-            raise Fault(
+            yield Fault(
                 (*at, "arguments", name), None, f"{call.name} has no argument of this name",
                 _nearest(name, known),
             )  # fmt: skip
-        number = exact_number(pattern) if name in tool.step_references else None
-        if number is not None and not 1 <= number <= index:
-            raise Fault(
+        elif number is not None and not 1 <= number <= index:
+            yield Fault(
                 (*at, "arguments", name), number, "no earlier call of the plan has this number",
                 "Count the expected calls from 1, or write {any = true}.",
             )  # fmt: skip
-    check_arguments(call, tool, (*at, "arguments"))
+    if call.arguments.keys() <= known.keys():
+        try:
+            check_arguments(call, tool, (*at, "arguments"))
+        except Fault as fault:
+            yield fault

@@ -230,6 +230,28 @@ def test_every_fault_is_reported_at_once() -> None:
     content = {"cases": [{"query": "q"}, {"query": "r", "calls": [{"name": "reed"}]}]}
     with pytest.raises(SuiteErrors, match="2 faults"):
         read_suite(content, "x.toml")
+    wrong = {"name": "read_files", "arguments": {"path": 1, "size": 2}}
+    content = {
+        "decoys": [{"name": "a b", "args": {}}],
+        "cases": [
+            {"query": 3, "steps": "many", "calls": [READ]},
+            {"query": "q"},
+            {"query": "r", "calls": [{"name": "reed"}, wrong, READ], "first": ["none", "read_files"]},
+            {"query": "s", "calls": [READ], "pool": ["get_now", "one", "two"]},
+            {"query": "t", "calls": [READ], "before": {"calls": [{"name": "reed"}, {"name": "read_files"}]}},
+        ],
+    }
+    with pytest.raises(SuiteErrors) as caught:
+        read_suite(content, "x.toml")
+    assert [error.key for error in caught.value.errors] == [
+        "cases[1].query", "cases[1].steps",
+        "cases[2]",
+        "cases[3].calls[1].name", "cases[3].calls[2].arguments.path", "cases[3].calls[2].arguments.size",
+        "cases[3].first",
+        "cases[4].pool", "cases[4].pool",
+        "cases[5].before.calls[1].name", "cases[5].before.calls[2].arguments",
+        "decoys[1].name",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
