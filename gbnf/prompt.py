@@ -181,6 +181,7 @@ def _known(language: str) -> str:
     return short if short in _INSTRUCTIONS else "en"
 
 
+_LARGEST_INTEGER = 14_000  # bits: Python refuses to write more than 4,300 digits
 _WHOLE = 1 << 60
 _DEPTH = 32
 
@@ -204,6 +205,8 @@ class _Shortened:
 
     def _short(self, value: Any, depth: int) -> Any:
         match value:
+            case int() if value.bit_length() > _LARGEST_INTEGER:
+                return self._text(hex(value))
             case None | bool() | int():
                 return value
             case float():

@@ -151,6 +151,12 @@ def test_calls_and_short_results_are_written_plainly() -> None:
     assert error_text(2, "no") == '{"step": 2, "error": "no"}'
 
 
+def test_integers_that_python_does_not_write_in_digits_are_text() -> None:
+    read = json.loads(result_text(1, {"n": 10**5000, "m": 10**4000}))
+    assert int(read["result"]["n"].rstrip("…"), 16) > 0
+    assert read["left_out"]
+
+
 def test_of_many_paths_the_first_stay_whole() -> None:
     paths = [f"folder/file_{index}.txt" for index in range(1000)]
     read = json.loads(result_text(1, {"entries": paths, "count": 1000}))

@@ -114,14 +114,7 @@ def _perform(effect: Effect, world: World) -> Any:
         case CallModel():
             return world.backend.complete(effect.messages, **limits(effect))
         case Execute():
-            try:
-                return world.execute(effect.executor, effect.arguments, world.context)
-            except GbnfError:
-                raise
-            except BaseException:
-                with suppress(GbnfError, OSError):  # the interrupt matters more than a workspace that is gone
-                    world.context.workspace.journal.recover()
-                raise
+            return _executed(effect, world, world.context)
         case AskPerson():
             return _ask(world.context, effect)
         case Approve():
@@ -144,6 +137,18 @@ async def _aperform(effect: Effect, world: World) -> Any:
             assert_never(effect)
 
 
+def _executed(effect: Execute, world: World, context: Context) -> dict[str, Any]:
+    """What the tool gave; an error that isn't the tool's own takes back what it had begun to change."""
+    try:
+        return world.execute(effect.executor, effect.arguments, context)
+    except GbnfError:
+        raise
+    except BaseException:
+        with suppress(GbnfError, OSError):  # the interrupt matters more than a workspace that is gone
+            context.workspace.journal.recover()
+        raise
+
+
 def _ask(context: Context, effect: AskPerson) -> str:
     field = Field("answer", effect.question, "choice" if effect.options else "text", effect.options)
     return str(context.ask(Form("A question before going on", (field,)))["answer"])
@@ -152,7 +157,7 @@ def _ask(context: Context, effect: AskPerson) -> str:
 async def _execute(effect: Execute, world: World) -> dict[str, Any]:
     person = _Leaving(world.context.person)
     context = replace(world.context, person=person)
-    thread = _Thread(lambda: world.execute(effect.executor, effect.arguments, context))
+    thread = _Thread(lambda: _executed(effect, world, context))
     try:
         return await thread.result()
     except asyncio.CancelledError:

@@ -19,6 +19,7 @@ from gbnf.errors import PoolError
 from gbnf.manifests import Executor
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson
+from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import (
     Event,
     ModelCalled,
@@ -32,7 +33,7 @@ from gbnf_server.planner import (
     WarningRaised,
 )
 from gbnf_server.planner.drivers import World, adrive, drive
-from gbnf_server.planner.effects import Approve, AskPerson
+from gbnf_server.planner.effects import Approve, AskPerson, Execute
 from gbnf_server.planner.planner import steady_clock
 from support.by_hand import ticking
 from support.executors import SATURDAY, world
@@ -208,6 +209,31 @@ def test_an_interrupt_kills_the_tool_and_takes_its_change_back(tmp_path: Path, b
     assert not (root / "half.txt").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(_text(root / "pid")), 0)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_fault_that_is_no_tools_own_takes_its_change_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    recovered: list[Path] = []
+    monkeypatch.setattr(Journal, "recover", lambda journal: recovered.append(journal._workspace.root))
+    context = world(tmp_path / "work")
+
+    def full(*_call: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    one = World(None, context, execute=full)  # type: ignore[arg-type]  # no model is asked
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    planning = iter_effects(Execute(ping, {}))
+    go = (lambda: asyncio.run(adrive(planning, one))) if is_async else (lambda: list(drive(planning, one)))
+    with pytest.raises(OSError, match="No space left"):
+        go()
+    assert recovered == [context.workspace.root]
+
+
+def iter_effects(*effects: Any) -> Any:
+    """A plan that wants these, whatever comes of them."""
+    yield from effects
 
 
 def _interrupt_when(is_time: Callable[[], Any]) -> None:
