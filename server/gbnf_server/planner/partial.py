@@ -55,7 +55,8 @@ class PartialAnswer:
     def _read(self, piece: str) -> str:
         self._text += piece
         if self._position is None:
-            head = _HEAD.match(self._text)
+            # its end is a quote; without a look at each piece's, long thoughts would be read again and again
+            head = _HEAD.match(self._text) if '"' in piece else None
             if head is None:
                 return ""
             self._position = head.end()
