@@ -69,7 +69,9 @@ def step_of(text: str, segments: Sequence[Segment], names: Names) -> Step:
         (calls if isinstance(found, ToolCall) else refused).append(found)  # type: ignore[arg-type]  # each to its own
     if prose.strip():
         notes.append(Repair("prose", f"left out {len(prose.strip())} characters around the call"))
-    return ToolCalls(tuple(calls), chosen.shape, tuple(refused), prose.strip(), thoughts, tuple(notes))
+    place = next(place for place, each in enumerate(spoken) if chosen in each.written)
+    amid = _says(text, spoken[:place]) and _says(text, spoken[place:])
+    return ToolCalls(tuple(calls), chosen.shape, tuple(refused), prose.strip(), thoughts, tuple(notes), amid)
 
 
 @lru_cache(maxsize=64)
@@ -79,6 +81,10 @@ def _names(executors: tuple[Executor, ...]) -> Names:
 
 def _ends_thoughts(text: str, segment: Segment) -> bool:
     return segment.kind == "thoughts" and text.startswith("</", segment.start)
+
+
+def _says(text: str, segments: Sequence[Segment]) -> bool:
+    return any(each.kind == "text" and text[each.start : each.end].strip() for each in segments)
 
 
 def _call(written: Written, number: int, names: Names, notes: list[Repair]) -> ToolCall | Refused:

@@ -64,7 +64,9 @@ class Refused:
 class ToolCalls:
     """The calls of a text, in order, all written in `shape`; at least one of `calls` and `refused` is there.
 
-    `content` is the prose around them, `thoughts` what stood between think tags.
+    `content` is the prose around them, `amid` whether some stands before the first and some behind it,
+    `thoughts` what stood between think tags. Where the token limit ended a text with its call amid prose, the
+    model may only have thought of the call: thoughts whose end never came look like that.
     """
 
     calls: tuple[ToolCall, ...]
@@ -73,6 +75,7 @@ class ToolCalls:
     content: str = ""
     thoughts: str = ""
     repairs: tuple[Repair, ...] = ()
+    amid: bool = False
     kind: Literal["tool_calls"] = "tool_calls"
 
     @property

@@ -12,7 +12,8 @@ import httpx
 
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.replay import violation
-from gbnf_server.backends.thinking import split_reasoning
+from gbnf_server.backends.thinking import Markers, split_reasoning
+from gbnf_server.backends.wire import clean, count, member, number, read
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 
@@ -21,13 +22,11 @@ def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> 
 
     `streamed` is the object that a successful answer's lines were put together to.
     """
-    value: Any = streamed
     if streamed is None or not response.is_success:
-        try:
-            value = response.json()
-        except ValueError:
-            value = None
-    elif not streamed:
+        value = read(response.content)
+    elif streamed:
+        value = clean(streamed)
+    else:
         raise BackendError("llama-server's answer stopped before its end. Its log says more.")
     error = value.get("error") if isinstance(value, dict) else None
     if response.is_success and error is None:
@@ -38,41 +37,39 @@ def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> 
         error = {"message": str(error or response.text[:200] or response.reason_phrase)}
     message = str(error.get("message", error))
     if error.get("type") == "exceed_context_size_error":
-        raise ContextOverflow(_whole(error.get("n_prompt_tokens")), _whole(error.get("n_ctx")))
+        raise ContextOverflow(count(error.get("n_prompt_tokens")) or None, count(error.get("n_ctx")) or None)
     if response.status_code == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
         raise GrammarRefused(message)
     raise ServerError(response.status_code, message)
 
 
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
+def read_completion(answer: dict[str, Any], grammar: str | None, opened: Markers | None = None) -> Completion:
+    """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it.
 
-
-def read_completion(answer: dict[str, Any], grammar: str | None) -> Completion:
-    """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it."""
+    `opened`: the markers of the thoughts that the prompt has begun.
+    """
     text, stop = answer.get("content"), answer.get("stop_type")
-    if not isinstance(text, str) or stop not in {"eos", "word", "limit", "none"}:
+    if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
         raise BackendError(
             "llama-server's answer has no text, or does not tell why it ended. Update the server."
         )
     finish: Literal["stop", "length"] = (
         "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
     )
-    timings = answer.get("timings") or {}
-    prompt_tokens = int(answer.get("tokens_evaluated", 0))
+    timings = answer.get("timings")
     reasoning, wrong = "", None
     if grammar is None:
-        reasoning, text = split_reasoning(text)
+        reasoning, text = split_reasoning(text, opened)
     else:
         wrong = violation(grammar, text, cut=finish == "length")
     return Completion(
         text=text,
         finish=finish,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=int(answer.get("tokens_predicted", 0)),
-        cached_tokens=int(timings.get("cache_n", 0)),
-        prompt_s=float(timings.get("prompt_ms", 0.0)) / 1000,
-        completion_s=float(timings.get("predicted_ms", 0.0)) / 1000,
+        prompt_tokens=count(answer.get("tokens_evaluated")),
+        completion_tokens=count(answer.get("tokens_predicted")),
+        cached_tokens=count(member(timings, "cache_n")),
+        prompt_s=number(member(timings, "prompt_ms")) / 1000,
+        completion_s=number(member(timings, "predicted_ms")) / 1000,
         grammar_violation=wrong,
         reasoning=reasoning,
     )

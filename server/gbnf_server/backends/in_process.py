@@ -12,14 +12,16 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
+from gbnf_server.backends.streaming import Spoken
 from gbnf_server.backends.template import ChatTemplate
-from gbnf_server.backends.thinking import Markers, split_reasoning
+from gbnf_server.backends.thinking import Markers, opens, split_reasoning
 from gbnf_server.decoding.constraint import Constraint
 from gbnf_server.decoding.decoder import Decoder, OnText
 from gbnf_server.decoding.engines import Engine, EngineName, engine_of
@@ -164,17 +166,27 @@ class InProcess:
         lease = Lease()
         try:
             self._memory.enter(lease)
-            prompt = self._tokens(messages, constrained=grammar is not None)
+            prompt = self._template.prompt(messages, constrained=grammar is not None)
+            tokens = self._encoded(prompt)
             begun = time.perf_counter()
             held = None if grammar is None else self._engine.constraint(grammar)
             if held is not None:
                 held.seconds = time.perf_counter() - begun
-            return self._answer(prompt, held, max_tokens, picker, stop, on_text, lease)
+            opened = opens(prompt)
+            spoken = None if on_text is None else Spoken(on_text, held=held is not None, opened=opened)
+            feed = None if spoken is None else spoken.feed
+            answer = self._answer(tokens, held, max_tokens, picker, stop, feed, lease)
+            if held is None:
+                reasoning, text = split_reasoning(answer.text, opened)
+                answer = replace(answer, text=text, reasoning=reasoning)
+            return answer if spoken is None else spoken.end(answer)
         finally:
             self._memory.give(lease)
 
     def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
-        prompt = self._template.prompt(messages, constrained=constrained)
+        return self._encoded(self._template.prompt(messages, constrained=constrained))
+
+    def _encoded(self, prompt: str) -> list[int]:
         tokens = self._model.tokenize(prompt, special=True)
         start = self._model.start_token
         if start is not None and tokens[:1] != [start]:
@@ -195,7 +207,6 @@ class InProcess:
     ) -> Completion:
         row, cached = self._memory.take(lease, prompt)
         started = time.perf_counter()
-        streams = held is not None or self.markers is None  # else thoughts are told from text at the end
         decoder = Decoder(
             self._model,
             self._memory,
@@ -204,22 +215,18 @@ class InProcess:
             held,
             jumps=self._jumps,
             stop=stop,
-            on_text=on_text if streams else None,
+            on_text=on_text,
         )
         answer = decoder.write(prompt, min(max_tokens, self.context_length - len(prompt)))
         ended = time.perf_counter()
-        reasoning, text = ("", answer.text) if held is not None else split_reasoning(answer.text)
-        if on_text is not None and not streams and text:
-            on_text(text)
         return Completion(
-            text=text,
+            text=answer.text,
             finish=answer.finish,
             prompt_tokens=len(prompt),
             completion_tokens=len(answer.tokens),
             cached_tokens=cached,
             prompt_s=(answer.began or ended) - started,
             completion_s=ended - (answer.began or ended),
-            reasoning=reasoning,
             grammar_s=None if held is None else held.seconds,
             forced_tokens=answer.forced,
         )

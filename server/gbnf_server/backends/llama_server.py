@@ -24,6 +24,7 @@ from gbnf_server.backends.images import marked, refuse_images
 from gbnf_server.backends.served import Served
 from gbnf_server.backends.streaming import CompletionLines, Spoken
 from gbnf_server.backends.thinking import Markers, beginning, close_thinking, markers_of, opened, opens
+from gbnf_server.backends.wire import count, member
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ServerError
 
@@ -136,14 +137,15 @@ class LlamaServer(Served):
             body["grammar"] = grammar
         elif facts.markers is not None:
             body["preserved_tokens"] = list(facts.markers.tokens)  # else special tokens are left out
+        begun = opens(prompt)
         if on_text is None:
-            return read_completion((yield from self._request("POST", "/completion", body)), grammar)
-        spoken = Spoken(on_text, held=grammar is not None, opened=opens(prompt))
+            return read_completion((yield from self._request("POST", "/completion", body)), grammar, begun)
+        spoken = Spoken(on_text, held=grammar is not None, opened=begun)
         lines = CompletionLines(spoken)
         response = yield from self._exchange.request(
             "POST", "/completion", {**body, "stream": True}, on_line=lines.feed
         )
-        return spoken.end(read_completion(unpack(response, lines.answer), grammar))
+        return spoken.end(read_completion(unpack(response, lines.end()), grammar, begun))
 
     def _prompt(
         self, messages: Sequence[Message], facts: _Facts, *, constrained: bool
@@ -162,23 +164,21 @@ class LlamaServer(Served):
     def _learn(self) -> Flow[_Facts]:
         if self._facts is None:
             props = yield from self._request("GET", "/props")
-            try:
-                length = int(props["default_generation_settings"]["n_ctx"])
-            except (KeyError, TypeError, ValueError):
+            length = count(member(props, "default_generation_settings", "n_ctx"))
+            if not length:
                 raise BackendError(
                     f"{self.url}/props does not tell the context's length. Is it a llama-server?"
-                ) from None
+                )
             is_demonstration = any(
                 DEMONSTRATION_MODEL in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
             roles = yield from self._probe()
-            modalities = props.get("modalities")
             self._facts = _Facts(
                 length,
                 "minimal" if is_demonstration else "full",
                 roles,
                 markers_of(str(props.get("chat_template", ""))),
-                isinstance(modalities, dict) and bool(modalities.get("vision")),
+                bool(member(props, "modalities", "vision")),
                 str(props.get("media_marker") or _MEDIA_MARKER),
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )

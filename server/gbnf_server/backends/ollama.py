@@ -2,8 +2,15 @@
 
 Ollama's own fault line is the context. Its default is short, and a conversation that is longer is cut
 without a word. So `num_ctx` is always sent, `truncate` and `shift` are refused (servers since late 2025 then
-answer with an error), and where an older server has cut all the same it is found out by its own count of the
-prompt's tokens. A prompt that was cut is an error: the model hasn't seen its tools.
+answer with an error), and where a server has cut tokens all the same it is found out by its own count of the
+prompt's. A prompt that was cut is an error: the model hasn't seen its tools.
+
+What is left of a prompt that was cut, by `llm/llama_server.go` and the runners before it: as many tokens as
+the context has, or one less; or half of them and half of `num_keep`. So a whole prompt is refused only where
+it leaves no room for an answer, or where by chance it has the tokens of half a context and many bytes for
+each. What is not found out: servers before late 2025 first drop the oldest messages, though never the
+system's, and count what is left; those before 0.4 keep anything between half of the context and all of it;
+some give a model a shorter context than it was asked for.
 
 Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its issue tracker.
 """
@@ -25,11 +32,17 @@ from gbnf_server.backends.images import ollama_message
 from gbnf_server.backends.served import Served
 from gbnf_server.backends.streaming import OllamaLines, Spoken
 from gbnf_server.backends.thinking import reclaim, split_reasoning
+from gbnf_server.backends.wire import count, member, number, text_of
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 _BYTES_PER_TOKEN = 6.0
-"""Prompts of tools and JSON have 3 to 4 bytes a token, prose in English up to 5. A server that cuts keeps
-half the context, so that the bytes for each token that it counts are at least twice as many."""
+"""Prompts of tools and JSON have 3 to 4 bytes a token. Of one that was cut to half the context, the bytes for
+each token that is counted are twice as many or more. Prose and tables can have as many: this alone shows
+nothing."""
+
+_KEPT = 16
+"""How many tokens more than half of the context a server keeps at most that halves. `num_keep`, of which it
+keeps half, is 4 unless the model's own file says otherwise."""
 
 _NANO = 1e-9
 
@@ -85,7 +98,7 @@ class Ollama(Served):
         response = yield from self._exchange.request(
             "POST", "/api/chat", {**body, "stream": True}, on_line=lines.feed
         )
-        return spoken.end(self._read(response, lines.answer, body, grammar))
+        return spoken.end(self._read(response, lines.end(), body, grammar))
 
     def _body(
         self,
@@ -130,17 +143,15 @@ class Ollama(Served):
         answer, error = read_answer(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
-        message = answer.get("message")
-        message = message if isinstance(message, dict) else {}
-        text = message.get("content")
-        if not isinstance(text, str) or answer.get("done") is not True:
+        text = text_of(member(answer, "message", "content"))
+        if text is None or answer.get("done") is not True:
             raise BackendError(f"{self.name} answered without a text, or only a part. Is it Ollama?")
         self._check_whole(answer, body["messages"])
         # servers before 0.3 give no reason: then a full count is the only sign of a cut
-        full = _count(answer, "eval_count") >= body["options"]["num_predict"]
+        full = count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
-        reasoning, wrong, reclaimed = str(message.get("thinking") or ""), None, False
+        reasoning, wrong, reclaimed = text_of(member(answer, "message", "thinking")) or "", None, False
         if schema is None:
             thought, text = split_reasoning(text)
             reasoning = reasoning or thought
@@ -150,11 +161,11 @@ class Ollama(Served):
         return Completion(
             text=text,
             finish=finish,
-            prompt_tokens=_count(answer, "prompt_eval_count"),
-            completion_tokens=_count(answer, "eval_count"),
+            prompt_tokens=count(answer.get("prompt_eval_count")),
+            completion_tokens=count(answer.get("eval_count")),
             cached_tokens=0,  # Ollama does not tell
-            prompt_s=_count(answer, "prompt_eval_duration") * _NANO,
-            completion_s=_count(answer, "eval_duration") * _NANO,
+            prompt_s=number(answer.get("prompt_eval_duration")) * _NANO,
+            completion_s=number(answer.get("eval_duration")) * _NANO,
             grammar_violation=wrong,
             reasoning=reasoning,
             reclaimed=reclaimed,
@@ -164,13 +175,15 @@ class Ollama(Served):
         """Raise ContextOverflow where the count of tokens shows that the prompt was cut.
 
         The server counts what it kept. A prompt of no more bytes than the context has tokens fits for
-        certain; of a longer one, too few tokens for its bytes were kept, or as many as the context has.
+        certain. A longer one was cut, or leaves no room for an answer, where it fills the context; or where
+        just as many tokens were kept as a server keeps that halves, and too few for its bytes.
         """
-        counted = _count(answer, "prompt_eval_count")
+        counted = count(answer.get("prompt_eval_count"))
         size = sum(len(message["content"].encode()) for message in messages)
         if not counted or size <= self.context_length:
             return
-        if counted >= self.context_length or size / counted > _BYTES_PER_TOKEN:
+        is_half = 0 <= counted - self.context_length // 2 <= _KEPT
+        if counted >= self.context_length - 1 or (is_half and size / counted > _BYTES_PER_TOKEN):
             raise ContextOverflow(None, self.context_length)
 
     def _refusal(self, status: int, error: str) -> BackendError:
@@ -192,8 +205,3 @@ def read_schema(text: str, name: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise GrammarRefused(f"{name} takes a JSON Schema and no GBNF; see gbnf.dialects.call_schema")
     return schema
-
-
-def _count(answer: dict[str, Any], key: str) -> int:
-    value = answer.get(key)
-    return value if isinstance(value, int) and value > 0 else 0

@@ -30,6 +30,7 @@ from gbnf_server.backends.replay import violation
 from gbnf_server.backends.served import Served
 from gbnf_server.backends.streaming import ChatLines, Spoken
 from gbnf_server.backends.thinking import reclaim, split_reasoning
+from gbnf_server.backends.wire import count, member, shown, text_of
 from gbnf_server.engine import guard
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
@@ -112,21 +113,23 @@ class OpenAICompatible(Served):
         response = yield from self._exchange.request(
             "POST", "/v1/chat/completions", streaming, on_line=lines.feed
         )
-        return spoken.end(self._read(response, lines.answer, grammar))
+        return spoken.end(self._read(response, lines.end(), grammar))
 
     def _learn(self) -> Flow[None]:
         response = yield from self._exchange.request("GET", "/v1/models")
         answer, error = read_answer(response)
         if error:
             raise ServerError(response.status_code, error)
-        cards = [card for card in answer.get("data") or () if isinstance(card, dict)]
+        listed = answer.get("data")
+        if not isinstance(listed, list | None):
+            raise BackendError(f"{self.url}/v1/models answered with {shown(listed)} where a list was to come")
+        cards = [card for card in listed or () if isinstance(card, dict)]
         found = next((card for card in cards if self._model in (None, card.get("id"))), None)
         if found is None or not isinstance(found.get("id"), str):
             raise BackendError(f"{self.url}/v1/models lists no model {self._model or ''}. Load one there.")
         self._model = found["id"]
-        length = found.get("max_model_len")
-        if self._context_length is None and isinstance(length, int):
-            self._context_length = length
+        if self._context_length is None:
+            self._context_length = count(found.get("max_model_len")) or None
 
     def _body(
         self,
@@ -182,10 +185,14 @@ class OpenAICompatible(Served):
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(choice, dict) or not isinstance(message, dict):
             raise BackendError(f"{self.name} answered without a message. Is it a chat server?")
-        text = message.get("content") or ""
+        text = text_of(message.get("content") or "")
+        if text is None:
+            raise BackendError(
+                f"{self.name} answered with {shown(message['content'])} where a text was to come"
+            )
         # what isn't a proper end ("content_filter", "abort", …) is a cut: it is never executed
         finish: Literal["stop", "length"] = "stop" if choice.get("finish_reason") == "stop" else "length"
-        reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
+        reasoning = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning")) or ""
         wrong, reclaimed = None, False
         if grammar is None:
             thought, text = split_reasoning(text)
@@ -196,13 +203,13 @@ class OpenAICompatible(Served):
                     text, reasoning, lambda said: self._violation(grammar, said, finish)
                 )
             wrong = self._violation(grammar, text, finish)
-        usage = answer.get("usage") or {}
+        usage = answer.get("usage")
         return Completion(
             text=text,
             finish=finish,
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
-            cached_tokens=int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
+            prompt_tokens=count(member(usage, "prompt_tokens")),
+            completion_tokens=count(member(usage, "completion_tokens")),
+            cached_tokens=count(member(usage, "prompt_tokens_details", "cached_tokens")),
             prompt_s=0.0,  # the API has no times
             completion_s=0.0,
             grammar_violation=wrong,

@@ -4,19 +4,21 @@
     chat servers   data: {"choices": [{"delta": {"content": "…"}}]}, at the end data: [DONE]
     Ollama         {"message": {"content": "…"}, "done": false}
 
-Each reader takes lines, gives each piece of text to a `Spoken`, and has the whole as `answer`: the object
-that the server would have sent without a stream, so that both are read by the same code.
+Each reader takes lines, gives each piece of text to a `Spoken`, and at the end has the whole: the object that
+the server would have sent without a stream, so that both are read by the same code.
 """
 
 from __future__ import annotations
 
-import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import KNOWN, Markers
+from gbnf_server.backends.wire import Joined, load, member, shown, text_of
+from gbnf_server.errors import BackendError
 
 OnText = Callable[[str], None]
 
@@ -25,15 +27,15 @@ class Spoken:
     """Gives on the pieces of a text as they come, without the thoughts before it.
 
     `held`: a grammar holds the answer, and all of it is text. `opened`: the prompt has begun the thoughts.
-    Else they are known by the marker that they begin with; what only turns out later to have been a thought
-    has been given on, and stays text.
+    Else they are known by the marker that they begin with; what only its end shows to have been a thought
+    (`thinking.unannounced`) has been given on by then. Else the pieces are what `split_reasoning` calls text.
     """
 
     def __init__(self, on_text: OnText, *, held: bool, opened: Markers | None = None) -> None:
         self._on_text, self._markers = on_text, opened
         self._state = "text" if held else "start" if opened is None else "thinking"
         self._kept = ""
-        self.text = self.reasoning = ""
+        self._said = False
 
     def feed(self, piece: str) -> None:
         if self._state == "text":
@@ -48,149 +50,206 @@ class Spoken:
             self._answer()
 
     def end(self, completion: Completion) -> Completion:
-        """The completion, with text and thoughts as they were given on."""
-        kept, self._kept = self._kept, ""
+        """Give on what was held back; the completion, which was read from the whole text."""
         if self._state == "start":
-            self._say(kept)
-        elif self._state == "thinking":
-            self.reasoning = kept.strip()
-        if not self.text and completion.text and completion.text != self.reasoning:
-            self._say(completion.text)
-        return replace(completion, text=self.text, reasoning=completion.reasoning or self.reasoning)
+            self._say(self._kept)
+        elif self._state == "after":
+            assert self._markers is not None
+            self._say(self._markers.said(self._kept))
+        if not self._said:
+            self._say(completion.text)  # it came by another way, as what is taken back from thoughts
+        return completion
 
     def _begin(self) -> None:
         bare = self._kept.lstrip()
         for each in KNOWN:
-            opening, final = each.opening.strip(), each.answering.removeprefix(each.generation)
-            if bare.startswith(opening):
-                self._state, self._markers, self._kept = "thinking", each, bare.removeprefix(opening)
+            if bare.startswith(each.begin):
+                self._state, self._markers = "thinking", each
                 return
-            if each.generation and bare.startswith(final):
-                self._state, self._kept = "text", ""
-                self._say(bare.removeprefix(final))
+            if each.at_once and bare.startswith(each.at_once):
+                self._state = "text"
+                self._say(bare.removeprefix(each.at_once))
                 return
-            if opening.startswith(bare) or (each.generation and final.startswith(bare)):
-                return  # it may yet become one
-        self._state, kept, self._kept = "text", self._kept, ""
-        self._say(kept)
+        if not any(sign.startswith(bare) for each in KNOWN for sign in (each.begin, each.at_once)):
+            self._state = "text"
+            self._say(self._kept)
 
     def _think(self) -> None:
         assert self._markers is not None
-        before, closed, after = self._kept.partition(self._markers.closing)
+        _, closed, after = self._kept.partition(self._markers.end)
         if closed:
-            self._state, self._kept, self.reasoning = "after", after, before.strip()
+            self._state, self._kept = "after", after
 
     def _answer(self) -> None:
         assert self._markers is not None
-        bare, answering = self._kept.lstrip(), self._markers.answering.strip()
-        if bare.startswith(answering):
-            bare = bare.removeprefix(answering).lstrip()
-        elif answering.startswith(bare):
-            return
-        if bare:
-            self._state, self._kept = "text", ""
-            self._say(bare)
+        text = self._markers.said(self._kept)
+        if text and not self._markers.between.startswith(text):  # else it may yet become what stands between
+            self._state = "text"
+            self._say(text)
 
     def _say(self, piece: str) -> None:
         if piece:
-            self.text += piece
+            self._said = True
             self._on_text(piece)
 
 
-class CompletionLines:
+class _Events(ABC):
+    """Reads lines as the objects of a stream: server-sent events, or objects alone; then the whole.
+
+    A server or a proxy that does not stream sends one object, on one line or many.
+    """
+
+    def __init__(self) -> None:
+        self._others: list[str] = []
+
+    def feed(self, line: str) -> None:
+        """Raises BackendError where an event is no JSON object."""
+        if not self._others:
+            if line.startswith("data:"):
+                data = line.removeprefix("data:").strip()
+                if data not in {"", "[DONE]"}:
+                    self._read(_object(data))
+                return
+            if not line.strip() or line.startswith(_SKIPPED):
+                return
+            if line.startswith("{"):
+                try:
+                    event = _object(line)
+                except BackendError:
+                    pass  # it may go on in the next line
+                else:
+                    self._read(event)
+                    return
+        self._others.append(line)
+
+    def end(self) -> dict[str, Any]:
+        """The object that the server would have sent without a stream; {} where its end is missing.
+
+        Raises BackendError where lines are left that are neither events nor an object.
+        """
+        if self._others:
+            self._read(_object("\n".join(self._others)))
+        return self._whole()
+
+    @abstractmethod
+    def _read(self, event: dict[str, Any]) -> None: ...
+
+    @abstractmethod
+    def _whole(self) -> dict[str, Any]: ...
+
+
+class _Message:
+    """The texts of an answer, by key, as they come; that of `content` is given on."""
+
+    def __init__(self, spoken: Spoken, *others: str) -> None:
+        self.texts = dict.fromkeys(("content", *others), "")
+        self._joined = {key: Joined(partial(self._add, key, spoken)) for key in self.texts}
+
+    def feed(self, pieces: Any) -> None:
+        """Take the pieces in an object that has some. Raises BackendError where the content is no text."""
+        for key, joined in self._joined.items():
+            piece = member(pieces, key)
+            text = text_of(piece)
+            if text is not None:
+                joined.feed(text)
+            elif piece is not None and key == "content":
+                raise BackendError(f"the server sent {shown(piece)} where a piece of text was to come")
+
+    def end(self) -> dict[str, str]:
+        for joined in self._joined.values():
+            joined.end()
+        return self.texts
+
+    def _add(self, key: str, spoken: Spoken, text: str) -> None:
+        self.texts[key] += text
+        if key == "content":
+            spoken.feed(text)
+
+
+class CompletionLines(_Events):
     """llama-server's `/completion`."""
 
     def __init__(self, spoken: Spoken) -> None:
-        self._spoken, self._text = spoken, ""
-        self.answer: dict[str, Any] = {}
+        super().__init__()
+        self._message = _Message(spoken)
+        self._last: dict[str, Any] = {}
 
-    def feed(self, line: str) -> None:
-        event = _data(line)
-        if event is None:
-            return
-        piece = event.get("content")
-        if isinstance(piece, str):
-            self._text += piece
-            self._spoken.feed(piece)
-        if event.get("stop") or "error" in event:
-            self.answer = event if "error" in event else {**event, "content": self._text}
+    def _read(self, event: dict[str, Any]) -> None:
+        self._message.feed(event)
+        if event.get("stop") or _tells_error(event):
+            self._last = event
+
+    def _whole(self) -> dict[str, Any]:
+        texts = self._message.end()
+        return {**self._last, **texts} if self._last else {}
 
 
-class ChatLines:
+class ChatLines(_Events):
     """`/v1/chat/completions`, with `stream_options` that ask for the usage at the end."""
 
     def __init__(self, spoken: Spoken) -> None:
-        self._spoken = spoken
+        super().__init__()
+        self._message = _Message(spoken, "reasoning_content", "reasoning")
         self._begun = False
-        self._message: dict[str, str] = {}
-        self._finish: str | None = None
-        self._usage: dict[str, Any] = {}
+        self._finish: Any = None
+        self._usage: Any = None
         self._error: dict[str, Any] | None = None
 
-    def feed(self, line: str) -> None:
-        event = _data(line)
-        if event is None:
-            return
-        if "error" in event:
+    def _read(self, event: dict[str, Any]) -> None:
+        if _tells_error(event):
             self._error = event
-        if isinstance(event.get("usage"), dict):
-            self._usage = event["usage"]
+        self._usage = event.get("usage") or self._usage
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):
             return
-        self._begun = True
-        delta = choice.get("delta")
-        for key, piece in (delta if isinstance(delta, dict) else {}).items():
-            if key in {"content", "reasoning_content", "reasoning"} and isinstance(piece, str):
-                self._message[key] = self._message.get(key, "") + piece
-                if key == "content":
-                    self._spoken.feed(piece)
+        pieces = choice.get("delta")
+        if pieces is None and not any(self._message.texts.values()):
+            pieces = choice.get("message")
+        self._begun = self._begun or isinstance(pieces, dict)
+        self._message.feed(pieces)
         self._finish = choice.get("finish_reason") or self._finish
 
-    @property
-    def answer(self) -> dict[str, Any]:
+    def _whole(self) -> dict[str, Any]:
+        message = self._message.end()
         if self._error is not None:
             return self._error
         if not self._begun:
             return {}
-        return {
-            "choices": [{"message": self._message, "finish_reason": self._finish}],
-            "usage": self._usage,
-        }
+        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
 
 
-class OllamaLines:
+class OllamaLines(_Events):
     """Ollama's `/api/chat`."""
 
     def __init__(self, spoken: Spoken) -> None:
-        self._spoken = spoken
-        self._message = {"content": "", "thinking": ""}
-        self.answer: dict[str, Any] = {}
+        super().__init__()
+        self._message = _Message(spoken, "thinking")
+        self._last: dict[str, Any] = {}
 
-    def feed(self, line: str) -> None:
-        event = _object(line)
-        if event is None:
-            return
-        message = event.get("message")
-        for key in self._message:
-            piece = message.get(key) if isinstance(message, dict) else None
-            if isinstance(piece, str):
-                self._message[key] += piece
-                if key == "content":
-                    self._spoken.feed(piece)
-        if event.get("done") is True or "error" in event:
-            self.answer = event if "error" in event else {**event, "message": self._message}
+    def _read(self, event: dict[str, Any]) -> None:
+        self._message.feed(event.get("message"))
+        if event.get("done") is True or _tells_error(event):
+            self._last = event
+
+    def _whole(self) -> dict[str, Any]:
+        message = self._message.end()
+        return {**self._last, "message": message} if self._last else {}
 
 
-def _data(line: str) -> dict[str, Any] | None:
-    """The object of a line of server-sent events; None for other lines, and for the one that ends them."""
-    return _object(line.removeprefix("data:")) if line.startswith(("data:", "{")) else None
+_SKIPPED = (":", "event:", "id:", "retry:")
+"""What begins the lines of server-sent events that hold no data."""
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = load(text)
     except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        value = None
+    if not isinstance(value, dict):
+        raise BackendError(f"the server sent {text[:200]!r} in its answer, which is no JSON object")
+    return value
+
+
+def _tells_error(event: dict[str, Any]) -> bool:
+    return event.get("error") is not None

@@ -33,6 +33,30 @@ class Markers:
     generation: str = ""
 
     @property
+    def begin(self) -> str:
+        """What thoughts begin with, whatever spaces stand around it."""
+        return self.opening.strip()
+
+    @property
+    def end(self) -> str:
+        """What ends them: where a message of thoughts may follow another, only what begins the answer."""
+        return self.closing + self.answering if self.generation else self.closing
+
+    @property
+    def at_once(self) -> str:
+        """What begins an answer without thoughts, behind `generation`; "" where nothing does."""
+        return self.answering.removeprefix(self.generation) if self.generation else ""
+
+    @property
+    def between(self) -> str:
+        """What stands between `end` and the text, whatever spaces stand around it."""
+        return "" if self.generation else self.answering.strip()
+
+    def said(self, after: str) -> str:
+        """The text in what stands behind `end`."""
+        return after.lstrip().removeprefix(self.between).lstrip()
+
+    @property
     def tokens(self) -> tuple[str, ...]:
         """The names of special tokens that may stand in the markers, each once."""
         found = _TOKEN.findall(self.opening + self.closing + self.answering + self.generation)
@@ -103,22 +127,59 @@ def close_thinking(prompt: str) -> str:
     return prompt
 
 
-def split_reasoning(text: str) -> tuple[str, str]:
+def split_reasoning(text: str, opened: Markers | None = None) -> tuple[str, str]:
     """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b").
 
-    The prompt may have opened them. Where they never end, all of it is thoughts.
+    `opened`: the prompt has begun the thoughts (`opens`). Where thoughts never end, all of it is thoughts.
+    Where neither the prompt nor the text begins any, a closing marker may still end some, since a server
+    may not show its prompt; see `unannounced`.
     """
+    bare = text.lstrip()
+    markers = opened or next((each for each in KNOWN if bare.startswith(each.begin)), None)
+    if markers is not None:
+        before, closed, after = text.partition(markers.end)
+        thoughts = before.strip().removeprefix(markers.begin)
+        return (thoughts if closed else thoughts.removesuffix(markers.closing)).strip(), markers.said(after)
     for each in KNOWN:
-        opening = each.opening.strip()
-        ending = each.closing + each.answering if each.generation else each.closing
-        before, closed, after = text.partition(ending)
-        if closed:
-            return before.strip().removeprefix(opening).strip(), after.removeprefix(each.answering).lstrip()
-        if text.lstrip().startswith(opening):
-            return text.strip().removeprefix(opening).removesuffix(each.closing).strip(), ""
-        if each.generation and text.startswith(each.answering.removeprefix(each.generation)):
-            return "", text.removeprefix(each.answering.removeprefix(each.generation))
+        if each.at_once and bare.startswith(each.at_once):
+            return "", bare.removeprefix(each.at_once)
+    if found := unannounced(text):
+        markers, place = found
+        return text[:place].strip(), markers.said(text[place + len(markers.end) :])
     return "", text
+
+
+def unannounced(text: str) -> tuple[Markers, int] | None:
+    """The first closing marker that may end thoughts which nothing in `text` begins, and its index.
+
+    One in a string of JSON, in a parameter between tags or in code is somebody's text, and ends nothing.
+    """
+    at = depth = 0
+    while found := (_IN_JSON if depth else _IN_PROSE).search(text, at):
+        at, sign = found.end(), found.group()
+        if found["marker"]:
+            return _ENDS[sign], found.start()
+        if sign in "{}":
+            depth += 1 if sign == "{" else -1
+        elif not depth:
+            end = "`" if sign == "`" else "```" if sign == "```" else "</parameter>"
+            place = text.find(end, at, _line_end(text, at) if sign == "`" else len(text))
+            at = at if place < 0 else place + len(end)
+    return None
+
+
+_ENDS = {each.end: each for each in KNOWN}
+_MARKER = rf"(?P<marker>{'|'.join(map(re.escape, _ENDS))})"
+_IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|```|`|<parameter[=: ]")
+_IN_JSON = re.compile(
+    rf"""{_MARKER}|[{{}}]|"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[\s{{\[,:])'[^'\\]*(?:\\.[^'\\]*)*'?""", re.DOTALL
+)
+"""The signs of an object as models write it: a string that never ends reaches to the text's end."""
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
 
 
 def reclaim(text: str, reasoning: str, fault: Callable[[str], str | None]) -> tuple[str, bool]:

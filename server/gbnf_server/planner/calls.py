@@ -40,7 +40,7 @@ def read_softly(
 
     Arguments are brought to what the tool declares (`gbnf.repair`); the result is still to be validated.
     `steps` as in `validate_call`. `cut`: the token limit ended the text, which matters where the call had not
-    ended before. Raises ValueError with the sentence that the model reads.
+    ended before, or stands amid prose. Raises ValueError with the sentence that the model reads.
     """
     step = parse_softly(text, tools)
     repairs = [str(repair) for repair in step.repairs]
@@ -56,6 +56,8 @@ def read_softly(
     endless = step.shape == "yaml" or (step.shape == "call" and not call.arguments)
     if call.cut or (cut and endless):
         raise ValueError("the call was cut and not executed; write a shorter one")
+    if cut and step.amid:
+        raise ValueError("the text was cut, and its call may be a thought of many; write the call alone")
     if len(step.calls) > 1:
         repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
     repaired = repair_call(call, tools, steps=steps)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,12 +24,21 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
-from gbnf_server.backends.streaming import Spoken
-from gbnf_server.backends.thinking import KNOWN, begun, split_reasoning, thoughts_grammar
+from gbnf_server.backends.streaming import ChatLines, CompletionLines, OllamaLines, Spoken
+from gbnf_server.backends.thinking import (
+    KNOWN,
+    Markers,
+    begun,
+    split_reasoning,
+    thoughts_grammar,
+    unannounced,
+)
+from gbnf_server.backends.wire import Lines, paired
 from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
 from gbnf_server.llama_server_run import RunningServer
 from support.models import TEMPLATE, make_model
 from support.server import PROPS, Reply, Script, completion, require_llama_server, scripted
+from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 SEEN: list[Message] = [{"role": "user", "content": "what is it?", "images": [Image(b"\x89PNG", "image/png")]}]
@@ -63,23 +74,28 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@given(TEXTS, st.lists(st.integers(1, 5), min_size=1), st.booleans())
-def test_the_pieces_are_the_text_however_they_are_cut(text: str, sizes: list[int], held: bool) -> None:
+def spell(text: str, sizes: list[int], answer: Completion, **options: Any) -> list[str]:
+    """The pieces that are given on of a text that comes in pieces of these sizes."""
     pieces: list[str] = []
-    spoken = Spoken(pieces.append, held=held)
-    rest = text
-    for size in sizes * len(text):
-        spoken.feed(rest[:size])
-        rest = rest[size:]
-    found = spoken.end(Completion("", "stop", 1, 1, 0, 0.0, 0.0))
-    assert "".join(pieces) == found.text
-    once = Spoken(lambda _: None, held=held)
-    once.feed(text)
-    assert once.end(WHOLE).reasoning == found.reasoning
-    if held:
-        assert found.text == text
-    elif not any(each.closing in text for each in KNOWN):
-        assert (found.reasoning, found.text) == split_reasoning(text)
+    spoken = Spoken(pieces.append, **options)
+    for piece in cut(text, sizes):
+        spoken.feed(piece)
+    assert spoken.end(answer) == answer
+    return pieces
+
+
+@given(TEXTS, SIZES, st.booleans(), st.none() | st.sampled_from(KNOWN))
+def test_the_pieces_are_the_text_however_they_are_cut(
+    text: str, sizes: list[int], held: bool, opened: Markers | None
+) -> None:
+    reasoning, said = ("", text) if held else split_reasoning(text, opened)
+    pieces = spell(text, sizes, replace(WHOLE, text=said, reasoning=reasoning), held=held, opened=opened)
+    signs = [sign for each in KNOWN for sign in (each.begin, each.at_once) if sign]
+    begins = held or opened is not None or text.lstrip().startswith(tuple(signs))
+    if begins or unannounced(text) is None:
+        assert "".join(pieces) == said
+    else:
+        assert "".join(pieces) == text  # given on before it turned out to be a thought
 
 
 @pytest.mark.parametrize(
@@ -97,24 +113,30 @@ def test_the_pieces_are_the_text_however_they_are_cut(text: str, sizes: list[int
         ),
         ("<|channel|>final<|message|>then", "", "then"),
         ("<th", "", "<th"),
-        ("so</think>then", "", "so</think>then"),  # it was given on before it turned out to be a thought
     ],
 )
 def test_thoughts_are_held_back(text: str, reasoning: str, said: str) -> None:
+    assert split_reasoning(text) == (reasoning, said)
     for size in (1, 3, 100):
-        pieces: list[str] = []
-        spoken = Spoken(pieces.append, held=False)
-        for start in range(0, len(text), size):
-            spoken.feed(text[start : start + size])
-        found = spoken.end(WHOLE if said else Completion("", "stop", 1, 1, 0, 0.0, 0.0))
-        assert (found.reasoning, found.text, "".join(pieces)) == (reasoning, said, said)
+        answer = replace(WHOLE, text=said, reasoning=reasoning)
+        assert "".join(spell(text, [size], answer, held=False)) == said
+
+
+def test_an_answer_that_came_by_another_way_is_given_on() -> None:
+    assert spell("", [1], WHOLE, held=True) == [WHOLE.text]
 
 
 # The wires.
 
 
+def dumps(value: Any) -> str:
+    """JSON as servers write it: of what is no ASCII, only lone halves of surrogate pairs are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
 def sse(*events: Any, done: bool = True) -> Reply:
-    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    lines = [f"data: {dumps(event)}\n\n" for event in events]
     return Reply(200, "".join(lines) + ("data: [DONE]\n\n" if done else ""))
 
 
@@ -151,7 +173,7 @@ def ollama_events(*pieces: str, **last: Any) -> Reply:
         "prompt_eval_count": 26, "prompt_eval_duration": 5_000_000, "eval_count": 12,
         "eval_duration": 3_000_000, **last,
     }  # fmt: skip
-    return Reply(200, "".join(json.dumps(each) + "\n" for each in [*parts, end]))
+    return Reply(200, "".join(dumps(each) + "\n" for each in [*parts, end]))
 
 
 def at(path: str, reply: Any) -> Any:
@@ -213,6 +235,131 @@ def test_an_answer_that_stops_before_its_end_is_an_error(
 ) -> None:
     with at(path, Reply(200, body)) as script, make(script) as backend, pytest.raises(BackendError):
         ask(backend, grammar=grammar)
+
+
+READERS: list[Any] = [
+    pytest.param(CompletionLines, llama_events, id="llama-server"),
+    pytest.param(ChatLines, chat_events, id="chat"),
+    pytest.param(OllamaLines, ollama_events, id="ollama"),
+]
+
+
+def content(answer: Any) -> str:
+    """The text of an answer, on any of the wires."""
+    answer = answer["choices"][0] if "choices" in answer else answer
+    found: str = answer["message"]["content"] if "message" in answer else answer["content"]
+    return found
+
+
+@pytest.mark.parametrize(("reader", "events"), READERS)
+@given(pieces=st.lists(BROKEN | ANY_TEXT), sizes=SIZES, end=st.sampled_from(["\n", "\r\n"]))
+def test_text_comes_whole_whatever_is_in_it_and_however_its_bytes_are_cut(
+    reader: Any, events: Any, pieces: list[str], sizes: list[int], end: str
+) -> None:
+    said: list[str] = []
+    lines = reader(Spoken(said.append, held=True))
+    stream = Lines(lines.feed)
+    for chunk in cut(str(events(*pieces).body).replace("\n", end).encode(), sizes):
+        stream.feed(chunk)
+    stream.end()
+    assert content(lines.end()) == "".join(said) == paired("".join(pieces))
+
+
+SEPARATORS = "one\u2028two\u2029three\x85four\x0b\x1cfive \ud83d"
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+@pytest.mark.parametrize("kind", ["text/event-stream", "text/plain; charset=iso-8859-1"])
+def test_a_streamed_answer_is_the_whole_one(
+    make: Any, path: str, events: Any, grammar: str, kind: str, ask: Ask
+) -> None:
+    reply = Reply(200, events(SEPARATORS, "\ude00", "\ud83d", "!", "\ude00").body, {"content-type": kind})
+    with at(path, reply) as script, make(script) as backend:
+        answer, pieces = ask(backend, grammar=None)
+    expected = f"{SEPARATORS[:-1]}\U0001f600\ufffd!\ufffd"
+    assert (answer.text, "".join(pieces), answer.finish) == (expected, expected, "stop")
+
+
+def whole_of(events: Any, text: str) -> Any:
+    """The answer of the same server to a request for no stream."""
+    if events is chat_events:
+        message = {"role": "assistant", "content": text}
+        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {}}
+    if events is llama_events:
+        return {**completion(text).body, "stop": True}
+    return json.loads(str(ollama_events(message={"role": "assistant", "content": text}).body))
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+@pytest.mark.parametrize("form", ["data: {}\n\n", "{}", "{}\n", "\ufeff{}", "lines"])
+def test_a_server_that_does_not_stream_is_heard(
+    make: Any, path: str, events: Any, grammar: str, form: str, ask: Ask
+) -> None:
+    whole = whole_of(events, CALL)
+    body = json.dumps(whole, indent=2) if form == "lines" else form.replace("{}", json.dumps(whole))
+    with at(path, Reply(200, body)) as script, make(script) as backend:
+        answer, pieces = ask(backend, grammar=grammar)
+    assert (answer.text, pieces, answer.finish, answer.grammar_violation) == (CALL, [CALL], "stop", None)
+
+
+def test_a_whole_message_after_its_pieces_is_not_said_again() -> None:
+    said: list[str] = []
+    lines = ChatLines(Spoken(said.append, held=True))
+    stream = [*str(chat_events(*PIECES).body).split("\n"), dumps(whole_of(chat_events, CALL))]
+    for line in stream:
+        lines.feed(line)
+    assert content(lines.end()) == "".join(said) == CALL
+
+
+@pytest.mark.parametrize(("reader", "events"), READERS)
+@pytest.mark.parametrize(
+    "noise", ["", " ", "\r", ": a comment", "event: message", "id: 1", "retry: 9", "data:"]
+)
+def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) -> None:
+    said: list[str] = []
+    lines = reader(Spoken(said.append, held=True))
+    for line in str(events(*PIECES).body).split("\n"):
+        lines.feed(line)
+        lines.feed(noise)
+    assert content(lines.end()) == "".join(said) == CALL
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+@pytest.mark.parametrize(
+    "line",
+    ['data: {"content": "b', "data: b", "data: [1]", '{"content": "b', "<html>", 'error: {"code": 500}'],
+)
+def test_a_line_that_cannot_be_read_is_an_error(
+    make: Any, path: str, events: Any, grammar: str, line: str, ask: Ask
+) -> None:
+    first, rest = str(events(*PIECES).body).split("\n", 1)
+    reply = Reply(200, f"{first}\n{line}\n{rest}")
+    with (
+        at(path, reply) as script,
+        make(script) as backend,
+        pytest.raises(BackendError, match="no JSON object"),
+    ):
+        ask(backend, grammar=None)
+
+
+@pytest.mark.parametrize(("reader", "events"), READERS)
+@given(data=st.data())
+def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
+    reader: Any, events: Any, data: st.DataObject
+) -> None:
+    said: list[str] = []
+    lines = reader(Spoken(said.append, held=True))
+    body = str(events(CALL).body)
+    try:
+        for line in data.draw(st.sampled_from([body, dumps(whole_of(events, CALL))])).split("\n"):
+            prefix, brace, rest = line.partition("{")
+            lines.feed(prefix + json.dumps(data.draw(odd(json.loads(brace + rest)))) if brace else line)
+        answer = lines.end()
+    except BackendError:
+        return
+    "".join(said).encode()
+    if answer and "error" not in answer:
+        assert content(answer) == "".join(said)
 
 
 DEAD = {"error": {"code": 500, "message": "dead end"}}

@@ -80,6 +80,52 @@ def test_thoughts_are_parted_from_the_text(answer: str, reasoning: str, text: st
     assert split_reasoning(answer) == (reasoning, text)
 
 
+PLACES = [
+    '{{"name": "write_files", "arguments": {{"files": [{{"path": "a", "content": "so {} then"}}]}}}}',
+    'Sure: {{"a": "{}"}}',
+    '{{"a": {{"b": 1}}, "c": "\\"{}"}}',
+    "{{'a': 'so {} then'}}",
+    '{{"a": ["x", "{} is',  # a call that the token limit cut
+    '{{"a": "{}"',  # one without its last bracket
+    "<tool_call><function=f><parameter=a>\nso {} then</parameter></function></tool_call>",
+    "It ends with `{}`.",
+    "```tool\nwrite_files\ncontent: so {} then\n```",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@given(markers=st.sampled_from(KNOWN), paired=st.booleans())
+def test_a_marker_in_somebodys_text_ends_no_thoughts(place: str, markers: Markers, paired: bool) -> None:
+    sign = f"{markers.begin} and {markers.end}" if paired else markers.end
+    text = place.format(sign)
+    assert split_reasoning(text) == ("", text)
+    assert split_reasoning(f"so{markers.end}{text}") == ("so", text)
+
+
+@given(st.sampled_from(KNOWN), st.text(st.sampled_from("a {}\"'`<[\\\n"), max_size=12), st.booleans())
+def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
+    markers: Markers, thoughts: str, closed: bool
+) -> None:
+    text = f"{thoughts}{markers.end}{markers.between}then" if closed else thoughts
+    expected = (thoughts.strip(), "then" if closed else "")
+    assert split_reasoning(text, markers) == expected
+    assert split_reasoning(f"{markers.opening}{text}", markers) == expected  # the model may begin them again
+    assert split_reasoning(f"{markers.opening}{text}") == expected
+
+
+@pytest.mark.parametrize(
+    "thoughts", ["so {x", "it's \"so", "a `b", "{ x: 1", "[1", 'try {"a": 1}', '{"a": 1']
+)
+def test_signs_in_thoughts_hide_no_end(thoughts: str) -> None:
+    for markers in KNOWN:
+        assert split_reasoning(f"{thoughts}{markers.end}\nthen") == (thoughts, "then")
+
+
+def test_a_text_full_of_signs_is_read_at_once() -> None:
+    for sign in ("{", '{"', "`", "```\n", "<parameter=a>", "'", "</think", "{'", "{ '\\"):
+        assert split_reasoning(sign * (100_000 // len(sign))) == ("", sign * (100_000 // len(sign)))
+
+
 @pytest.mark.parametrize(
     ("prompt", "markers", "end"),
     [

@@ -262,6 +262,23 @@ def test_a_whole_soft_call_counts_though_the_prose_after_it_was_cut() -> None:
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
 
 
+@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
+def test_a_soft_call_amid_prose_that_was_cut_may_be_a_thought_and_is_not_executed(shape: ShapeName) -> None:
+    """Chat servers do not tell that a template has opened thoughts, of which the end then never came."""
+    drafted = render(ToolCall("1", "create_dirs", {"paths": ["trips"]}), shape)
+    for text, executed in (
+        (f"I could begin:\n{drafted}\n\nBut no, they rather", 0),
+        (f"I could begin:\n{drafted}\n\nBut no, rather:\n{drafted[:-9]}", 0),
+        (f"I begin:\n{drafted}", 1),
+        (f"{drafted}\n\nThis is becau", 1),
+    ):
+        for finish in ("length", "stop"):
+            driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], settings=SOFT)
+            endless = shape == "yaml" and finish == "length"
+            expected = 1 if finish == "stop" else 0 if endless else executed
+            assert [called.name for called in driven.of(ToolCalled)] == ["create_dirs"] * expected, text
+
+
 @pytest.mark.parametrize("text", ["", "Hello there."])
 def test_prose_is_no_soft_call_where_there_can_be_no_answer_yet(text: str) -> None:
     driven = drive_by_hand(POOL, [completion(text)], settings=SOFT)
