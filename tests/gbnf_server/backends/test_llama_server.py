@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from gbnf.prompt import Message
 from gbnf_server import llama_server_build
 from gbnf_server.backends import llama_server as module
+from gbnf_server.backends.answers import read_completion, unpack
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -30,6 +32,7 @@ from gbnf_server.errors import (
 from gbnf_server.llama_server_run import RunningServer
 from support.models import make_model
 from support.server import CONTEXT, PROPS, Reply, completion, require_llama_server, scripted
+from support.wires import odd
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
@@ -358,6 +361,33 @@ def test_answers_are_replayed(
     assert (answer.grammar_violation is not None) == violates
 
 
+@given(answer=odd(completion("a\ud83d").body))
+def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+    try:
+        read = read_completion(unpack(httpx.Response(200, content=json.dumps(answer))), None)
+    except BackendError as error:
+        str(error).encode()
+    else:
+        read.text.encode()
+        assert min(read.prompt_tokens, read.completion_tokens, read.cached_tokens) >= 0
+        assert min(read.prompt_s, read.completion_s) >= 0
+
+
+@given(props=odd({**PROPS, "modalities": {"vision": True}, "model_path": "a/b\ud83d", "chat_template": ""}))
+def test_whatever_a_server_says_of_itself_is_read_or_a_fault_of_the_backend(props: Any) -> None:
+    with _client("http://127.0.0.1:9") as client:
+        flow = client._learn()
+        next(flow)
+        try:
+            flow.send(httpx.Response(200, content=json.dumps(props)))
+            for _ in range(20):
+                flow.send(httpx.Response(200, json={"prompt": "<user>hello<assistant>"}))
+        except StopIteration as learnt:
+            learnt.value.model.encode()
+        except BackendError as error:
+            str(error).encode()
+
+
 def test_thoughts_are_parted_from_a_free_answer(ask: Callable[..., Completion]) -> None:
     with scripted(completion=[completion("<think>so</think>then")]) as script, _client(script.url) as client:
         answer = ask(client, grammar=None)
@@ -463,6 +493,8 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
         (Reply(200, [1]), ServerError, "no JSON object"),
         (Reply(200, {}), BackendError, "no text"),
         (Reply(200, {"content": "x"}), BackendError, "why it ended"),
+        (Reply(200, {"content": "x", "stop_type": []}), BackendError, "why it ended"),
+        (Reply(200, "[" * 200_000), ServerError, "no JSON object"),
         (
             _error(400, "too long", "exceed_context_size_error", n_prompt_tokens=900, n_ctx=512),
             ContextOverflow,
@@ -487,6 +519,11 @@ def test_faults(ask: Callable[..., Completion], reply: Reply, kind: type[Backend
     ("answers", "told"),
     [
         ({"props": [Reply(200, {})]}, "the context's length"),
+        (
+            {"props": [Reply(200, {"default_generation_settings": {"n_ctx": math.inf}})]},
+            "the context's length",
+        ),
+        ({"props": [Reply(200, {"default_generation_settings": [1]})]}, "the context's length"),
         ({"apply_template": [Reply(200, {})]}, "without a prompt"),
         ({"apply_template": [_error(500, "no filter named 'x'")]}, "no filter named 'x'"),
         ({"apply_template": [_error(401, "Invalid API Key")]}, "HTTP 401"),

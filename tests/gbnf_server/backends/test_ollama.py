@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -30,6 +31,7 @@ from gbnf_server.errors import (
 from gbnf_server.planner import Planner
 from support.executors import world
 from support.server import Reply, scripted
+from support.wires import odd
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
@@ -197,9 +199,12 @@ def test_thoughts_are_kept_apart() -> None:
     [
         (1000, 250, False),
         (6000, 1500, False),
-        (6000, 2047, False),
+        (6000, 2046, False),
+        (6000, 2047, True),  # full but for one: no room for an answer
         (6000, 2048, True),  # full: nothing was left for an answer
         (12000, 1026, True),  # half the context and two, which newer servers keep of what is too long
+        (12000, 1060, False),  # no server that cuts keeps that many
+        (6000, 1026, False),  # prose in English
         (6000, 0, False),  # the server told nothing
         (2048, 300, False),  # no more bytes than tokens: it was whole, however few they are
     ],
@@ -217,12 +222,77 @@ def test_a_cut_prompt_is_noticed(
             assert ask(backend, messages).text == CALL
 
 
-@given(tokens=st.integers(1, 8192), bytes_per_token=st.floats(1, 5.9))
+@pytest.mark.parametrize(
+    ("size", "tokens"),
+    [
+        (24_521, 3126),  # the shipped tools and results in Hindi, by the vocabulary of gemma-4
+        (18_997, 2502),  # in Russian
+        (18_997, 2920),  # by that of qwen2
+        (12_369, 2039),  # in English as governments write it, by that of llama 3
+        (12_461, 1475),  # lines of spaces
+        (12_441, 1491),  # lines of dashes
+        (12_481, 1883),  # padded tables
+    ],
+)
+def test_whole_prompts_with_many_bytes_for_a_token_are_taken(size: int, tokens: int) -> None:
+    for context in (4096, 8192, 16_384, 32_768):
+        with Ollama("m", context_length=context) as backend:
+            backend._check_whole({"prompt_eval_count": tokens}, [{"role": "user", "content": "x" * size}])
+
+
+@given(tokens=st.integers(1, 8191), bytes_per_token=st.floats(1, 60))
 def test_a_whole_prompt_is_never_taken_for_a_cut_one(tokens: int, bytes_per_token: float) -> None:
-    backend = Ollama("m", context_length=8193)
+    assume(bytes_per_token < 6 or not 4096 <= tokens <= 4112)  # the tokens that a cut leaves, and few
     messages: list[Message] = [{"role": "user", "content": "x" * int(tokens * bytes_per_token)}]
-    backend._check_whole({"prompt_eval_count": tokens}, messages)
-    backend.close()
+    with Ollama("m", context_length=8193) as backend:
+        backend._check_whole({"prompt_eval_count": tokens}, messages)
+
+
+@given(
+    context=st.integers(1024, 32_768),
+    over=st.integers(1, 10_000),
+    bytes_per_token=st.floats(3.2, 12),
+    keep=st.integers(0, 25),
+)
+def test_a_prompt_that_was_cut_is_never_taken_for_a_whole_one(
+    context: int, over: int, bytes_per_token: float, keep: int
+) -> None:
+    """What `contextShiftPromptLimit` of Ollama's llm/llama_server.go leaves, and the runners before it."""
+    size = int((context + over) * bytes_per_token)
+    with Ollama("m", context_length=context) as backend:
+        for left in (context, context - 1, context - (context - keep) // 2):
+            with pytest.raises(ContextOverflow):
+                backend._check_whole({"prompt_eval_count": left}, [{"role": "user", "content": "x" * size}])
+
+
+# Odd answers.
+
+
+@given(answer=odd(chat("a\ud83d").body))
+def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+    reply = httpx.Response(200, content=json.dumps(answer))
+    with Ollama("m") as backend:
+        try:
+            read = backend._read(reply, None, backend._body(ASK, None, 9, 0.0, 0), None)
+        except BackendError as error:
+            str(error).encode()
+        else:
+            read.text.encode()
+            read.reasoning.encode()
+            assert min(read.prompt_tokens, read.completion_tokens) >= 0
+
+
+@pytest.mark.parametrize(
+    "odd_fields",
+    [
+        {"message": {"content": ["a", {"type": "text", "text": "b"}]}},
+        {"message": {"content": "ab"}, "prompt_eval_count": None, "eval_count": "12", "eval_duration": []},
+        {"message": {"content": "ab", "thinking": 5}},
+    ],
+)
+def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Callable[..., Completion]) -> None:
+    with served(chat(**odd_fields)) as server, client(server.url) as backend:
+        assert ask(backend, grammar=None).text == "ab"
 
 
 # Errors.
@@ -238,6 +308,8 @@ def test_a_whole_prompt_is_never_taken_for_a_cut_one(tokens: int, bytes_per_toke
         (Reply(502, "<html>"), ServerError, "<html>"),
         (Reply(200, "[]"), ServerError, "200"),
         (Reply(200, {"done": True}), BackendError, "without a text"),
+        (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "without a text"),
+        (Reply(200, "[" * 200_000), ServerError, "200"),
         (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "only a part"),
     ],
 )

@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from hypothesis import given
 from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
@@ -33,8 +35,10 @@ from gbnf_server.errors import (
 )
 from gbnf_server.llama_server_run import RunningServer
 from gbnf_server.planner import Planner
+from gbnf_server.planner.events import RunFinished, TextWritten
 from support.executors import shipped, world
 from support.server import Reply, require_llama_server, scripted
+from support.wires import odd
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 GBNF = str(compile_pool([FINAL_ANSWER]))
@@ -277,6 +281,11 @@ def test_the_model_and_its_context() -> None:
             _ = client(script.url, model="c").context_length
     with served(chat(), listed=models()) as script, pytest.raises(BackendError, match="lists no model"):
         client(script.url).complete(ASK, grammar=None)
+    with (
+        served(chat(), listed=Reply(200, {"data": 5})) as script,
+        pytest.raises(BackendError, match="with 5"),
+    ):
+        client(script.url).complete(ASK, grammar=None)
 
 
 @pytest.mark.parametrize(
@@ -297,11 +306,59 @@ def test_the_model_and_its_context() -> None:
         (Reply(401, {"error": "Unauthorized"}), ServerError, "401: Unauthorized"),
         (Reply(500, ""), ServerError, "500"),
         (Reply(200, {"choices": []}), BackendError, "without a message"),
+        (Reply(200, {"choices": [{"message": {"content": 5}}]}), BackendError, "answered with 5"),
+        (Reply(200, "[" * 200_000), ServerError, "200"),
     ],
 )
 def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:
     with served(reply) as script, client(script.url) as backend, pytest.raises(kind, match=said):
         ask(backend)
+
+
+PARTS = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "usage", "counts"),
+    [
+        (PARTS, None, (0, 0, 0)),
+        ("ab", [1], (0, 0, 0)),
+        ("ab", {"prompt_tokens": "many", "completion_tokens": 3, "prompt_tokens_details": [1]}, (0, 3, 0)),
+        ("ab", {"prompt_tokens": 7.0, "prompt_tokens_details": {"cached_tokens": None}}, (7, 0, 0)),
+    ],
+)
+def test_what_is_not_essential_may_be_odd(
+    content: Any, usage: Any, counts: tuple[int, ...], ask: Callable[..., Completion]
+) -> None:
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    with served(Reply(200, {"choices": [choice], "usage": usage})) as script, client(script.url) as backend:
+        answer = ask(backend, grammar=None)
+    assert answer.text == "ab"
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == counts
+
+
+@given(answer=odd(chat("a\ud83d", reasoning="\ude00").body))
+def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+    with client("http://127.0.0.1:9", model="m") as backend:
+        try:
+            read = backend._read(httpx.Response(200, content=json.dumps(answer)), None, None)
+        except BackendError as error:
+            str(error).encode()
+        else:
+            read.text.encode()
+            read.reasoning.encode()
+            assert min(read.prompt_tokens, read.completion_tokens, read.cached_tokens) >= 0
+
+
+@given(listing=odd(models("m", "n", max_model_len=4096).body))
+def test_whatever_stands_in_a_list_of_models_is_read_or_a_fault_of_the_backend(listing: Any) -> None:
+    with client("http://127.0.0.1:9") as backend:
+        flow = backend._learn()
+        next(flow)
+        with suppress(BackendError, StopIteration):
+            flow.send(httpx.Response(200, content=json.dumps(listing)))
+        backend.name.encode()
+        assert isinstance(backend._context_length, int | None)
 
 
 def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> None:
@@ -324,6 +381,26 @@ def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> Non
 # In the planner.
 
 TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
+
+
+@pytest.mark.parametrize("server", ["vllm", "lm_studio", "plain"])
+@pytest.mark.parametrize("streams", [False, True])
+def test_half_a_surrogate_pair_ends_no_run(server: Server, streams: bool, tmp_path: Path) -> None:
+    broken = '{"name": "look", "arguments": {"at": "a\ud83d"}}'
+    with served(chat(broken), chat("\ude00 hm"), chat()) as script, client(script.url, server) as backend:
+        planner = Planner(
+            [TOOL], backend, context=world(tmp_path), final_answer_from=1,
+            grammar=server != "plain", soft=server == "plain",
+        )  # fmt: skip
+        events = list(planner.events("look", text=streams))
+        said = [message["content"] for _, body in script.asked if body for message in body["messages"]]
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.run.outcome == "answered"
+    assert any("a\ufffd" in str(text) for text in said)
+    if streams:
+        pieces = "".join(event.text for event in events if isinstance(event, TextWritten))
+        assert "\ufffd hm" in pieces
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -11,28 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gbnf_server.backends.wire import Joined, Lines, clean, count, load, member, number, paired, read, text_of
-
-CHARS = st.sampled_from(["a", "è", "日", "😀", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\r", "\ufeff", '"'])
-TEXTS = st.text(CHARS | st.characters(exclude_categories=["Cs"]), max_size=8)
-BROKEN = st.text(CHARS | st.sampled_from(["\ud83d", "\ude00"]), max_size=8)  # halves of pairs too
-SIZES = st.lists(st.integers(1, 6), min_size=1)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | BROKEN,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(BROKEN, inner, max_size=3),
-    max_leaves=6,
-)
+from support.wires import ANY_TEXT, BROKEN, JSON, SIZES, cut
 
 
-def cut(whole: Any, sizes: list[int]) -> list[Any]:
-    """A text or bytes in pieces of these sizes, again and again."""
-    pieces, at = [], 0
-    for size in sizes * (len(whole) + 1):
-        pieces.append(whole[at : at + size])
-        at += size
-    return pieces
-
-
-@given(st.lists(TEXTS), SIZES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
+@given(st.lists(ANY_TEXT), SIZES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
 def test_lines_come_whole(texts: list[str], sizes: list[int], end: str, marked: bool, ended: bool) -> None:
     expected = [text.replace("\n", "").rstrip("\r").lstrip("\ufeff") for text in texts] + ["the last"]
     stream = ("\ufeff" if marked else "") + end.join(expected) + (end if ended else "")
@@ -145,5 +127,6 @@ def test_the_text_of_a_content(content: Any, expected: str | None) -> None:
 
 def test_members() -> None:
     assert member({"a": {"b": 1}}, "a", "b") == 1
-    for value in ({"a": [1]}, {"a": None}, [], None, 3):
+    others: list[Any] = [{"a": [1]}, {"a": None}, [], None, 3]
+    for value in others:
         assert member(value, "a", "b") is None

@@ -1,0 +1,66 @@
+"""What servers may send, and how it may come: texts, values, and the ways to cut them into pieces."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+_CHARS = st.sampled_from(
+    ["a", "è", "日", "😀", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\r", "\ufeff", '"']
+)
+ANY_TEXT = st.text(_CHARS | st.characters(exclude_categories=["Cs"]), max_size=8)
+BROKEN = st.text(_CHARS | st.sampled_from(["\ud83d", "\ude00"]), max_size=8)
+"""Text with halves of surrogate pairs, which JSON can hold."""
+
+SIZES = st.lists(st.integers(1, 6), min_size=1)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | BROKEN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(BROKEN, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def cut(whole: Any, sizes: list[int]) -> list[Any]:
+    """A text or bytes in pieces of these sizes, again and again."""
+    pieces: list[Any] = []
+    at = 0
+    while at < len(whole):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(whole[at : at + size])
+        at += size
+    return pieces
+
+
+def odd(value: Any) -> st.SearchStrategy[Any]:
+    """A JSON value with anything else in one of its places, or nothing there."""
+    places: list[tuple[Any, ...]] = [()]
+    for place in places:
+        node = _at(value, place)
+        if isinstance(node, dict | list):
+            places += [(*place, key) for key in (node if isinstance(node, dict) else range(len(node)))]
+    return st.builds(_changed, st.just(value), st.sampled_from(places), _OTHERS | JSON)
+
+
+_NOTHING = object()
+_OTHERS = st.sampled_from([_NOTHING, None, True, 5, -1, math.inf, "5", "a\ud83d", [1], {"a": 1}])
+
+
+def _at(value: Any, place: tuple[Any, ...]) -> Any:
+    for key in place:
+        value = value[key]
+    return value
+
+
+def _changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
+    if not place:
+        return None if other is _NOTHING else other
+    changed = copy.deepcopy(value)
+    node = _at(changed, place[:-1])
+    if other is _NOTHING:
+        del node[place[-1]]
+    else:
+        node[place[-1]] = other
+    return changed
