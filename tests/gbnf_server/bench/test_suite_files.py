@@ -25,6 +25,7 @@ from gbnf_server.bench.dsl import (
     suite,
 )
 from gbnf_server.bench.errors import SuiteErrors
+from gbnf_server.bench.metrics import METRICS
 from gbnf_server.bench.suite_files import load_suite, read_suite, shipped_suites
 from gbnf_server.shipped import suites_path
 
@@ -352,6 +353,15 @@ def test_a_python_file_is_read_with_the_given_tools_and_each_suite_once(tmp_path
     assert [one.name for one in load_suites([str(path)], [ping])] == ["mine"]
     with pytest.raises(SuiteErrors, match="no tool of the pool"):
         load_python(path)
+
+
+def test_the_page_explains_every_metric() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "bench.md").read_text("utf-8")
+    heads = {
+        line.split("|")[1].strip().removesuffix(", p95") for line in page.splitlines() if line[:2] == "| "
+    }
+    titles = {metric.title.replace(" p95", " p50") for metric in METRICS}
+    assert titles <= {head.removesuffix(" (p95: `compare`)") for head in heads}
 
 
 def test_the_page_explains_every_key() -> None:

@@ -1,0 +1,64 @@
+"""What the pages say of keys, variables, files and commands, against the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from gbnf.manifests import BUILT_IN, Offer, RunPolicy
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("server/**/*.md")])
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_link_to_a_file_leads_to_one(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)\)", path.read_text("utf-8"))
+    inside = [link for link in links if "://" not in link]
+    assert [link for link in inside if not (path.parent / link).exists()] == []
+
+
+def test_every_variable_has_its_line() -> None:
+    read = {
+        name
+        for folder in ("gbnf", "server", "manifests")
+        for file in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r"\bGBNF(?:_[A-Z]+)+\b", file.read_text("utf-8"))
+    }
+    known = set(re.findall(r"`(\w+)`", page("docs/environment.md")))
+    assert "GBNF_TIMEZONE" in read
+    assert read - known == set()
+
+
+def test_every_key_of_a_manifest_has_its_line() -> None:
+    text = page("docs/manifests.md")
+    keys = {
+        f"{table}.{field.name}"
+        for table, of in (("offer", Offer), ("run", RunPolicy))
+        for field in fields(of)
+    }
+    rows = dict(re.findall(r"^\| `([\w.]+)` \|.*\| (.*?) \|$", text, re.MULTILINE))
+    assert keys <= rows.keys()
+    policy = RunPolicy()
+    assert rows["run.effect"] == f'`"{policy.effect}"`'
+    assert rows["run.timeout_s"] == f"`{policy.timeout_s:g}`"
+    assert all(f"`{tool.name}`" in text for tool in BUILT_IN)
+
+
+def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
+    block = next(each for each in page("README.md").split("```") if "\ngbnf check" in each)
+    lines = [line for line in block.splitlines() if line.startswith(("gbnf compile", "gbnf check"))]
+    script = "\n".join([f'gbnf() {{ "{sys.executable}" -m gbnf_server "$@"; }}', *lines])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert len(lines) == 2
+    assert done.stdout.startswith("refused at line 1, column 17")
+    assert "left out" in done.stderr
