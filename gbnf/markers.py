@@ -2,8 +2,9 @@
 
 Upper and lower case, accents and the kind of apostrophe don't count. A marker begins and ends at the
 boundaries of words ("qua" is not in "qualcosa", "annulla" is in "l'annulla"), and a phrase doesn't reach over
-the end of a clause. Scripts that put no spaces between words are matched by character. File-system paths
-and e-mail addresses are no text; addresses on the web are.
+the end of a clause. "…" in a marker, once, stands for up to three words or paths: "put … back". Scripts that
+put no spaces between words are matched by character. File-system paths and e-mail addresses are no text;
+addresses on the web are.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias
 
 _UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD_OR_STOP = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))")
+_WORD_OR_STOP = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|\0")
 _STOP = ""
+_PATH = "\0"  # stands for a path: a word of its own, that no marker holds
+_GAP = "…"
+_WIDEST_GAP = 3  # words
 
 #: A request's pieces: quoted ones, which may hold spaces, and those between spaces, quotes and commas.
 _PIECE = re.compile(
@@ -36,6 +41,7 @@ _FILE = re.compile(
 )
 
 _Words: TypeAlias = tuple[str, ...]
+_Pattern: TypeAlias = tuple[str | None, ...]  # None: any word of the same clause
 
 
 class Markers:
@@ -43,53 +49,63 @@ class Markers:
 
     def __init__(self, markers: Iterable[str]) -> None:
         self._markers: dict[_Words, set[str]] = {}
+        self._gapped: dict[str, list[tuple[_Pattern, str]]] = {}  # by their first words
         for marker in markers:
-            self._markers.setdefault(_words(marker), set()).add(marker)
+            head, tail = (_words(part) for part in marker.partition(_GAP)[::2])
+            if head and tail:
+                gaps = ((None,) * width for width in range(_WIDEST_GAP + 1))
+                self._gapped.setdefault(head[0], []).extend((head + gap + tail, marker) for gap in gaps)
+            else:
+                self._markers.setdefault(head or tail, set()).add(marker)
         self._markers.pop((), None)
         self._lengths = sorted({len(words) for words in self._markers}, reverse=True)
 
     def all_in(self, text: str) -> frozenset[str]:
         """Every marker that `text` holds."""
-        return frozenset(marker for words in self._spans(text).values() for marker in self._markers[words])
+        return frozenset(marker for markers in self._spans(text).values() for marker in markers)
 
     def longest_in(self, text: str) -> frozenset[str]:
-        """The markers that `text` holds outside of longer ones, as "google" in "google photos"."""
-        spans = self._spans(text)
-        return frozenset(
-            marker
-            for (start, end), words in spans.items()
-            if self._widest(spans, start, end) == end - start
-            for marker in self._markers[words]
-        )
+        """The markers that `text` holds outside of longer ones: in "google photos" not "google"."""
+        found: set[str] = set()
+        reached = 0  # the furthest end of the spans that begin before, or here and are longer
+        for (_, end), markers in sorted(
+            self._spans(text).items(), key=lambda span: (span[0][0], -span[0][1])
+        ):
+            if end > reached:
+                found |= markers
+                reached = end
+        return frozenset(found)
 
-    def _spans(self, text: str) -> dict[tuple[int, int], _Words]:
-        """Where the markers stand, as word positions."""
-        words = _words(without_paths(text))
-        return {
-            (start, start + length): found
-            for start in range(len(words))
-            for length in self._lengths
-            if (found := words[start : start + length]) in self._markers and len(found) == length
-        }
+    def _spans(self, text: str) -> dict[tuple[int, int], set[str]]:
+        """Which markers stand where, as word positions."""
+        words = _words_of(text)
+        spans: dict[tuple[int, int], set[str]] = {}
+        for start, first in enumerate(words):
+            for length in self._lengths:
+                here = words[start : start + length]
+                if len(here) == length and here in self._markers:
+                    spans.setdefault((start, start + length), set()).update(self._markers[here])
+            for pattern, marker in self._gapped.get(first, ()):
+                if _fits(pattern, words[start : start + len(pattern)]):
+                    spans.setdefault((start, start + len(pattern)), set()).add(marker)
+        return spans
 
-    def _widest(self, spans: dict[tuple[int, int], _Words], start: int, end: int) -> int:
-        """The length of the longest found span around the one from `start` to `end`."""
-        return next(
-            length
-            for length in self._lengths
-            if any((begin, begin + length) in spans for begin in range(end - length, start + 1))
-        )
+
+def _fits(pattern: _Pattern, words: _Words) -> bool:
+    return len(words) == len(pattern) and all(
+        word != _STOP if asked is None else word == asked for asked, word in zip(pattern, words, strict=True)
+    )
 
 
 def without_paths(text: str) -> str:
-    """`text` with its file-system paths and e-mail addresses taken out."""
+    """`text` with a sign in place of each file-system path and e-mail address."""
 
     def replaced(match: re.Match[str]) -> str:
         quoted = match["quoted"]
         if quoted is None:
-            return " ; " if _is_path(match[0]) else match[0]
+            return f" {_PATH} " if _is_path(match[0]) else match[0]
         if _ROOT.match(quoted) or (_is_path(quoted) and not _URL.match(quoted)):
-            return " ; "
+            return f" {_PATH} "
         return match["quote"] + _PIECE.sub(replaced, quoted) + match["quote"]
 
     return _PIECE.sub(replaced, text)
@@ -110,8 +126,27 @@ def _is_path(piece: str) -> bool:
     return len(others) > 1 or others[-1] == "" or bool(_EXTENSION.search(others[-1]))
 
 
+@lru_cache(maxsize=8)
+def _words_of(text: str) -> _Words:
+    """The words that markers are looked for in; one request is searched several times, at every step."""
+    return _words(without_paths(text))
+
+
 def _words(text: str) -> _Words:
     """The words of `text` without case and accents; the end of a clause is a word of its own, ""."""
-    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    bare = "".join(char for char in decomposed if not unicodedata.combining(char))
-    return tuple(_STOP if match["stop"] else match[0] for match in _WORD_OR_STOP.finditer(bare))
+    return tuple(_STOP if match["stop"] else match[0] for match in _WORD_OR_STOP.finditer(_bare(text)))
+
+
+def _bare(text: str) -> str:
+    """`text` without case and accents, character by character.
+
+    What depends on neighbours in NFKD is the order of combining marks alone, and they go; as a whole, a long
+    run of them would be sorted in quadratic time.
+    """
+    return text.casefold() if text.isascii() else "".join(map(_bare_character, text))
+
+
+@lru_cache(maxsize=4096)
+def _bare_character(char: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
+    return "".join(part for part in decomposed if not unicodedata.combining(part))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gbnf.manifests import Executor
 from gbnf.manifests.policies import ESCAPE_HATCH
 from gbnf.markers import Markers
-from gbnf.providers import FOREIGN_PHRASES, PROVIDERS
+from gbnf.providers import FOREIGN_PHRASES, PROVIDERS, TOPICS, Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,15 @@ def filter_pool(
     executors: Iterable[Executor],
     query: str,
     *,
-    providers: Mapping[str, tuple[str, ...]] = PROVIDERS,
+    providers: Mapping[str, Provider] = PROVIDERS,
     foreign_phrases: Iterable[str] = FOREIGN_PHRASES,
 ) -> Selection:
     """Drop the tools that `query`, in any language, has no use for.
 
-    `providers`: suffix of a variant's name -> the words that name the provider. `foreign_phrases`: names that
-    hold such a word and mean something else. A filter that would drop every tool drops none and says so.
+    A variant is offered where the request names its provider, and takes the place of the tool that it varies
+    where the request says that the work is to be done there. `providers`: suffix of a variant's name -> the
+    words for that. `foreign_phrases`: names that hold such a word and mean something else. A filter that
+    would drop every tool drops none and says so.
     """
     pool = tuple(executors)
     rules = _Rules(pool, query, providers, foreign_phrases)
@@ -52,15 +55,16 @@ class _Rules:
         self,
         pool: tuple[Executor, ...],
         query: str,
-        providers: Mapping[str, tuple[str, ...]],
+        providers: Mapping[str, Provider],
         foreign_phrases: Iterable[str],
     ) -> None:
         self._providers = providers
         self._tools = {tool.name: tool for tool in pool}
         self._canonical = sum(self._is_canonical(tool) for tool in pool)
-        owners = {suffix: set(markers) for suffix, markers in providers.items()} | {"": set(foreign_phrases)}
-        self._named = _named_providers(query, owners)
-        self._found = Markers(marker for tool in pool for marker in tool.offer.markers).all_in(query)
+        self._named, self._placed = _wordings(tuple(providers.items()), tuple(foreign_phrases)).read(query)
+        plain = tuple(marker for tool in pool if not tool.offer.not_in for marker in tool.offer.markers)
+        self._found = _finder(plain).all_in(query)
+        self._query = query
 
     def against(self, tool: Executor) -> str:
         """Why `tool` isn't offered; "" where it is. The first reason counts."""
@@ -76,7 +80,9 @@ class _Rules:
         return f"the pool has {self._canonical} canonical tools, and {least} are enough to do without it"
 
     def _no_marker(self, tool: Executor) -> str:
-        if not tool.offer.markers or not self._found.isdisjoint(tool.offer.markers):
+        offer = tool.offer
+        found = _finder(offer.markers + offer.not_in).longest_in(self._query) if offer.not_in else self._found
+        if not offer.markers or not found.isdisjoint(offer.markers):
             return ""
         return f"the request holds none of its markers ({_some(tool.offer.markers)})"
 
@@ -84,13 +90,13 @@ class _Rules:
         suffix = self._suffix(tool)
         if suffix is None or suffix in self._named:
             return ""
-        return f"the request doesn't name the provider ({_some(self._providers[suffix])})"
+        return f"the request doesn't name the provider ({_some(_words_for(self._providers[suffix]))})"
 
     def _variant_instead(self, tool: Executor) -> str:
         for suffix in self._providers:
-            variant = self._tools.get(tool.name + suffix) if suffix in self._named else None
+            variant = self._tools.get(tool.name + suffix) if suffix in self._placed else None
             if variant is not None and not self._unasked(variant):
-                return f"the request names the provider of {variant.name}, which takes its place"
+                return f"the request is about the place of {variant.name}, which takes its place"
         return ""
 
     def _is_canonical(self, tool: Executor) -> bool:
@@ -102,10 +108,40 @@ class _Rules:
         return max(fitting, key=len, default=None)
 
 
-def _named_providers(query: str, owners: Mapping[str, set[str]]) -> frozenset[str]:
-    """The providers that `query` names; a marker inside a longer one of another owner doesn't count."""
-    matches = Markers(marker for markers in owners.values() for marker in markers).longest_in(query)
-    return frozenset(owner for owner, markers in owners.items() if not markers.isdisjoint(matches))
+class _Wordings:
+    """How requests speak of providers. Words inside longer ones don't count: "google" in "google photos"."""
+
+    def __init__(self, providers: tuple[tuple[str, Provider], ...], foreign: tuple[str, ...]) -> None:
+        self._places = {suffix: frozenset(provider.places) for suffix, provider in providers}
+        topics = {
+            suffix: {f"{topic} {place}" for place in places for topic in TOPICS}
+            for suffix, places in self._places.items()
+        }
+        self._words = {suffix: topics[suffix].union(_words_for(provider)) for suffix, provider in providers}
+        self._markers = Markers([*foreign, *(word for words in self._words.values() for word in words)])
+
+    def read(self, query: str) -> tuple[frozenset[str], frozenset[str]]:
+        """The suffixes of the providers that `query` names, and of those where the work is to be done."""
+        found = self._markers.longest_in(query)
+        named, placed = (
+            frozenset(suffix for suffix, words in table.items() if not words.isdisjoint(found))
+            for table in (self._words, self._places)
+        )
+        return named, placed
+
+
+@lru_cache(maxsize=8)
+def _wordings(providers: tuple[tuple[str, Provider], ...], foreign: tuple[str, ...]) -> _Wordings:
+    return _Wordings(providers, foreign)
+
+
+@lru_cache(maxsize=64)
+def _finder(markers: tuple[str, ...]) -> Markers:
+    return Markers(markers)
+
+
+def _words_for(provider: Provider) -> tuple[str, ...]:
+    return provider.names + provider.places
 
 
 def _some(markers: tuple[str, ...]) -> str:

@@ -149,26 +149,27 @@ class _Check:
         role = table.get("role")
         if role is not None and (not isinstance(role, str) or not role):
             self.fail("offer.role", role, "a role is a word", 'Write role = "escape_hatch", or leave it out.')
-        markers = table.get("markers", [])
-        if not isinstance(markers, list):
-            self.fail(
-                "offer.markers",
-                markers,
-                "markers are an array of words",
-                'Write markers = ["undo", "annulla"].',
-            )
-        for index, marker in enumerate(markers):
-            if not isinstance(marker, str) or not any(char.isalnum() for char in marker):
-                way_out = "Give a word or a phrase as people type it."
-                self.fail(
-                    f"offer.markers[{index}]", marker, "a marker is a text with letters or digits", way_out
-                )
+        markers = self.markers(table, "markers", 'Write markers = ["undo", "annulla"].')
+        not_in = self.markers(table, "not_in", 'Write not_in = ["the nearest date"].')
         least = table.get("unless_canonical_at_least")
         if least is not None and (not isinstance(least, int) or isinstance(least, bool) or least < 1):
             way_out = "Give a whole number of at least 1, or leave it out."
             self.fail("offer.unless_canonical_at_least", least, "this counts canonical tools", way_out)
         always = self.flag(table, "offer.always")
-        return Offer(role, tuple(markers), least, always), _unknown(table, Offer)
+        return Offer(role, markers, not_in, least, always), _unknown(table, Offer)
+
+    def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
+        """Words and phrases below `[offer]`, none where the key is missing."""
+        markers = table.get(key, [])
+        if not isinstance(markers, list):
+            self.fail(f"offer.{key}", markers, f"{key} are an array of words", example)
+        for index, marker in enumerate(markers):
+            if not isinstance(marker, str) or not any(char.isalnum() for char in marker):
+                way_out = "Give a word or a phrase as people type it."
+                self.fail(
+                    f"offer.{key}[{index}]", marker, "a marker is a text with letters or digits", way_out
+                )
+        return tuple(markers)
 
     def run(self, table: dict[str, Any]) -> tuple[RunPolicy, dict[str, Any]]:
         default = RunPolicy()

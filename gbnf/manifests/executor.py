@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class Executor:
     def _content_hash(self) -> str:
         content = (
             self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,
-            (self.offer.role, self.offer.markers, self.offer.unless_canonical_at_least, self.offer.always),
+            astuple(self.offer),
             (self.run.effect, self.run.confirm, self.run.timeout_s),
             None if self.path is None else str(self.path),
         )  # fmt: skip

@@ -14,13 +14,16 @@ class Offer:
     """When the pool filter offers an executor; without conditions: always.
 
     `role`: "escape_hatch" or None, or a word that another runtime understands.
-    `markers`: offered only where the request holds one of them; none: no such condition.
+    `markers`: offered only where the request holds one of them; none: no such condition. "…" in a marker
+    stands for up to three words.
+    `not_in`: phrases that hold a marker and mean something else; inside of them it doesn't count.
     `unless_canonical_at_least`: not offered where the pool holds this many canonical tools.
     `always`: offered whatever the other conditions and the provider rules say.
     """
 
     role: str | None = None
     markers: tuple[str, ...] = ()
+    not_in: tuple[str, ...] = ()
     unless_canonical_at_least: int | None = None
     always: bool = False
 

@@ -139,7 +139,7 @@ class Planner:
         a llama-server its slots; further calls wait. All runs share the planner's world. An interrupt, or an
         error that is no outcome, ends the runs that are under way; `gbnf_server.batch` keeps what was done.
 
-        Raises ValueError, before the first run, where one of the requests is blank, or holds half a character.
+        Raises ValueError, before the first run, where a request is blank, or holds half a character.
         """
         return asyncio.run(self.arun_many(queries, concurrency=concurrency))
 

@@ -224,6 +224,8 @@ ARGS: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}
         ({"offer": {"role": 3}}, "offer.role"),
         ({"offer": {"markers": "undo"}}, "offer.markers"),
         ({"offer": {"markers": ["undo", "!"]}}, "offer.markers[1]"),
+        ({"offer": {"not_in": "undo"}}, "offer.not_in"),
+        ({"offer": {"not_in": ["undone", 3]}}, "offer.not_in[1]"),
         ({"offer": {"unless_canonical_at_least": 0}}, "offer.unless_canonical_at_least"),
         ({"offer": {"always": "yes"}}, "offer.always"),
         ({"run": []}, "run"),
