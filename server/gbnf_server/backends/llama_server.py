@@ -31,8 +31,9 @@ from gbnf_server.errors import BackendError, ServerError
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a server says of itself and its model; asked for once, and again after it was gone."""
+    """What a server says of itself and its model; `told` is its own words, which change with either."""
 
+    told: dict[str, Any]
     context_length: int
     prompt_style: PromptStyle
     roles: Roles
@@ -122,7 +123,7 @@ class LlamaServer(Served):
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         if grammar is not None and self._guarded:
             guard(grammar)  # a server hangs and crashes on the same grammars as the engine in this process
-        facts = yield from self._learn()
+        facts = yield from self._learn(anew=True)
         prompt, images = yield from self._prompt(messages, facts, constrained=grammar is not None)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
@@ -161,9 +162,13 @@ class LlamaServer(Served):
         prompt = yield from self._render(said)
         return close_thinking(prompt) if constrained else prompt, images
 
-    def _learn(self) -> Flow[_Facts]:
-        if self._facts is None:
-            props = yield from self._request("GET", "/props")
+    def _learn(self, *, anew: bool = False) -> Flow[_Facts]:
+        """The facts, asked for once; with `anew` again: another model may have come up at the address."""
+        facts = self._facts
+        if facts is not None and not anew:
+            return facts
+        props = yield from self._request("GET", "/props")
+        if facts is None or props != facts.told:
             length = count(member(props, "default_generation_settings", "n_ctx"))
             if not length:
                 raise BackendError(
@@ -173,7 +178,8 @@ class LlamaServer(Served):
                 DEMONSTRATION_MODEL in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
             roles = yield from self._probe()
-            self._facts = _Facts(
+            facts = _Facts(
+                props,
                 length,
                 "minimal" if is_demonstration else "full",
                 roles,
@@ -182,7 +188,8 @@ class LlamaServer(Served):
                 str(props.get("media_marker") or _MEDIA_MARKER),
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )
-        return self._facts
+        self._facts = facts
+        return facts
 
     def _probe(self) -> Flow[Roles]:
         """Drive `conversation.probe` with the server's own template."""

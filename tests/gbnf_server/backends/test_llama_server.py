@@ -233,6 +233,27 @@ def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, ti
         assert (client.prompt_style, client.context_length) == ("minimal", 256)
 
 
+def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Callable[..., Completion]) -> None:
+    other = {
+        "default_generation_settings": {"n_ctx": 77},
+        "model_path": "models/other.gguf",
+        "chat_template": "<think>",
+    }
+    answers: dict[str, Any] = {
+        "props": [Reply(200, PROPS), Reply(200, PROPS), Reply(200, other)],
+        "completion": [completion('{"name": "find"}')],
+    }
+    with scripted(**answers) as script, _client(script.url) as client:
+        ask(client)
+        learning = len(script.asked)
+        ask(client)
+        assert [path for path, _ in script.asked[learning:]] == ["/props", "/apply-template", "/completion"]
+        assert (client.context_length, client.markers) == (CONTEXT, None)
+        ask(client)
+        assert (client.context_length, client.model_name) == (77, "other.gguf")
+        assert client.markers is not None
+
+
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
     require_llama_server()
     model = make_model(tmp_path / "long.gguf", context=200_000)
