@@ -45,12 +45,13 @@ _Pattern: TypeAlias = tuple[str | None, ...]  # None: any word of the same claus
 
 
 class Markers:
-    """A set of markers to look for."""
+    """A set of markers to look for. `others`: phrases that mean something else, where markers don't count."""
 
-    def __init__(self, markers: Iterable[str]) -> None:
+    def __init__(self, markers: Iterable[str], others: Iterable[str] = ()) -> None:
+        self._others = frozenset(others)
         self._markers: dict[_Words, set[str]] = {}
         self._gapped: dict[str, list[tuple[_Pattern, str]]] = {}  # by their first words
-        for marker in markers:
+        for marker in (*markers, *self._others):
             head, tail = (_words(part) for part in marker.partition(_GAP)[::2])
             if head and tail:
                 gaps = ((None,) * width for width in range(_WIDEST_GAP + 1))
@@ -61,18 +62,19 @@ class Markers:
         self._lengths = sorted({len(words) for words in self._markers}, reverse=True)
 
     def all_in(self, text: str) -> frozenset[str]:
-        """Every marker that `text` holds."""
-        return frozenset(marker for markers in self._spans(text).values() for marker in markers)
+        """Every marker that `text` holds, in whatever phrase."""
+        spans = self._spans(text).values()
+        return frozenset(marker for markers in spans for marker in markers) - self._others
 
     def longest_in(self, text: str) -> frozenset[str]:
-        """The markers that `text` holds outside of longer ones: in "google photos" not "google"."""
+        """The markers that `text` holds outside of the others and of longer ones ("google" in "google docs")."""
         found: set[str] = set()
         reached = 0  # the furthest end of the spans that begin before, or here and are longer
         for (_, end), markers in sorted(
             self._spans(text).items(), key=lambda span: (span[0][0], -span[0][1])
         ):
             if end > reached:
-                found |= markers
+                found |= markers if self._others.isdisjoint(markers) else set()
                 reached = end
         return frozenset(found)
 

@@ -81,7 +81,7 @@ class _Rules:
 
     def _no_marker(self, tool: Executor) -> str:
         offer = tool.offer
-        found = _finder(offer.markers + offer.not_in).longest_in(self._query) if offer.not_in else self._found
+        found = _finder(offer.markers, offer.not_in).longest_in(self._query) if offer.not_in else self._found
         if not offer.markers or not found.isdisjoint(offer.markers):
             return ""
         return f"the request holds none of its markers ({_some(tool.offer.markers)})"
@@ -136,8 +136,8 @@ def _wordings(providers: tuple[tuple[str, Provider], ...], foreign: tuple[str, .
 
 
 @lru_cache(maxsize=64)
-def _finder(markers: tuple[str, ...]) -> Markers:
-    return Markers(markers)
+def _finder(markers: tuple[str, ...], others: tuple[str, ...] = ()) -> Markers:
+    return Markers(markers, others)
 
 
 def _words_for(provider: Provider) -> tuple[str, ...]:

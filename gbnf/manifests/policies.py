@@ -16,7 +16,7 @@ class Offer:
     `role`: "escape_hatch" or None, or a word that another runtime understands.
     `markers`: offered only where the request holds one of them; none: no such condition. "…" in a marker
     stands for up to three words.
-    `not_in`: phrases that hold a marker and mean something else; inside of them it doesn't count.
+    `not_in`: phrases that hold a marker and mean something else; there it doesn't count.
     `unless_canonical_at_least`: not offered where the pool holds this many canonical tools.
     `always`: offered whatever the other conditions and the provider rules say.
     """

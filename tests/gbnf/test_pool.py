@@ -28,7 +28,7 @@ MORE = (
     tool("read_files_google_workspace"),
     tool("send_messages_notion", markers=["never said"]),
     tool("loyal", always=True, markers=["never said"]),
-    tool("back", markers=["put … back", "here"], not_in=["here and there", "put … back up"]),
+    tool("back", markers=["put … back", "here"], not_in=["here and there", "put … back up", "put them back"]),
 )
 pools = st.lists(st.sampled_from([*SHIPPED, *MORE]), unique=True)
 phrases = st.sampled_from(
@@ -271,13 +271,14 @@ def test_notion_is_a_place_only_where_that_is_said(query: str, notion: int, base
         "put my old notes back", "put notes/rome.md back", "put everything back where it was",
         "put it back", "restore the files you deleted", "can you restore notes/rome.md?",
         "bring my notes back", "roll that back", "roll the last change back", "reverse what you just did",
-        "reverse the last step", "I want my files back", "give me my notes back", "get the files back",
-        "I'd like that undone", "cancel the last change", "cancel that", "make it as it was before",
-        "go back one step", "Ctrl-Z", "annullalo", "puoi annullarla?", "annullami l'ultima cosa",
-        "annulli l'ultima operazione", "ripristinali", "vorrei ripristinarle",
-        "ripristina i file che hai cancellato", "disfalo", "disfai tutto",
-        "vorrei disfare quello che hai fatto", "revoca l'ultima modifica", "rimetti a posto",
-        "rimetti tutto com'era prima", "rimettilo dov'era", "puoi rimetterli a posto?",
+        "reverse the last step", "I want my files back", "can I get notes/rome.md back?",
+        "I want it back to how it was", "reverse your previous step", "voglio disfare l'ultimo passo",
+        "riporta tutto a posto", "give me my notes back", "get the files back", "I'd like that undone",
+        "cancel the last change", "cancel that", "make it as it was before", "go back one step", "Ctrl-Z",
+        "annullalo", "puoi annullarla?", "annullami l'ultima cosa", "annulli l'ultima operazione",
+        "ripristinali", "vorrei ripristinarle", "ripristina i file che hai cancellato", "disfalo",
+        "disfai tutto", "vorrei disfare quello che hai fatto", "revoca l'ultima modifica",
+        "rimetti a posto", "rimetti tutto com'era prima", "rimettilo dov'era", "puoi rimetterli a posto?",
         "torna come prima", "riporta tutto com'era", "riportali com'erano", "rivoglio i miei file",
         "ridammi le note", "recupera i file che hai cancellato", "cancella l'ultima operazione",
         "fai un passo indietro",
@@ -290,7 +291,8 @@ def test_wordings_that_take_the_last_turn_back(query: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "when do I go back to work?", "remind me to get back to Anna", "back up my notes",
+        "when do I go back to work?", "remind me to get back to Anna", "when do I get back home?",
+        "I want to go back to Rome", "get me back to the list", "back up my notes",
         "put my notes in order and back up the rest", "put the notes, then come back", "put it back-up",
         "send the report back to Marco", "create a folder for the restored paintings",
         "create the folder backups", "recover the password of my account",
@@ -312,12 +314,14 @@ def test_wordings_that_take_nothing_back(query: str) -> None:
     [
         "where's the nearest pharmacy?", "find the closest pharmacy", "the museum closest to me",
         "restaurants in my area", "a bar close by", "what is around me?", "cafés near us",
-        "what's my current location", "which city am I in?", "tell me where I am", "where are we?",
-        "find a bar in this neighborhood", "a bakery within walking distance", "in the vicinity",
-        "Dov'è la farmacia più vicina?", "qual è il ristorante più vicino", "farmacie vicine",
-        "ristoranti vicini", "ristoranti nelle vicinanze", "trova un bar in zona",
-        "che c'è da queste parti?", "un bar nei paraggi", "dove mi trovo?", "dove siamo?",
-        "in che città sono", "cerca un cinema nella mia zona", "un hotel qua vicino", "bar a due passi",
+        "what's my current location", "which city am I in?", "in what place am I right now?",
+        "how far is the station from me?", "my coordinates", "la farmacia più prossima",
+        "tell me where I am", "where are we?", "find a bar in this neighborhood",
+        "a bakery within walking distance", "in the vicinity", "Dov'è la farmacia più vicina?",
+        "qual è il ristorante più vicino", "farmacie vicine", "ristoranti vicini",
+        "ristoranti nelle vicinanze", "trova un bar in zona", "che c'è da queste parti?",
+        "un bar nei paraggi", "dove mi trovo?", "dove siamo?", "in che città sono",
+        "cerca un cinema nella mia zona", "un hotel qua vicino", "bar a due passi",
         "qual è la mia posizione attuale?",
     ],
 )  # fmt: skip
@@ -369,6 +373,12 @@ def test_a_new_provider_costs_one_line() -> None:
         assert len(filter_pool(pool, f"{topic} Acme Cloud", providers=providers).kept) == 2
 
 
+def test_a_provider_may_be_what_was_a_foreign_phrase() -> None:
+    providers = {**PROVIDERS, "_photos": Provider(("google photos",))}
+    pool = (tool("find"), tool("find_photos"))
+    assert filter_pool(pool, "my google photos", providers=providers).kept == pool
+
+
 def test_the_longer_marker_of_another_provider_shadows_the_shorter() -> None:
     providers = {"_google_workspace": Provider(("google",)), "_photos": Provider((), ("google photos",))}
     pool = (tool("find"), tool("find_google_workspace"), tool("find_photos"))
@@ -388,6 +398,8 @@ def test_the_longer_marker_of_another_provider_shadows_the_shorter() -> None:
         ("here and there, and here", 1),
         ("put, back", 0),
         ("put it down and run back", 0),
+        ("put them back", 0),
+        ("put them back, and put it back", 1),
     ],
 )
 def test_a_marker_does_not_count_in_phrases_that_mean_something_else(query: str, kept: int) -> None:
