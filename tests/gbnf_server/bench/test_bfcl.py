@@ -393,6 +393,15 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "irrelevance (1)" in capsys.readouterr().out
     [stored] = (tmp_path / "out").glob("*.json")
     assert len(json.loads(stored.read_text())["answers"]) == 3
+    stored.unlink()
+    stored.mkdir()
+    (tmp_path / "file").touch()
+    for out, said in [("out", f"{stored.name} can't be written: Is a directory"), ("file", "is in the way")]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([*command, "--out", str(tmp_path / out)])
+        assert left.value.code == 4
+        assert f"{said}; give another --out" in capsys.readouterr().err
     with pytest.raises(SystemExit) as left:
         main(["bench", "--compile-only"])
     assert left.value.code == 2
