@@ -62,3 +62,16 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     assert len(lines) == 2
     assert done.stdout.startswith("refused at line 1, column 17")
     assert "left out" in done.stderr
+
+
+def test_every_room_has_its_line() -> None:
+    rows = [line.split("|")[1] for line in page("ARCHITECTURE.md").splitlines() if line.startswith("| `")]
+    named = {part.removesuffix("/").split("/")[-1] for row in rows for part in re.findall(r"`([^`]+)`", row)}
+    rooms = {
+        path.name
+        for package in ("gbnf", "server/gbnf_server")
+        for path in (ROOT / package).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert {room for room in rooms if not room.startswith(("__", "llama_server_"))} - named == set()
+    assert "llama_server_*.py" in named
