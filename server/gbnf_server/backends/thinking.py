@@ -152,25 +152,28 @@ def split_reasoning(text: str, opened: Markers | None = None) -> tuple[str, str]
 def unannounced(text: str) -> tuple[Markers, int] | None:
     """The first closing marker that may end thoughts which nothing in `text` begins, and its index.
 
-    One in a string of JSON, in a parameter between tags or in code is somebody's text, and ends nothing.
+    One in a string of a call, in a parameter between tags or in code is somebody's text, and ends nothing.
     """
     at = depth = 0
+    last = text.rfind("</parameter>")
     while found := (_IN_JSON if depth else _IN_PROSE).search(text, at):
         at, sign = found.end(), found.group()
         if found["marker"]:
             return _ENDS[sign], found.start()
-        if sign in "{}":
+        if sign in {"{", "}"}:
             depth += 1 if sign == "{" else -1
-        elif not depth:
-            end = "`" if sign == "`" else "```" if sign == "```" else "</parameter>"
-            place = text.find(end, at, _line_end(text, at) if sign == "`" else len(text))
-            at = at if place < 0 else place + len(end)
+        elif not depth and (sign[0] == "`" or (sign[0] == "<" and at <= last)):
+            close = sign if sign[0] == "`" else "</parameter>"
+            place = text.find(close, at, _line_end(text, at) if sign == "`" else len(text))
+            at = at if place < 0 else place + len(close)
     return None
 
 
 _ENDS = {each.end: each for each in KNOWN}
 _MARKER = rf"(?P<marker>{'|'.join(map(re.escape, _ENDS))})"
-_IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|```|`|<parameter[=: ]")
+_VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+_IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|```|`|<parameter[=: ]|{_VALUE}")
+"""The signs of what encloses a text; a string in Python or YAML is a value on one line."""
 _IN_JSON = re.compile(
     rf"""{_MARKER}|[{{}}]|"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[\s{{\[,:])'[^'\\]*(?:\\.[^'\\]*)*'?""", re.DOTALL
 )

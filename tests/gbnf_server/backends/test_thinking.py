@@ -88,6 +88,9 @@ PLACES = [
     '{{"a": ["x", "{} is',  # a call that the token limit cut
     '{{"a": "{}"',  # one without its last bracket
     "<tool_call><function=f><parameter=a>\nso {} then</parameter></function></tool_call>",
+    'f(a=1, b="so {} then")',
+    "f('{}')",
+    'tool: f\nargs:\n  a: "it\'s {}"',
     "It ends with `{}`.",
     "```tool\nwrite_files\ncontent: so {} then\n```",
 ]
@@ -114,7 +117,19 @@ def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
 
 
 @pytest.mark.parametrize(
-    "thoughts", ["so {x", "it's \"so", "a `b", "{ x: 1", "[1", 'try {"a": 1}', '{"a": 1']
+    "thoughts",
+    [
+        "so {x",
+        "it's \"so",
+        "a `b",
+        "{ x: 1",
+        "[1",
+        "a: 'b",
+        'a, "b',
+        "say: \"a\" ('b')",
+        'try {"a": 1}',
+        '{"a": 1',
+    ],
 )
 def test_signs_in_thoughts_hide_no_end(thoughts: str) -> None:
     for markers in KNOWN:
@@ -122,7 +137,20 @@ def test_signs_in_thoughts_hide_no_end(thoughts: str) -> None:
 
 
 def test_a_text_full_of_signs_is_read_at_once() -> None:
-    for sign in ("{", '{"', "`", "```\n", "<parameter=a>", "'", "</think", "{'", "{ '\\"):
+    for sign in (
+        "{",
+        '{"',
+        "`",
+        "```\n",
+        "<parameter=a>",
+        "'",
+        "</think",
+        "{'",
+        "{ '\\",
+        '="\\',
+        "='",
+        '="a"',
+    ):
         assert split_reasoning(sign * (100_000 // len(sign))) == ("", sign * (100_000 // len(sign)))
 
 
