@@ -67,7 +67,7 @@ class Markers:
         return frozenset(marker for markers in spans for marker in markers) - self._others
 
     def longest_in(self, text: str) -> frozenset[str]:
-        """The markers that `text` holds outside of the others and of longer ones ("google" in "google docs")."""
+        """The markers that `text` holds outside of longer ones ("google" in "google docs") and of others."""
         found: set[str] = set()
         reached = 0  # the furthest end of the spans that begin before, or here and are longer
         for (_, end), markers in sorted(

@@ -113,6 +113,17 @@ def test_what_stands_inside_a_longer_marker_does_not_count(before: Any, after: A
         assert Markers([*markers, text]).longest_in(text) == {text}
 
 
+@given(
+    texts.map(" ".join), st.lists(texts.map(" ".join), max_size=3), st.lists(texts.map(" ".join), max_size=3)
+)
+def test_others_only_take_away(text: Any, markers: Any, others: Any) -> None:
+    with_others = Markers(markers, others).longest_in(text)
+    assert with_others <= Markers(markers).all_in(text) - set(others)
+    if not Markers(others).all_in(text):
+        assert with_others == Markers(markers).longest_in(text)
+    assert not Markers(markers, [text]).longest_in(text) or "/srv/x" in text or "notes.md" in text
+
+
 @given(texts, texts, texts)
 def test_a_gap_is_up_to_three_words_of_one_clause(before: Any, between: Any, after: Any) -> None:
     found = Markers(["open … shut"]).all_in(" ".join([*before, "open", *between, "shut", *after]))
