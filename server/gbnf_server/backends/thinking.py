@@ -163,7 +163,7 @@ def unannounced(text: str) -> tuple[Markers, int] | None:
         if sign in {"{", "}"}:
             depth += 1 if sign == "{" else -1
         elif not depth and (sign[0] == "`" or (sign[0] == "<" and at <= last)):
-            close = sign if sign[0] == "`" else "</parameter>"
+            close = {"`": "`", "```": "\n```"}.get(sign, "</parameter>")
             place = text.find(close, at, _line_end(text, at) if sign == "`" else len(text))
             at = at if place < 0 else place + len(close)
     return None
@@ -172,8 +172,8 @@ def unannounced(text: str) -> tuple[Markers, int] | None:
 _ENDS = {each.end: each for each in KNOWN}
 _MARKER = rf"(?P<marker>{'|'.join(map(re.escape, _ENDS))})"
 _VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
-_IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|```|`|<parameter[=: ]|{_VALUE}")
-"""The signs of what encloses a text; a string in Python or YAML is a value on one line."""
+_IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|(?<![^\n])```|`|<parameter[=: ]|{_VALUE}")
+"""The signs of what encloses a text: objects, code blocks and code, tags, and values of Python and YAML."""
 _IN_JSON = re.compile(
     rf"""{_MARKER}|[{{}}]|"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[\s{{\[,:])'[^'\\]*(?:\\.[^'\\]*)*'?""", re.DOTALL
 )

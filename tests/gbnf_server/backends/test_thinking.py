@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.calls import ShapeName, ToolCall, render
+from gbnf.calls.shapes import SHAPES
 from gbnf.prompt import Message
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.thinking import (
@@ -103,6 +105,19 @@ def test_a_marker_in_somebodys_text_ends_no_thoughts(place: str, markers: Marker
     text = place.format(sign)
     assert split_reasoning(text) == ("", text)
     assert split_reasoning(f"so{markers.end}{text}") == ("so", text)
+
+
+@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
+@given(
+    markers=st.sampled_from(KNOWN),
+    words=st.lists(st.text(st.sampled_from("ab '`:\\\n.")), min_size=2, max_size=2),
+)
+def test_a_call_keeps_a_marker_in_its_argument_in_every_shape(
+    shape: ShapeName, markers: Markers, words: list[str]
+) -> None:
+    message = f"{words[0]}{markers.begin} {markers.end}{words[1]}"
+    text = render(ToolCall("1", "final_answer", {"message": message}), shape)
+    assert split_reasoning(text) == ("", text)
 
 
 @given(st.sampled_from(KNOWN), st.text(st.sampled_from("a {}\"'`<[\\\n"), max_size=12), st.booleans())
