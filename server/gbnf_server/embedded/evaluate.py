@@ -37,6 +37,8 @@ TARGETS = {
     "italian": 0.9,
 }
 """The suites, and the share of their cases that the model is meant to bring to the right world."""
+CONFIGURATIONS = ("soft", "union", "filter")
+"""No grammar; the grammar over the same prompts; and over what the pool filter leaves, as `gbnf run` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +168,16 @@ def main() -> None:
     )
     parser.add_argument("--model", type=Path, default=model_path())
     parser.add_argument("--suite", action="append", help="a suite, repeatable; all six when absent")
-    parser.add_argument("--config", action="append", help="a configuration; filter and soft when absent")
+    parser.add_argument(
+        "--config", action="append", help=f"a configuration; {', '.join(CONFIGURATIONS)} when absent"
+    )
     parser.add_argument("--traces", type=int, default=200, help="held-out traces for the bare model")
     parser.add_argument("--show", type=int, default=0, help="print so many misses of each line")
     asked = parser.parse_args()
     report(
         asked.model,
         suites=asked.suite or list(TARGETS),
-        configurations=asked.config or ["soft", "filter"],
+        configurations=asked.config or list(CONFIGURATIONS),
         traces=asked.traces,
         show=asked.show,
     )

@@ -31,7 +31,7 @@ from torch.nn import functional
 from gbnf_server.embedded import tokenizer as tokens
 from gbnf_server.embedded.batches import ROW, Rows, Stage, rows
 from gbnf_server.embedded.copying import write_induction
-from gbnf_server.embedded.evaluate import TARGETS, report
+from gbnf_server.embedded.evaluate import CONFIGURATIONS, TARGETS, report
 from gbnf_server.embedded.export import load, read, write
 from gbnf_server.embedded.model import Model, Shape
 from gbnf_server.embedded.traces import trace
@@ -279,7 +279,7 @@ def main() -> None:
     write(*load(out), out / "model.gguf")
     print(f"{out / 'model.gguf'}: {(out / 'model.gguf').stat().st_size:,} bytes", flush=True)
     if not asked.no_evaluation:
-        report(out / "model.gguf", suites=list(TARGETS), configurations=["soft", "filter"], traces=200)
+        report(out / "model.gguf", suites=list(TARGETS), configurations=CONFIGURATIONS, traces=200)
 
 
 if __name__ == "__main__":
