@@ -81,6 +81,10 @@ class Executor:
     def __repr__(self) -> str:
         return f"<Executor {self.name}>"
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """The same for IPython and Hypothesis, which print every field of data classes otherwise."""
+        printer.text(repr(self))
+
     def _content_hash(self) -> str:
         content = (
             self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,

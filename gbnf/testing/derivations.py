@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -47,6 +48,10 @@ class _Language:
 
     def __repr__(self) -> str:
         return f"<{len(self.rules.productions)} rules>"
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """The same for Hypothesis, which prints every field of data classes otherwise."""
+        printer.text(repr(self))
 
 
 @st.composite

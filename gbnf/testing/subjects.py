@@ -77,6 +77,10 @@ class PoolSubject:
     def __repr__(self) -> str:
         return f"<{', '.join(tool.name for tool in self.executors)}>"
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """The same for Hypothesis, which prints every field of data classes otherwise."""
+        printer.text(repr(self))
+
     def __post_init__(self) -> None:
         if not self.offered:
             wanted = self.only or ", ".join(tool.name for tool in self.executors) or "no tool at all"

@@ -330,3 +330,10 @@ except ImportError as error:
 """
     left = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pip install 'gbnf-toolkit[test]'" in left.stdout
+
+
+def test_a_strategy_over_many_tools_is_shown_by_their_names() -> None:
+    """Hypothesis warns of strategies that are shown in more than 30 kB, and prints them where a law fails."""
+    shown = repr(near_misses(SHIPPED))
+    assert len(shown) < 1000
+    assert all(tool.name in shown for tool in SHIPPED)
