@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from gbnf_server.backends.streaming import CompletionLines, Spoken
 from gbnf_server.backends.thinking import KNOWN, Markers, opens, split_reasoning, unannounced
 from support.models import TEMPLATE, make_model
 from support.server import Reply, completion, scripted
+from support.wires import SIZES, cut
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "write_files", "arguments": {"files": [{"path": "a.md", "content": "DRAFT"}]}}'
@@ -31,13 +31,6 @@ PARTS = [
     *["</parameter>", CALL],
 ]
 TEXTS = st.lists(st.sampled_from([part for part in PARTS if part]), max_size=8).map("".join)
-SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=9)
-
-
-def cut(text: str, sizes: list[int]) -> list[str]:
-    """The text in pieces of these sizes, again and again."""
-    ends = itertools.takewhile(lambda end: end < len(text), itertools.accumulate(itertools.cycle(sizes)))
-    return [text[start:end] for start, end in itertools.pairwise([0, *ends, len(text)])]
 
 
 def given_on(text: str, sizes: list[int], opened: Markers | None = None, *, held: bool = False) -> list[str]:
@@ -98,13 +91,25 @@ HARMONY = "<|channel|>analysis<|message|>"
         ("<|START_THINKING|>so<|END_THINKING|><|START_", None, "so", "<|START_"),  # once lost
         ("\n<|channel|>final<|message|>then", None, "", "then"),
         ("<th", None, "", "<th"),
+        ("plain", None, "", "plain"),
         ("a <think> b", None, "", "a <think> b"),
+        ("<think>so\n</think>\n\nthen", None, "so", "then"),
+        ("<think>cut off", None, "cut off", ""),
+        ("[THINK]so[/THINK]then", None, "so", "then"),
+        (f"{HARMONY}so<|end|><|start|>assistant<|channel|>final<|message|>then", None, "so", "then"),
     ],
 )
 def test_what_was_once_read_in_two_ways(text: str, opened: Markers | None, reasoning: str, said: str) -> None:
     assert split_reasoning(text, opened) == (reasoning, said)
     for size in (1, 3, 200):
         assert "".join(given_on(text, [size], opened)) == said
+
+
+def test_an_answer_that_came_by_another_way_is_given_on() -> None:
+    pieces: list[str] = []
+    taken_back = Completion(CALL, "stop", 1, 1, 0, 0.0, 0.0)
+    assert Spoken(pieces.append, held=True).end(taken_back) == taken_back
+    assert pieces == [CALL]
 
 
 def chat_lines(pieces: list[str]) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,11 +26,8 @@ from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
 from gbnf_server.backends.streaming import ChatLines, CompletionLines, OllamaLines, Spoken
 from gbnf_server.backends.thinking import (
     KNOWN,
-    Markers,
     begun,
-    split_reasoning,
     thoughts_grammar,
-    unannounced,
 )
 from gbnf_server.backends.wire import Lines, paired
 from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
@@ -46,7 +42,6 @@ CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
 QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
-WHOLE = Completion("x" * 9, "stop", 1, 1, 0, 0.0, 0.0)
 
 Ask = Callable[..., tuple[Completion, list[str]]]
 
@@ -62,68 +57,6 @@ def ask(request: pytest.FixtureRequest) -> Ask:
         return asyncio.run(backend.acomplete(messages, on_text=pieces.append, **options)), pieces
 
     return call
-
-
-# What is text, and what a thought.
-
-TEXTS = st.lists(
-    st.sampled_from(
-        [*(each.opening for each in KNOWN), *(each.closing for each in KNOWN), "a", " ", "\n", "<"]
-    ),
-    max_size=6,
-).map("".join)
-
-
-def spell(text: str, sizes: list[int], answer: Completion, **options: Any) -> list[str]:
-    """The pieces that are given on of a text that comes in pieces of these sizes."""
-    pieces: list[str] = []
-    spoken = Spoken(pieces.append, **options)
-    for piece in cut(text, sizes):
-        spoken.feed(piece)
-    assert spoken.end(answer) == answer
-    return pieces
-
-
-@given(TEXTS, SIZES, st.booleans(), st.none() | st.sampled_from(KNOWN))
-def test_the_pieces_are_the_text_however_they_are_cut(
-    text: str, sizes: list[int], held: bool, opened: Markers | None
-) -> None:
-    reasoning, said = ("", text) if held else split_reasoning(text, opened)
-    pieces = spell(text, sizes, replace(WHOLE, text=said, reasoning=reasoning), held=held, opened=opened)
-    signs = [sign for each in KNOWN for sign in (each.begin, each.at_once) if sign]
-    begins = held or opened is not None or text.lstrip().startswith(tuple(signs))
-    if begins or unannounced(text) is None:
-        assert "".join(pieces) == said
-    else:
-        assert "".join(pieces) == text  # given on before it turned out to be a thought
-
-
-@pytest.mark.parametrize(
-    ("text", "reasoning", "said"),
-    [
-        ("plain", "", "plain"),
-        ("<think>so\n</think>\n\nthen", "so", "then"),
-        ("<think>cut off", "cut off", ""),
-        ("a <think> b", "", "a <think> b"),
-        ("[THINK]so[/THINK]then", "so", "then"),
-        (
-            "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>then",
-            "so",
-            "then",
-        ),
-        ("<|channel|>final<|message|>then", "", "then"),
-        ("<th", "", "<th"),
-    ],
-)
-def test_thoughts_are_held_back(text: str, reasoning: str, said: str) -> None:
-    assert split_reasoning(text) == (reasoning, said)
-    for size in (1, 3, 100):
-        answer = replace(WHOLE, text=said, reasoning=reasoning)
-        assert "".join(spell(text, [size], answer, held=False)) == said
-
-
-def test_an_answer_that_came_by_another_way_is_given_on() -> None:
-    assert spell("", [1], WHOLE, held=True) == [WHOLE.text]
 
 
 # The wires.
