@@ -54,7 +54,7 @@ Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, in seconds: for one answer, for a connection, for a server that is loading or busy.
+    """How long to wait, in seconds: for a silent server, for a connection, for one that loads or is busy.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on.
     """

@@ -47,10 +47,10 @@ class LlamaServer(Served):
     """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
-    server that is still loading its model (HTTP 503) for up to `patience` seconds. `timeout` is how long one
-    answer may take, in seconds. `prompt_style`: by default "minimal" for the embedded model, else "full".
-    `guard_grammars=False` saves a reading of each new grammar, and is only for grammars that all come from
-    our compiler.
+    server that is still loading its model (HTTP 503) for up to `patience` seconds. `timeout` is how long the
+    server may stay silent, in seconds: without a stream, for the whole answer. `prompt_style`: by default
+    "minimal" for the embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar,
+    and is only for grammars that all come from our compiler.
     """
 
     def __init__(
