@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from gbnf.languages import known
 from gbnf.manifests import Executor, localized
 from gbnf.signatures import argument_lines, arguments_list, one_line, type_text
 
@@ -60,7 +61,7 @@ def described(tool: Executor, style: PromptStyle, language: str) -> str:
     """One tool in a style, in `language` where the manifest has it, else in English. Raises ValueError."""
     if style not in _STYLES:
         raise ValueError(f"style={style!r} is none of {', '.join(_STYLES)}")
-    return "\n".join(_STYLES[style](tool, _language(language)))
+    return "\n".join(_STYLES[style](tool, known(language, _WORDS)))
 
 
 def skeleton(tool: Executor, *, optional: str | None = None) -> str:
@@ -84,12 +85,7 @@ def one_of_lines(tool: Executor, language: str) -> Iterator[str]:
     """A line for each group of arguments of which one must be given."""
     groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
     for group in groups:
-        yield _WORDS[_language(language)]["one_of"].format(", ".join(group))
-
-
-def _language(language: str) -> str:
-    short = language.replace("_", "-").split("-", maxsplit=1)[0]
-    return short if short in _WORDS else "en"
+        yield _WORDS[known(language, _WORDS)]["one_of"].format(", ".join(group))
 
 
 def _minimal(tool: Executor, _language: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.descriptions import STYLES, PromptStyle, described
+from gbnf.languages import known
 from gbnf.manifests import Executor
 
 #: Characters of a result, or of an error, that the model is shown.
@@ -89,7 +90,7 @@ def system_prompt(
         return "\n".join(["Tools:", *shown])
     instructions = _in(_INSTRUCTIONS, language)
     if lines:
-        for json_call, lined in _LINES[_known(language)]:
+        for json_call, lined in _LINES[known(language, _LINES)]:
             instructions = instructions.replace(json_call, lined)
     if thought:
         instructions = instructions.replace(_CALL, _THOUGHTFUL_CALL)
@@ -173,12 +174,7 @@ _MORE = {"en": "More tools:", "it": "Altri strumenti:"}
 
 
 def _in(texts: Mapping[str, str], language: str) -> str:
-    return texts[_known(language)]
-
-
-def _known(language: str) -> str:
-    short = language.replace("_", "-").split("-", maxsplit=1)[0]
-    return short if short in _INSTRUCTIONS else "en"
+    return texts[known(language, texts)]
 
 
 _LARGEST_INTEGER = 14_000  # bits: Python refuses to write more than 4,300 digits

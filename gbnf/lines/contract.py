@@ -13,6 +13,7 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
 from gbnf.grammar.passes import run_passes
+from gbnf.languages import known
 from gbnf.lines.characters import bare, spoken
 from gbnf.lines.fields import Choice, Field, Lines, NoAnswer, Text
 
@@ -76,7 +77,7 @@ class Contract:
 
     def prompt(self, language: str = "en") -> str:
         """The section of a prompt that says how to answer: placeholders, and no sample of an answer."""
-        language = language if language in _HEAD else "en"
+        language = known(language, _HEAD)
         asked = [line for name, field in self.fields.items() for line in field.asked(_label(name), language)]
         one, many, least = _COUNTS[language]
         last = list(self.fields.values())[-1]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gbnf.applicators import Place, rebuilt
+from gbnf.languages import primary
 from gbnf.manifests.checks import checked_fields
 from gbnf.manifests.policies import Offer, RunPolicy
 
@@ -101,7 +102,7 @@ def localized(text: object, language: str = "en") -> str:
         return text
     if not isinstance(text, Mapping):
         return ""
-    for wanted in (language, language.replace("_", "-").split("-")[0], "en", *text):
+    for wanted in (language, primary(language), "en", *text):
         found = text.get(wanted)
         if isinstance(found, str):
             return found

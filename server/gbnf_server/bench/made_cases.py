@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gbnf.languages import known
 from gbnf.manifests import Executor
 from gbnf.pool import filter_pool
 from gbnf.validation import validate_call
@@ -70,8 +71,7 @@ def _cases(tool: Executor, executors: Sequence[Executor], language: str) -> list
 
 
 def _query(tool: Executor, arguments: Mapping[str, Any], language: str) -> str:
-    short = language.split("-", maxsplit=1)[0]
-    plain, with_values = _ASKED.get(short, _ASKED["en"])
+    plain, with_values = _ASKED[known(language, _ASKED)]
     said = [plain.format(description=" ".join(tool.description(language).split()))]
     if tool.offer.markers:
         said.append(f"({tool.offer.markers[0]})")

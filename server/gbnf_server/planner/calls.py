@@ -94,7 +94,8 @@ def fill_references(
                 break
             faults += errors[:1]
         else:
-            raise ValueError(f"the entries of step {step} don't fit: {faults[0]}; give what fits instead")
+            why = faults[0] if faults else f"{target!r} holds a value that takes no more"
+            raise ValueError(f"the entries of step {step} don't fit: {why}; give what fits instead")
     return filled
 
 
@@ -113,11 +114,10 @@ def _ways_to_hold(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[A
     """What a property may hold of entries after what was given, the likeliest first."""
     texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in entries]
     held = schema.get("type") if isinstance(schema, Mapping) else None
-    if not isinstance(given, str) and held != "string":
-        before = given if isinstance(given, list) else []
-        yield [*before, *entries]
-        yield [*before, *texts]
-    if not isinstance(given, list) and held != "array":
+    if (given is None or isinstance(given, list)) and held != "string":
+        yield [*(given or []), *entries]
+        yield [*(given or []), *texts]
+    if (given is None or isinstance(given, str)) and held != "array":
         yield "\n".join([*([given] if given else []), *texts])
 
 

@@ -14,7 +14,6 @@ of the first three, and a call that was cut still passes none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +36,13 @@ class Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A call that passed every gate, its arguments with the entries that they refer to, and how it was read.
+    """A call that passed every gate, its tool, and its arguments with the entries that they refer to.
 
     `repairs`: what reading it took; `thought`: what the model thought in it.
     """
 
     call: dict[str, Any]
+    executor: Executor
     arguments: dict[str, Any]
     repairs: tuple[str, ...] = ()
     thought: str = ""
@@ -88,16 +88,12 @@ def judge(completion: Completion, offer: Offer, state: State, settings: Settings
             f"{call['name']} was already called {calls.REPEATS} times with these arguments; "
             "use what it returned, or call something else",
         )
-    return Judged(call, _filled(call, offer, state), repairs, thought)
-
-
-def _filled(call: Mapping[str, Any], offer: Offer, state: State) -> dict[str, Any]:
-    """The valid call's arguments, filled. Raises `Refused` where what they refer to doesn't fit."""
     executor = next(tool for tool in offer.callable if tool.name == call["name"])
     try:
-        return calls.fill_references(executor, call["arguments"], state.entries)
+        arguments = calls.fill_references(executor, call["arguments"], state.entries)
     except ValueError as error:
         raise Refused("invalid", str(error)) from None
+    return Judged(call, executor, arguments, repairs, thought)
 
 
 def _read(completion: Completion, offer: Offer, settings: Settings) -> tuple[Any, tuple[str, ...]]:

@@ -149,9 +149,8 @@ class _Loop:
             answer = call["arguments"]["message"]
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
-        executor = next(tool for tool in offer.callable if tool.name == call["name"])
         state.made[calls.canonical(call)] += 1
-        yield from self._execute(executor, step, judged.arguments)
+        yield from self._execute(judged.executor, step, judged.arguments)
         return None
 
     def _decode(self, offer: Offer) -> _Part[tuple[Completion, float, str]]:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from gbnf.languages import known
 from gbnf.prompt import Message
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import Markers, begun
@@ -111,4 +112,4 @@ def to_call(
 
 
 def _in(texts: Mapping[str, str], language: str) -> str:
-    return texts.get(language.replace("_", "-").split("-", maxsplit=1)[0], texts["en"])
+    return texts[known(language, texts)]

@@ -95,6 +95,7 @@ def test_a_property_that_only_the_runtime_fills_is_filled() -> None:
     assert filled == {"title": "t", "dialog": [], "entries": ["x", "y"]}
 
 
+CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
 TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
@@ -110,7 +111,7 @@ def _filling(schema: dict[str, Any], **root: Any) -> Executor:
             {**TEXTS, "maxItems": 2},
             {**TEXTS, "uniqueItems": True},
             {"type": "array", "items": {"type": "integer", "minimum": 1}},
-            {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+            {"type": "array", "items": CLOSED},
             {"type": "string"},
             {"type": "string", "maxLength": 5},
             {"type": ["string", "null"]},
@@ -125,7 +126,7 @@ def _filling(schema: dict[str, Any], **root: Any) -> Executor:
         ]
     ),
     st.lists(JSON, min_size=1, max_size=4),
-    st.none() | st.text(max_size=3) | st.lists(JSON, max_size=2),
+    st.none() | st.text(max_size=3) | st.lists(JSON, max_size=2) | st.integers() | st.just({"a": 1}),
 )
 def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: list[Any], given_: Any) -> None:
     """jsonschema judges; all that is given beforehand stays at the beginning."""
@@ -135,10 +136,12 @@ def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: lis
     try:
         filled = fill_references(_filling(schema), arguments, {1: tuple(entries)})
     except ValueError:
-        assert isinstance(given_, str) or not judge.is_valid([*(given_ or []), *entries])
+        holds = given_ is None or isinstance(given_, list)
+        assert not holds or not judge.is_valid([*(given_ or []), *entries])
         return
     assert filled.keys() == {"x"}
     assert judge.is_valid(filled["x"])
+    assert given_ is None or isinstance(given_, str | list)  # nothing that was given is lost
     assert filled["x"][: len(given_ or [])] == (given_ or filled["x"][:0])
 
 

@@ -1,0 +1,15 @@
+"""Language tags such as "it", "it-IT" and "it_CH", and which of the texts that we have they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+
+def primary(tag: str) -> str:
+    """The language of a tag, without its region."""
+    return tag.replace("_", "-").split("-", maxsplit=1)[0]
+
+
+def known(tag: str, languages: Container[str]) -> str:
+    """The tag's language where it is one of `languages`, else English."""
+    return short if (short := primary(tag)) in languages else "en"

@@ -1,0 +1,364 @@
+"""A llama-server over HTTP, scripted: what it is asked, and faults that the real one hasn't."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+
+from gbnf_server.backends.answers import read_completion, unpack
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    GrammarRefused,
+    ServerError,
+)
+from support.llama_client import ASK, CALL, Ask, asking, hasty
+from support.server import PROPS, Reply, completion, scripted
+from support.wires import odd
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    return asking(request.param)
+
+
+def test_what_is_sent() -> None:
+    with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
+        client.complete(ASK, grammar=CALL, max_tokens=7, temperature=0.5, seed=3)
+        body = next(body for path, body in script.asked if path == "/completion")
+    assert body == {
+        "prompt": json.dumps(ASK),
+        "grammar": CALL,
+        "n_predict": 7,
+        "temperature": 0.5,
+        "seed": 3,
+        "samplers": ["temperature"],
+        "cache_prompt": True,
+    }
+    template = next(body for path, body in script.asked if path == "/apply-template")
+    assert template["chat_template_kwargs"] == {"enable_thinking": False}
+    assert not any("tools" in (body or {}) for _, body in script.asked)
+
+
+def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -> None:
+    said = completion('{"name": "find"}')
+    with scripted(completion=[said, said, said]) as script, hasty(script.url) as client:
+        client.complete(ASK, grammar=CALL)
+        client.forget_prompts()
+        client.complete(ASK, grammar=CALL)
+        client.complete(ASK, grammar=CALL)
+        reused = [body["cache_prompt"] for path, body in script.asked if path == "/completion"]
+    assert reused == [True, False, True]
+
+
+def test_a_models_markers_are_kept_in_a_free_answer() -> None:
+    """llama-server leaves special tokens out of its text unless it is told which to keep."""
+    harmony = "<|channel|>analysis<|message|>"
+    props = Reply(200, {**PROPS, "chat_template": harmony})
+    said = f"{harmony}so<|end|><|start|>assistant<|channel|>final<|message|>then"
+    with scripted(props=[props], completion=[completion(said)]) as script, hasty(script.url) as client:
+        answer = client.complete(ASK, grammar=None)
+        kept = script.asked[-1][1]["preserved_tokens"]
+    assert (answer.reasoning, answer.text) == ("so", "then")
+    assert kept == ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
+
+
+def test_without_a_grammar_none_is_sent() -> None:
+    with scripted(completion=[completion("hi")]) as script, hasty(script.url) as client:
+        assert client.complete(ASK, grammar=None).text == "hi"
+        assert all("grammar" not in (body or {}) for _, body in script.asked)
+
+
+def test_what_is_read(ask: Ask) -> None:
+    with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
+        assert ask(client) == Completion(
+            text='{"name": "find"}',
+            finish="stop",
+            prompt_tokens=9,
+            completion_tokens=3,
+            cached_tokens=2,
+            prompt_s=0.005,
+            completion_s=0.007,
+        )
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish", "violates"),
+    [
+        (completion("Sure! Here you are"), "stop", True),
+        (completion('{"name": "find"'), "stop", True),
+        (completion('{"name": "find"', "limit"), "length", False),
+        (completion('{"name": "fi\ufffd', "limit"), "length", False),
+        (completion("Sure", "limit"), "length", True),
+        (completion('{"name": "find"}', truncated=True), "length", False),
+        (completion('{"name": "find"}', "word"), "stop", False),
+        (completion('{"name": "find"}', "none"), "length", False),
+        (completion(""), "stop", True),
+    ],
+)
+def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: bool) -> None:
+    with scripted(completion=[reply]) as script, hasty(script.url) as client:
+        answer = ask(client)
+    assert answer.finish == finish
+    assert (answer.grammar_violation is not None) == violates
+
+
+@given(answer=odd(completion("a\ud83d").body))
+def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+    try:
+        read = read_completion(unpack(httpx.Response(200, content=json.dumps(answer))), None)
+    except BackendError as error:
+        str(error).encode()
+    else:
+        read.text.encode()
+        assert min(read.prompt_tokens, read.completion_tokens, read.cached_tokens) >= 0
+        assert min(read.prompt_s, read.completion_s) >= 0
+
+
+@given(props=odd({**PROPS, "modalities": {"vision": True}, "model_path": "a/b\ud83d", "chat_template": ""}))
+def test_whatever_a_server_says_of_itself_is_read_or_a_fault_of_the_backend(props: Any) -> None:
+    with hasty("http://127.0.0.1:9") as client:
+        flow = client._learn()
+        next(flow)
+        try:
+            flow.send(httpx.Response(200, content=json.dumps(props)))
+            for _ in range(20):
+                flow.send(httpx.Response(200, json={"prompt": "<user>hello<assistant>"}))
+        except StopIteration as learnt:
+            learnt.value.model.encode()
+        except BackendError as error:
+            str(error).encode()
+
+
+def test_thoughts_are_parted_from_a_free_answer(ask: Ask) -> None:
+    with scripted(completion=[completion("<think>so</think>then")]) as script, hasty(script.url) as client:
+        answer = ask(client, grammar=None)
+    assert (answer.reasoning, answer.text) == ("so", "then")
+
+
+def test_thoughts_that_the_template_opens_are_closed_under_a_grammar() -> None:
+    prompt = Reply(200, {"prompt": "7c1f-system 7c1f-tool <think>\n"})
+    with (
+        scripted(apply_template=[prompt], completion=[completion('{"name": "find"}')]) as script,
+        hasty(script.url) as client,
+    ):
+        client.complete(ASK, grammar=CALL)
+        client.complete(ASK, grammar=None)
+        prompts = [body["prompt"] for path, body in script.asked if path == "/completion"]
+    assert prompts == ["7c1f-system 7c1f-tool <think>\n\n</think>\n\n", "7c1f-system 7c1f-tool <think>\n"]
+
+
+LOADING = Reply(503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
+
+
+def _hang_up() -> None:
+    """Close the connection without a word."""
+
+
+@pytest.mark.parametrize("bumps", [[LOADING], [LOADING] * 3, [_hang_up], [_hang_up, LOADING, _hang_up]])
+def test_what_passes_is_waited_for(ask: Ask, bumps: list[Any]) -> None:
+    with (
+        scripted(
+            props=[*bumps, Reply(200, PROPS)], completion=[*bumps, completion('{"name": "find"}')]
+        ) as script,
+        hasty(script.url, patience=5.0) as client,
+    ):
+        assert ask(client).finish == "stop"
+
+
+def test_a_server_that_loads_for_ever(ask: Ask) -> None:
+    with scripted(props=[LOADING]) as script, hasty(script.url) as client:
+        with pytest.raises(ServerError, match="503: Loading model"):
+            ask(client)
+        assert len(script.asked) > 1
+
+
+@pytest.mark.parametrize("said", ["0", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_a_server_that_is_busy_says_when_to_come_back(ask: Ask, said: str) -> None:
+    busy = Reply(429, {"error": {"message": "slow down"}}, {"retry-after": said})
+    with scripted(completion=[busy, busy, completion('{"name": "find"}')]) as script:
+        with hasty(script.url, patience=5.0) as client:
+            assert ask(client).finish == "stop"
+        assert [path for path, _ in script.asked].count("/completion") == 3
+
+
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "3600"}, {"retry-after": "soon"}])
+def test_a_server_that_is_busy_for_long_is_not_waited_for(ask: Ask, headers: dict[str, str]) -> None:
+    busy = Reply(429, {"error": {"message": "slow down"}}, headers)
+    with scripted(completion=[busy]) as script, hasty(script.url, patience=5.0) as client:
+        with pytest.raises(ServerError, match="429: slow down"):
+            ask(client)
+        assert [path for path, _ in script.asked].count("/completion") == 1
+
+
+def test_a_key_that_no_header_takes_is_refused() -> None:
+    with pytest.raises(BackendError, match="API key"):
+        LlamaServer("http://127.0.0.1:9", api_key="cl\xe9")
+
+
+def test_a_server_that_always_hangs_up(ask: Ask) -> None:
+    with scripted(completion=[_hang_up]) as script, hasty(script.url) as client:
+        with pytest.raises(BackendUnreachable, match="broke"):
+            ask(client)
+        assert [path for path, _ in script.asked].count("/completion") == 3
+
+
+def test_a_server_that_never_answers(ask: Ask) -> None:
+    release = threading.Event()
+    with scripted(completion=[release.wait]) as script, hasty(script.url, timeout=0.2) as client:  # type: ignore[list-item]  # what it returns is dropped
+        with pytest.raises(BackendUnreachable, match=r"no answer within 0\.2 s"):
+            ask(client)
+        release.set()
+        assert [path for path, _ in script.asked].count("/completion") == 1  # it may still be at work on it
+
+
+def _error(status: int, message: str, kind: str = "server_error", **fields: Any) -> Reply:
+    return Reply(status, {"error": {"code": status, "message": message, "type": kind, **fields}})
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "told"),
+    [
+        (_error(400, "Failed to parse grammar"), GrammarRefused, "Failed to parse grammar"),
+        (_error(400, "no such field"), ServerError, "HTTP 400: no such field"),
+        (_error(401, "Invalid API Key"), ServerError, "HTTP 401: Invalid API Key"),
+        (_error(404, "File Not Found"), ServerError, "HTTP 404"),
+        (_error(500, "Unexpected empty grammar stack"), ServerError, "Unexpected empty grammar stack"),
+        (_error(200, "out of memory"), ServerError, "HTTP 200: out of memory"),
+        (Reply(200, {"error": "plain words"}), ServerError, "plain words"),
+        (Reply(500, "<html>proxy</html>"), ServerError, "HTTP 500: <html>proxy</html>"),
+        (Reply(502, ""), ServerError, "HTTP 502: Bad Gateway"),
+        (Reply(302, ""), ServerError, "HTTP 302"),
+        (Reply(200, "not JSON"), ServerError, "no JSON object but 'not JSON'"),
+        (Reply(200, [1]), ServerError, "no JSON object"),
+        (Reply(200, {}), BackendError, "no text"),
+        (Reply(200, {"content": "x"}), BackendError, "why it ended"),
+        (Reply(200, {"content": "x", "stop_type": []}), BackendError, "why it ended"),
+        (Reply(200, "[" * 200_000), ServerError, "no JSON object"),
+        (
+            _error(400, "too long", "exceed_context_size_error", n_prompt_tokens=900, n_ctx=512),
+            ContextOverflow,
+            "(900 tokens)",
+        ),
+        (_error(400, "too long", "exceed_context_size_error"), ContextOverflow, "the messages do not fit"),
+    ],
+)
+def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> None:
+    with (
+        scripted(completion=[reply, completion('{"name": "find"}')]) as script,
+        hasty(script.url) as client,
+    ):
+        with pytest.raises(BackendError) as failed:
+            ask(client)
+        assert type(failed.value) is kind
+        assert told in str(failed.value)
+        assert ask(client).finish == "stop"  # the client stays usable
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ({"props": [Reply(200, {})]}, "the context's length"),
+        (
+            {"props": [Reply(200, {"default_generation_settings": {"n_ctx": math.inf}})]},
+            "the context's length",
+        ),
+        ({"props": [Reply(200, {"default_generation_settings": [1]})]}, "the context's length"),
+        ({"apply_template": [Reply(200, {})]}, "without a prompt"),
+        ({"apply_template": [_error(500, "no filter named 'x'")]}, "no filter named 'x'"),
+        ({"apply_template": [_error(401, "Invalid API Key")]}, "HTTP 401"),
+    ],
+)
+def test_something_that_is_no_llama_server(answers: dict[str, list[Any]], told: str) -> None:
+    with (
+        scripted(**answers) as script,
+        hasty(script.url) as client,
+        pytest.raises(BackendError, match=told),
+    ):
+        client.complete(ASK, grammar=CALL)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://here", "http://", "nonsense", "http://[::1"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(BackendUnreachable, match="no address"):
+        LlamaServer(url)
+
+
+def test_a_host_that_does_not_exist(ask: Ask) -> None:
+    with (
+        hasty("http://nowhere.invalid:9") as client,
+        pytest.raises(BackendUnreachable, match=r"nowhere\.invalid"),
+    ):
+        ask(client)
+
+
+def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_kinds(httpx.RequestError)), key=str))
+def test_every_error_of_httpx_is_translated(kind: type[httpx.RequestError]) -> None:
+    def fail(_: httpx.Request) -> httpx.Response:
+        raise kind("as if")
+
+    with hasty("http://127.0.0.1:9") as client:
+        client._exchange.client = httpx.Client(base_url=client.url, transport=httpx.MockTransport(fail))
+        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:9"):
+            client.complete(ASK, grammar=CALL)
+
+
+def test_no_proxy_stands_before_loopback(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
+        assert ask(client).finish == "stop"
+
+
+def test_a_closed_client_says_so(ask: Ask) -> None:
+    client = hasty("http://127.0.0.1:9")
+    client.close()
+    client.close()
+    with pytest.raises(BackendError, match="has been closed"):
+        ask(client)
+
+
+def test_the_demonstration_model_is_known_by_its_template() -> None:
+    props = {**PROPS, "chat_template": "{#- gbnf-planner-demo #}{{ messages }}"}
+    with scripted(props=[Reply(200, props)]) as script, hasty(script.url) as client:
+        assert client.prompt_style == "minimal"
+    with scripted(props=[Reply(200, props)]) as script, hasty(script.url, prompt_style="full") as client:
+        assert client.prompt_style == "full"
+        assert script.asked == []
+
+
+def test_cancelling_closes_the_connection() -> None:
+    release = threading.Event()
+
+    async def cancelled(client: LlamaServer, reached: threading.Event) -> None:
+        task = asyncio.create_task(client.acomplete(ASK, grammar=CALL))
+        await asyncio.to_thread(reached.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    reached = threading.Event()
+
+    def hold() -> None:
+        reached.set()
+        release.wait()
+
+    with scripted(completion=[hold]) as script, hasty(script.url) as client:
+        asyncio.run(cancelled(client, reached))
+        release.set()

@@ -1,0 +1,36 @@
+"""Clients of a llama-server, for its tests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from gbnf.prompt import Message
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.llama_server import LlamaServer
+
+ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
+
+
+class Ask(Protocol):
+    """Both drivers, as one function of client and options."""
+
+    def __call__(self, client: LlamaServer, messages: list[Message] = ASK, **options: Any) -> Completion: ...
+
+
+def asking(driver: str) -> Ask:
+    """The way to ask that the driver, "sync" or "async", has."""
+
+    def call(client: LlamaServer, messages: list[Message] = ASK, **options: Any) -> Completion:
+        options.setdefault("grammar", CALL)
+        if driver == "sync":
+            return client.complete(messages, **options)
+        return asyncio.run(client.acomplete(messages, **options))
+
+    return call
+
+
+def hasty(url: str, **options: Any) -> LlamaServer:
+    """A client that does not wait long."""
+    return LlamaServer(url, **{"retries": 2, "backoff": 0.001, "patience": 0.01, **options})
