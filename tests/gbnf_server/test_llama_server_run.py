@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from gbnf_server import keeper
 from gbnf_server.errors import ModelLoadError, SetupError
 from gbnf_server.llama_server_build import start
 from support.models import make_model
+from support.processes import children, is_alive, wait_until
 from support.server import require_llama_server
 
 
@@ -24,23 +24,6 @@ from support.server import require_llama_server
 def model(tiny_model: Path) -> Path:
     require_llama_server()
     return tiny_model
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
-    except FileNotFoundError:
-        return False
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    """Until the condition holds; the suite's time-out ends it otherwise."""
-    while not condition():
-        time.sleep(0.01)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 # The server.
@@ -54,9 +37,9 @@ def test_it_answers_on_loopback_and_stops(model: Path) -> None:
         assert props["model_alias"] == "tiny"
         assert props["default_generation_settings"]["n_ctx"] == 512
         pid = server.process.pid
-        (inner,) = _children(pid)
+        (inner,) = children(pid)
     assert not server.is_running
-    assert not _is_alive(inner)
+    assert not is_alive(inner)
     server.stop()
     assert server.wait() == 0
     with pytest.raises(httpx.ConnectError):
@@ -119,10 +102,10 @@ def test_no_server_outlives_the_process_that_wanted_it(model: Path, sign: signal
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        (inner,) = _children(pid)
-        assert _is_alive(inner)
+        (inner,) = children(pid)
+        assert is_alive(inner)
         parent.send_signal(sign)
-    _wait(lambda: not _is_alive(inner) and not _is_alive(pid))
+    wait_until(lambda: not is_alive(inner) and not is_alive(pid))
 
 
 def test_a_forgotten_server_ends_with_the_program(model: Path) -> None:
@@ -132,7 +115,7 @@ def test_a_forgotten_server_ends_with_the_program(model: Path) -> None:
         "print(start(sys.argv[1], threads=1).process.pid)\n"
     )
     done = subprocess.run([sys.executable, "-c", program, model], capture_output=True, text=True, check=True)
-    _wait(lambda: not _is_alive(int(done.stdout)))
+    wait_until(lambda: not is_alive(int(done.stdout)))
     assert done.stderr == ""
 
 
@@ -181,18 +164,18 @@ def test_a_program_that_is_not_there(keep: Callable[..., subprocess.Popen[str]])
 
 def test_the_program_ends_when_the_input_closes(keep: Callable[..., subprocess.Popen[str]]) -> None:
     process = keep("sleep", "1000")
-    _wait(lambda: len(_children(process.pid)) == 1)
-    (inner,) = _children(process.pid)
+    wait_until(lambda: len(children(process.pid)) == 1)
+    (inner,) = children(process.pid)
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait() == 143
-    assert not _is_alive(inner)
+    assert not is_alive(inner)
 
 
 def test_the_program_ends_when_the_keeper_is_killed(keep: Callable[..., subprocess.Popen[str]]) -> None:
     process = keep("sh", "-c", "echo up; exec sleep 1000")
     assert process.stdout is not None
     process.stdout.readline()
-    (inner,) = _children(process.pid)
+    (inner,) = children(process.pid)
     os.kill(process.pid, signal.SIGKILL)
-    _wait(lambda: not _is_alive(inner))
+    wait_until(lambda: not is_alive(inner))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -21,6 +20,7 @@ from gbnf.manifests import Executor
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from support.executors import SATURDAY, snapshot, world
+from support.processes import is_alive, wait_until
 
 HEAD = """
 import os, sys, time, json, signal, subprocess
@@ -222,8 +222,8 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     with pytest.raises(ExecutorTimeout, match="'mine' was stopped after") as caught:
         run_executor(executor(tmp_path / "mine", body, timeout_s=2.5), {}, world(tmp_path / "space"))
     assert caught.value.timeout_s == 2.5
-    for pid in (tmp_path / "space" / "pids").read_text().split():
-        assert gone(int(pid))
+    pids = [int(pid) for pid in (tmp_path / "space" / "pids").read_text().split()]
+    wait_until(lambda: not any(map(is_alive, pids)))
 
 
 def test_what_it_leaves_running_ends_with_its_result(tmp_path: Path) -> None:
@@ -232,7 +232,8 @@ def test_what_it_leaves_running_ends_with_its_result(tmp_path: Path) -> None:
     threading.Thread(target=time.sleep, args=[60]).start()
     return {"pid": subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid}
     """
-    assert gone(result(tmp_path, body)["pid"])
+    pid = result(tmp_path, body)["pid"]
+    wait_until(lambda: not is_alive(pid))
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
@@ -257,20 +258,7 @@ run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
         time.sleep(0.01)
     parent.kill()
     parent.wait()
-    assert gone(int(ready.read_text()))
-
-
-def gone(pid: int) -> bool:
-    """Whether a process ends; one that only waits to be collected has ended."""
-    for _ in range(1000):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    return False
+    wait_until(lambda: not is_alive(int(ready.read_text())))
 
 
 def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
