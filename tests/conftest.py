@@ -1,10 +1,27 @@
-"""Settings for every test: how hard Hypothesis tries."""
+"""Settings for every test: how hard Hypothesis tries, and what of its surroundings counts."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# What somebody has set for himself has no part in a test: keys and zones, proxies, and how a terminal looks,
+# which CI systems set too.
+_KEPT = {"GBNF_SHARED", "GBNF_DECODING_RUNS", "GBNF_LLAMA_SERVER", "GBNF_CACHE"}
+_PERSONAL = {
+    "LLAMA_API_KEY", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "COLUMNS", "LINES", "TERMINAL_WIDTH",
+    "FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+}  # fmt: skip
+for _name in [*os.environ]:
+    if _name.upper() in _PERSONAL or (_name.startswith("GBNF_") and _name not in _KEPT):
+        del os.environ[_name]
+
+# A shell starts what runs in its background with SIGINT ignored, which is inherited; tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The engine and the schemas are slow to build beside what Hypothesis expects, and never by the clock.
 _RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]

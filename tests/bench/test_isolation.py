@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from isolation import Crashed, Finished, TimedOut, isolated
+from support.processes import children, limits_s
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -43,7 +44,12 @@ ITEMS = ["fine", "segfault", "abort", "hang", "hoard", "raise", "exit", "shout",
 @pytest.mark.parametrize("per_process", [1, 3, 100])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_each_item_gets_one_outcome(per_process: int, jobs: int) -> None:
-    found = list(isolated(work, ITEMS, jobs=jobs, limit_s=1.0, memory_mib=512, per_process=per_process))
+    for limit_s in limits_s(1.0):
+        found = list(
+            isolated(work, ITEMS, jobs=jobs, limit_s=limit_s, memory_mib=512, per_process=per_process)
+        )
+        if sum(isinstance(outcome, TimedOut) for _, outcome in found) == 1:
+            break  # else the machine was too busy to do the others in that time
     assert sorted(number for number, _ in found) == list(range(len(ITEMS)))
     outcomes = {ITEMS[number]: outcome for number, outcome in found}
     reasons = {item: outcome.reason for item, outcome in outcomes.items() if isinstance(outcome, Crashed)}
@@ -64,11 +70,12 @@ def test_each_item_gets_one_outcome(per_process: int, jobs: int) -> None:
 
 
 def test_nothing_is_left_running_when_the_caller_goes_away() -> None:
+    before = children(os.getpid())  # of other tests, a server among them
     outcomes = isolated(work, ["fine", "hang", "hang"], jobs=3, limit_s=30.0)
     next(outcomes)
+    assert set(children(os.getpid())) > set(before)
     outcomes.close()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert set(children(os.getpid())) <= set(before)
 
 
 def test_no_items_no_outcomes() -> None:

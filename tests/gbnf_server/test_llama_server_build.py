@@ -21,6 +21,7 @@ import pytest
 from gbnf_server import llama_server_build
 from gbnf_server.errors import SetupError
 from gbnf_server.llama_server_build import Progress, cache_folder, find, install, start
+from support.processes import commands, wait_until
 
 VERSION = importlib.metadata.version("llama-cpp-python")
 CMAKE = """
@@ -164,23 +165,25 @@ def test_an_archive_cannot_write_outside_its_folder(cache: Path, source: Callabl
 def test_an_interrupted_build_leaves_no_process_and_no_server(
     cache: Path, source: Callable[..., Path]
 ) -> None:
+    length = f"1000.{os.getpid():07}"  # of this test alone, whoever else runs it
     slow = (
-        'add_custom_target(slow COMMAND sleep 1000.25 COMMENT "sleeping")\n'
+        f'add_custom_target(slow COMMAND sleep {length} COMMENT "sleeping")\n'
         "add_dependencies(llama-server slow)\n"
     )
     source(**{"CMakeLists.txt": CMAKE + slow})
 
+    def is_sleeping() -> bool:
+        return any(length.encode() in command for command in commands())
+
     def interrupt(progress: Progress) -> None:
         if progress.stage == "build":
+            wait_until(is_sleeping)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         install(progress=interrupt)
     assert find() is None
-    commands = [
-        path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)
-    ]
-    assert not any(b"1000.25" in command for command in commands)
+    wait_until(lambda: not is_sleeping())
 
 
 def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[..., Path]) -> None:

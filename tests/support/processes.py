@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -16,7 +17,21 @@ def is_alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The processes that any of its threads has started; none where it has ended."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def commands() -> list[bytes]:
+    """The command lines of all processes, their words parted by NUL."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # as above; another user's
+            found.append(path.read_bytes())
+    return found
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
@@ -30,3 +45,11 @@ def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"it did not come true within {limit_s} s")
         time.sleep(0.01)
+
+
+def limits_s(first: float) -> Iterator[float]:
+    """Time limits for a test of a limit that strikes: the first, and longer ones for a slow machine.
+
+    Where a limit may strike before what is tested has begun, the test tries the next.
+    """
+    return iter((first, 5 * first, 25 * first))

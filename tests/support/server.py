@@ -6,14 +6,17 @@ The scripted one is for what a real server cannot be made to do: to fail at a ch
 from __future__ import annotations
 
 import json
+import random
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gbnf_server import llama_server_build
@@ -21,6 +24,20 @@ from gbnf_server.llama_server_run import RunningServer
 from support.models import make_model
 
 CONTEXT = 512
+
+
+def get(url: str) -> Any:
+    """The JSON that a server on loopback answers: no proxy is asked, and a busy machine is waited for."""
+    return httpx.get(url, trust_env=False, timeout=60).json()
+
+
+def rare_port() -> int:
+    """A port that nobody has, below those that Linux gives to whoever asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def require_llama_server() -> Path:

@@ -30,7 +30,16 @@ from gbnf_server.errors import (
 from gbnf_server.llama_server_run import RunningServer
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
-from support.server import CONTEXT, PROPS, Reply, completion, require_llama_server, scripted
+from support.server import (
+    CONTEXT,
+    PROPS,
+    Reply,
+    completion,
+    get,
+    rare_port,
+    require_llama_server,
+    scripted,
+)
 
 LONG = "root ::= a{100}\na ::= b{100}\nb ::= [xy]{20}"  # 200,000 characters
 
@@ -197,13 +206,13 @@ def test_another_path_is_not_found(llama_server: RunningServer) -> None:
 def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, tiny_model: Path) -> None:
     require_llama_server()
     demo = make_model(tmp_path / "demo.gguf", name="gbnf-planner-demo", context=256)
-    with llama_server_build.start(tiny_model, threads=1) as first:
+    port = rare_port()
+    with llama_server_build.start(tiny_model, threads=1, port=port) as first:
         client = hasty(first.url)
         assert client.prompt_style == "full"
         assert client.complete(ASK, grammar=CALL).finish == "stop"
     with pytest.raises(BackendUnreachable, match="no llama-server answers"):
         client.complete(ASK, grammar=CALL)
-    port = httpx.URL(first.url).port or 0
     with llama_server_build.start(demo, threads=1, port=port), client:
         assert client.complete(ASK, grammar=CALL).finish == "stop"
         assert (client.prompt_style, client.context_length) == ("minimal", 256)
@@ -239,7 +248,7 @@ def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
 
         def end_it() -> None:
             try:
-                while not any(slot["is_processing"] for slot in httpx.get(f"{server.url}/slots").json()):
+                while not any(slot["is_processing"] for slot in get(f"{server.url}/slots")):
                     pass
             finally:
                 server.stop()

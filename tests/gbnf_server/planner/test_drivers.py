@@ -256,7 +256,10 @@ async def _until(is_time: Callable[[], bool], task: asyncio.Task[Any]) -> None:
 def test_a_cancelled_run_ends_after_the_call_that_was_under_way(tmp_path: Path, backend: InProcess) -> None:
     body = """
     from gbnf_server.executors import Write
-    time.sleep(0.4)
+    (context.workspace.root / "begun").touch()
+    while not (context.workspace.root / "cancelled").exists():
+        time.sleep(0.01)
+    time.sleep(0.1)
     context.change(Write("whole.txt", b"whole"))
     return {}
     """
@@ -266,8 +269,9 @@ def test_a_cancelled_run_ends_after_the_call_that_was_under_way(tmp_path: Path, 
 
     async def cancel_while_it_works() -> None:
         task = asyncio.create_task(planner([slow], backend, work, hooks=(seen.append,)).arun("go"))
-        await _until(lambda: any(isinstance(event, ToolCalled) for event in seen), task)
+        await _until((work.workspace.root / "begun").exists, task)
         task.cancel()
+        (work.workspace.root / "cancelled").touch()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert _text(work.workspace.root / "whole.txt") == "whole"
