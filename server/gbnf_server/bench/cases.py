@@ -6,7 +6,7 @@ table, defaults included, so that a case travels with its stored runs and is the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal, TypeAlias
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
 from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.kinds import check_addresses, check_moment, check_text
 from gbnf_server.bench.paths import all_inside, check_after, check_before, keyed_inside
 from gbnf_server.bench.patterns import Pattern, read_pattern
 
@@ -141,9 +142,12 @@ def read_case(table: Mapping[str, Any]) -> Case:
         _after(each, ("after",) if isinstance(afters, Mapping) else ("after", index))
         for index, each in enumerate([afters] if isinstance(afters, Mapping) else afters)
     )
-    answer = _pattern(table["answer"], ("answer",)) if "answer" in table else None
-    least, most = _steps(table, plans)
+    answer = _pattern(table["answer"], ("answer",), check_text) if "answer" in table else None
     _check_intent(table, plans, abstain=abstain)
+    checks_calls = not abstain and "after" not in table and answer is None
+    least, most = _steps(table, plans, checks_calls=checks_calls)
+    before = _before(table.get("before", {}))
+    _check_gone(table, before)
     answer_from = int(table.get("final_answer_from", 1 if abstain else 2))
     max_steps = int(table.get("max_steps", MAX_STEPS))
     _check_ending(max_steps, answer_from, max(least, _needed_steps(plans)))
@@ -160,11 +164,11 @@ def read_case(table: Mapping[str, Any]) -> Case:
         least_steps=least,
         most_steps=most,
         abstain=abstain,
-        before=_before(table.get("before", {})),
+        before=before,
         script=_script(table.get("person", {})),
         after=after,
         answer=answer,
-        checks_calls=not abstain and "after" not in table and answer is None,
+        checks_calls=checks_calls,
         now=_now(table),
         user_email=table.get("user_email", USER_EMAIL),
         final_answer_from=answer_from,
@@ -195,20 +199,31 @@ def _plan(calls: list[Mapping[str, Any]], at: Place) -> Plan:
     )
 
 
-def _pattern(value: Any, at: Place) -> Pattern:
+def _pattern(value: Any, at: Place, check: Callable[[Pattern, Any, Place], None] | None = None) -> Pattern:
+    """The pattern of a value; `check` tells what it is compared with."""
     try:
-        return read_pattern(value)
+        pattern = read_pattern(value)
     except Fault as fault:
         raise fault.below(*at) from None
+    if check is not None:
+        check(pattern, value, at)
+    return pattern
 
 
-def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...]) -> tuple[int, int]:
-    given = table.get("steps", _needed_steps(plans))
+def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: bool) -> tuple[int, int]:
+    needed = _needed_steps(plans)
+    given = table.get("steps", needed)
     if isinstance(given, int | float):
-        return int(given), int(given) + STEPS_TO_SPARE
-    least, most = map(int, given)
+        least, most = int(given), int(given) + STEPS_TO_SPARE
+    else:
+        least, most = map(int, given)
     if least > most:
         raise Fault(("steps",), given, "the least is above the most", "Write [least, most].")
+    if checks_calls and least < needed:  # where the world or the answer tells, there may be a shorter way
+        raise Fault(
+            ("steps",), given, f"the calls and the answer take {needed} steps",
+            "Correct the number, or leave it out.",
+        )  # fmt: skip
     return least, most
 
 
@@ -286,14 +301,39 @@ def _before(table: Mapping[str, Any]) -> Before:
     )
 
 
+def _check_gone(table: Mapping[str, Any], before: Before) -> None:
+    """Raises Fault where more is to go than there is; what earlier calls have made is not known here."""
+    if before.calls:
+        return
+    afters = table.get("after", {})
+    for index, after in enumerate([afters] if isinstance(afters, Mapping) else afters):
+        at: Place = ("after",) if isinstance(afters, Mapping) else ("after", index)
+        for key, there in (("gone_events", len(before.events)), ("gone_messages", 0)):
+            if len(after.get(key, ())) > there:
+                raise Fault(
+                    (*at, key), after[key], f"before the run there are {there} of these",
+                    "Put them into before (events, or calls that make them), or take them out.",
+                )  # fmt: skip
+
+
+_COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}
+"""Fields of events and messages that are no plain texts."""
+
+
 def _after(table: Mapping[str, Any], at: Place) -> After:
     def rows(key: str) -> tuple[Mapping[str, Pattern], ...]:
         return tuple(
-            {name: _pattern(value, (*at, key, index, name)) for name, value in row.items()}
+            {
+                name: _pattern(value, (*at, key, index, name), _COMPARED.get(name, check_text))
+                for name, value in row.items()
+            }
             for index, row in enumerate(table.get(key, ()))
         )
 
-    patterns = {path: _pattern(value, (*at, "files", path)) for path, value in table.get("files", {}).items()}
+    patterns = {
+        path: _pattern(value, (*at, "files", path), check_text)
+        for path, value in table.get("files", {}).items()
+    }
     files = keyed_inside(patterns, (*at, "files"))
     folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
     check_after(files, folders, gone, at)

@@ -17,7 +17,18 @@ from referencing.exceptions import Unresolvable
 from gbnf.manifests import Executor
 from gbnf_server.bench.cases import ExpectedCall
 from gbnf_server.bench.errors import Fault, Place
-from gbnf_server.bench.patterns import Equals, Items, Members, OneOf, Pattern
+from gbnf_server.bench.kinds import fits_some_list, fits_some_text
+from gbnf_server.bench.patterns import (
+    Contains,
+    Equals,
+    Items,
+    Matches,
+    Members,
+    OneOf,
+    Optional,
+    Pattern,
+    Unordered,
+)
 
 
 def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
@@ -37,6 +48,9 @@ def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
 
 
 def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: Place) -> None:
+    if isinstance(pattern, Optional):
+        return _check(pattern.pattern, schema, validator, (*at, "optional"))
+    _check_kind(pattern, schema, at)
     values = list(_written_out(pattern))
     if values:
         refusals = [_refusal(value, schema, validator) for value in values]
@@ -52,6 +66,21 @@ def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: P
         _check_needed(schema, pattern.patterns.keys(), at)
         for name, member in pattern.patterns.items():
             _check(member, schema.get("properties", {}).get(name, True), validator, (*at, name))
+
+
+_KINDS = {"string": fits_some_text, "array": fits_some_list}
+
+
+def _check_kind(pattern: Pattern, schema: Any, at: Place) -> None:
+    """Raises Fault where a predicate is for values of another type than the schema's."""
+    if not isinstance(pattern, Contains | Matches | Unordered) or not isinstance(schema, Mapping):
+        return
+    kind = schema.get("type")
+    if isinstance(kind, str) and not _KINDS.get(kind, lambda _: False)(pattern):
+        raise Fault(
+            at, None, f"the tool's schema takes a value of type {kind} here, and none fits this",
+            "Expect a value of this type: matches is for texts, unordered for arrays, contains for both.",
+        )  # fmt: skip
 
 
 def _check_needed(schema: Mapping[str, Any], given: Collection[str | None], at: Place) -> None:

@@ -198,6 +198,8 @@ def _read_table(table: Mapping[str, Any], at: Place) -> Pattern:
         case "matches":
             return Matches(_regex(value, inside))
         case "contains":
+            if value == []:
+                raise Fault(inside, value, "contains takes a value, or several", 'Write {contains = "a"}.')
             return Contains(_read_all(value if isinstance(value, list) else [value], inside))
         case _:
             if not isinstance(value, list) or not value:
