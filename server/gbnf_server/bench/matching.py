@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeAlias
 
 from gbnf.manifests import Executor
 from gbnf_server.bench.cases import ExpectedCall, Plan
-from gbnf_server.bench.patterns import Equals, OneOf, Optional, Pattern, exact_number, fits_members
+from gbnf_server.bench.patterns import Equals, OneOf, Optional, Pattern, assigned, exact_number, fits_members
 
 References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
 """Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
@@ -53,7 +52,11 @@ def references_of(tools: Sequence[Executor]) -> dict[str, dict[str, tuple[str | 
 def best(plans: Sequence[Plan], made: Sequence[MadeCall], references: References) -> Assignment | None:
     """The assignment to the plan that fits best; None where there is no plan."""
     found = [_assign(plan, made, references) for plan in plans]
-    return max(found, key=lambda each: (each.right / max(1, each.needed), -each.stray), default=None)
+    return max(
+        found,
+        key=lambda each: (each.right / each.needed if each.needed else 1.0, -each.stray),
+        default=None,
+    )
 
 
 def _assign(plan: Plan, made: Sequence[MadeCall], references: References) -> Assignment:
@@ -75,32 +78,60 @@ _Chosen: TypeAlias = tuple[int | None, ...]
 
 
 def _search(plan: Plan, made: Sequence[MadeCall], references: References) -> _Chosen:
-    """For each expected call a made one or none, so that as many as can be have one."""
-    referred = {number - 1 for call in plan for number in _referred(call, references)}
+    """For each expected call a made one or none, so that as many as can be have one.
 
-    @cache
-    def rest(place: int, used: frozenset[int], earlier: _Chosen) -> _Chosen:
-        """The choices from a place on; `earlier` are those before it, None but for what is referred to."""
-        if place == len(plan):
-            return ()
-        calls = [None if each is None else made[each] for each in earlier]
-        best: _Chosen | None = None
-        for index in [*range(len(made)), None]:
-            if index in used:
-                continue
-            if index is not None and not _fits(plan[place], made[index], references, calls):
-                continue
-            known = index if place in referred else None
-            left = rest(place + 1, used if index is None else used | {index}, (*earlier, known))
-            found = (index, *left)
-            if best is None or _worth(plan[place:], found) > _worth(plan[place:], best):
-                best = found
-            if None not in best:
-                break
-        assert best is not None, "none is always a choice"
-        return best
+    What is referred to is tried out; the others are matched, for which there is no need to try.
+    """
+    referred = sorted({number - 1 for call in plan for number in _referred(call, references)})
+    best: _Chosen = (None,) * len(plan)
+    for tried in _tries(plan, made, references, referred, {}):
+        calls = [
+            made[index] if (index := tried.get(place)) is not None else None for place in range(len(plan))
+        ]
+        found = _matched(plan, made, references, tried, calls)
+        if _worth(plan, found) > _worth(plan, best):
+            best = found
+        if None not in best:
+            break
+    return best
 
-    return rest(0, frozenset(), ())
+
+def _tries(
+    plan: Plan,
+    made: Sequence[MadeCall],
+    references: References,
+    places: Sequence[int],
+    tried: Mapping[int, int | None],
+) -> Iterator[Mapping[int, int | None]]:
+    """Each way to give these places a made call of its own that fits, or none."""
+    if not places:
+        yield tried
+        return
+    place, *others = places
+    calls = [made[index] if (index := tried.get(each)) is not None else None for each in range(place)]
+    for index, call in enumerate(made):
+        if index not in tried.values() and _fits(plan[place], call, references, calls):
+            yield from _tries(plan, made, references, others, {**tried, place: index})
+    yield from _tries(plan, made, references, others, {**tried, place: None})
+
+
+def _matched(
+    plan: Plan,
+    made: Sequence[MadeCall],
+    references: References,
+    tried: Mapping[int, int | None],
+    calls: Sequence[MadeCall | None],
+) -> _Chosen:
+    """The choices with those that were tried, and as many others as can be: needed ones before optional."""
+    places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
+    left = [index for index in range(len(made)) if index not in tried.values()]
+    chosen = assigned(
+        len(places),
+        len(left),
+        lambda place, index: _fits(plan[places[place]], made[left[index]], references, calls),
+    )
+    found = {**tried, **{places[place]: left[index] for place, index in chosen.items()}}
+    return tuple(found.get(place) for place in range(len(plan)))
 
 
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:

@@ -97,3 +97,20 @@ def test_the_plan_that_fits_best_counts() -> None:
 def test_many_equal_calls_are_assigned_without_trying_every_order() -> None:
     plan = _plan(FIND) * 12 + _plan({"name": "get_now"})
     assert best((plan,), _made(*[FOUND] * 14), REFERENCES) == Assignment(13, 12, 12, 2)
+
+
+def test_overlapping_choices_are_assigned_without_trying_every_order() -> None:
+    plan = _plan(
+        *(
+            {"name": "read_files", "arguments": {"paths": {"one_of": [[f"{n}"], [f"{n + 1}"]]}}}
+            for n in range(9)
+        ),
+        {"name": "get_now"},
+    )
+    made = _made(*[("read_files", {"paths": [f"{number % 10}"]}) for number in range(40)])
+    assert best((plan,), made, REFERENCES) == Assignment(10, 9, 9, 31)
+
+
+def test_where_every_call_is_optional_none_is_enough() -> None:
+    plans = (_plan({"name": "get_now"}), _plan({"name": "compute", "optional": True}))
+    assert best(plans, [], REFERENCES) == Assignment(0, 0, 0, 0)
