@@ -2,7 +2,8 @@
 
 Runs of one case are no independent witnesses, so it is cases that are drawn (Efron and Tibshirani, An
 Introduction to the Bootstrap, 1993: percentile intervals, 95 %). Draws have a fixed seed. An interval never
-leaves its own estimate out; below `LEAST_CASES` cases there is none.
+leaves its own estimate out. There is none where the draws can't tell: below `LEAST_CASES` cases, for a tail
+(p95) with too few cases beyond it, and where every case says the same.
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ class Estimate:
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:
     """The metric over all runs of all cases."""
-    statistic = _statistic(metric, groups)
-    return _interval(statistic, len(groups))
+    found = _interval(_statistic(metric, groups), len(groups), least_cases(metric))
+    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
+
+
+def value(metric: Metric, groups: Groups) -> float | None:
+    """The metric alone, without drawing."""
+    return _interval(_statistic(metric, groups), len(groups), len(groups) + 1).value
 
 
 def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
@@ -53,7 +59,14 @@ def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} cases cannot be paired")
     one, other = _statistic(metric, first), _statistic(metric, second)
-    return _interval(lambda draws: other(draws) - one(draws), len(first))
+    return _known(_interval(lambda draws: other(draws) - one(draws), len(first), least_cases(metric)))
+
+
+def least_cases(metric: Metric) -> int:
+    """Below so many cases a metric has no interval: a tail needs as many beyond it as a median has."""
+    if isinstance(metric, Quotient):
+        return LEAST_CASES
+    return math.ceil(LEAST_CASES * 50 / min(metric.percent, 100 - metric.percent))
 
 
 def by_case(scores: Iterable[tuple[str, Score]]) -> dict[str, list[Score]]:
@@ -75,13 +88,18 @@ def _draws(cases: int) -> _Draw:
     return np.random.default_rng(0).integers(0, cases, (DRAWS, cases))
 
 
-def _interval(statistic: Callable[[_Draw], _Floats], cases: int) -> Estimate:
+def _known(change: Estimate) -> Estimate:
+    """A difference; that no case differs says nothing of other cases, so that it has no interval."""
+    return Estimate(change.value, cases=change.cases) if change.low == change.high == 0 else change
+
+
+def _interval(statistic: Callable[[_Draw], _Floats], cases: int, least: int = LEAST_CASES) -> Estimate:
     if not cases:
         return Estimate(None)
     value = float(statistic(np.arange(cases)[None, :])[0])
     if math.isnan(value):
         return Estimate(None, cases=cases)
-    if cases < LEAST_CASES:
+    if cases < least:
         return Estimate(value, cases=cases)
     drawn = statistic(_draws(cases))
     low, high = np.nanpercentile(drawn, _LEVELS)
@@ -137,10 +155,11 @@ def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats
 def share(hits: Sequence[bool]) -> Estimate:
     """The share of hits among cases that each count once."""
     values = np.array(hits, float)
-    return _interval(lambda draws: values[draws].mean(axis=1), len(hits))
+    found = _interval(lambda draws: values[draws].mean(axis=1), len(hits))
+    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
 
 
 def share_difference(first: Sequence[bool], second: Sequence[bool]) -> Estimate:
     """The share of `second` less that of `first`: the same cases in the same order, drawn together."""
     changes = np.array(second, float) - np.array(first, float)
-    return _interval(lambda draws: changes[draws].mean(axis=1), len(changes))
+    return _known(_interval(lambda draws: changes[draws].mean(axis=1), len(changes)))

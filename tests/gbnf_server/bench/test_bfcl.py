@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool
 from gbnf_server.backends.base import Completion
-from gbnf_server.bench.bfcl.calling import Quiz, answer_of
+from gbnf_server.bench.bfcl.calling import Answer, Quiz, answer_of
 from gbnf_server.bench.bfcl.compiling import compile_all
 from gbnf_server.bench.bfcl.files import Entry, read_folder
 from gbnf_server.bench.bfcl.functions import executors_of
+from gbnf_server.bench.bfcl.results import table
 from gbnf_server.bench.bfcl.rules import call_fault, fault, right_calls
 from gbnf_server.bench.configurations import CONFIGURATIONS, named
 from gbnf_server.bench.errors import RecordError
@@ -157,7 +158,8 @@ def test_the_described_calls_are_right(cities: list[str], days: list[int], optio
         values["days"] = [*([""] if optional else []), *days]
     entry = _entry("simple_python", {"weather.get": values})
     calls = list(right_calls(entry))
-    assert len(calls) == 1 + len(cities) - 1 + max(0, len(days) - 1)
+    assert len(calls) == 1 + len(cities) - 1 + max(0, len(days) - 1) + bool(days and optional)
+    assert any("days" not in arguments for _, arguments in calls) == (not days or optional)
     for call in calls:
         assert fault(entry, [call]) is None
 
@@ -295,6 +297,26 @@ def test_grammars_take_right_calls_and_refuse_foreign_arguments(folder: Path) ->
         assert result.counts["right"] == result.counts["accepted"]
         assert result.counts["foreign"] == result.counts["foreign_refused"]
         assert bool(result.counts["foreign"]) == (entries[0].kind != "none")
+
+
+def test_a_question_without_functions_has_a_grammar_too() -> None:
+    result = compile_all([Entry("x", "live_irrelevance", (), (), ())], engine())
+    assert (result.counts["compiled"], result.faults) == (1, [])
+
+
+def test_a_table_has_a_line_for_each_category(folder: Path) -> None:
+    told: Any = Told()
+    quiz = Quiz(read_folder(folder), named(["union", "filter"]), told, model="m", options=Options())
+    cells = table(
+        {each: Answer((), None if each.entry.category == "parallel" else "wrong") for each in quiz.questions}
+    )
+    assert cells.heads == ("category", "union", "filter")
+    assert cells.rows == (
+        ("simple_python (2)", "0.0%", "0.0%"),
+        ("parallel (1)", "100.0%", "100.0%"),
+        ("irrelevance (1)", "0.0%", "0.0%"),
+        ("all (4)", "25.0%", "25.0%"),
+    )
 
 
 def test_a_call_that_its_own_schema_forbids_is_counted_apart() -> None:

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from gbnf_server.bench.metrics import BY_KEY, METRICS, Percentile, Quotient, shown
 from gbnf_server.bench.scoring import Score
-from gbnf_server.bench.statistics import LEAST_CASES, by_case, difference, estimate, paired
+from gbnf_server.bench.statistics import (
+    by_case,
+    difference,
+    estimate,
+    least_cases,
+    paired,
+    share,
+    share_difference,
+)
 
 PLAIN = Score(
     outcome="answered", converged=True, faults=(), first="get_now", first_matches=True, needed=2, named=2,
@@ -36,12 +44,31 @@ GROUPS = st.lists(st.lists(SCORES, min_size=1, max_size=3), min_size=1, max_size
 def test_an_interval_holds_its_estimate(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
     found = estimate(metric, groups)
     assert found.cases == len(groups)
-    if found.value is None or len(groups) < LEAST_CASES:
-        assert found.low is None
+    if found.value is None or len(groups) < least_cases(metric) or found.low is None:
+        assert found.low is found.high is None
         return
-    assert found.low is not None
     assert found.high is not None
     assert found.low <= found.value <= found.high
+    assert found.low < found.high
+
+
+def test_there_is_no_interval_where_the_draws_cannot_tell() -> None:
+    mixed = [[replace(PLAIN, converged=number % 2 == 0, run_s=float(number + 1))] for number in range(50)]
+    same = [[PLAIN]] * 50
+    for key, least in (("converged", 5), ("run_p50", 5), ("run_p95", 50), ("grammar_p95", 50)):
+        metric = BY_KEY[key]
+        assert least_cases(metric) == least
+        assert estimate(metric, mixed[: least - 1]).low is None
+        assert difference(metric, same[: least - 1], mixed[: least - 1]).low is None
+        if key != "grammar_p95":
+            assert estimate(metric, mixed[:least]).low is not None
+            assert difference(metric, same[:least], mixed[:least]).low is not None
+        assert estimate(metric, same).low is None
+        assert difference(metric, same, same).low is None
+    assert share([True] * 9).low is None
+    assert share([True] * 9 + [False]).low is not None
+    assert share_difference([True] * 9, [True] * 9).low is None
+    assert share_difference([False] * 9, [True] * 9).low == 1
 
 
 @given(GROUPS)
@@ -67,8 +94,7 @@ def test_nothing_differs_from_itself(groups: list[list[Score]], metric: Quotient
     change = difference(metric, groups, groups)
     if change.value is not None:
         assert change.value == 0
-        assert change.low in (None, 0)
-        assert change.high in (None, 0)
+        assert change.low is change.high is None
 
 
 @given(GROUPS, st.sampled_from(METRICS))

@@ -66,7 +66,7 @@ def _judge(entry: Entry, neighbour: Entry | None, engine: Engine, result: Compil
     begun = time.perf_counter()
     try:
         tools = executors_of(entry.functions)
-        grammar = str(compile_pool(tuple(tools.values())))
+        grammar = str(compile_pool(tuple(tools.values()), final_answer=not tools))  # some have no function
         result.seconds.append(time.perf_counter() - begun)
         engine.check(grammar, trusted=True)
     except (GbnfError, GrammarRefused) as error:

@@ -11,8 +11,8 @@ from typing import Any, Self
 from gbnf_server.bench.bfcl.calling import Answer, Question
 from gbnf_server.bench.metrics import BY_KEY, shown
 from gbnf_server.bench.statistics import share, share_difference
-from gbnf_server.bench.stored import load_stored
-from gbnf_server.bench.tables import Cells, gain, verdict
+from gbnf_server.bench.stored import load_stored, replace_file
+from gbnf_server.bench.tables import Cells, gain, two_labels, verdict
 
 FORMAT = "bfcl 1"
 _SHARE = BY_KEY["converged"]
@@ -44,7 +44,7 @@ class Grades:
 
 
 def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Path) -> None:
-    """All answers as JSON."""
+    """All answers as JSON. Raises OSError."""
     value = {
         "format": FORMAT,
         **about,
@@ -60,16 +60,17 @@ def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Pa
             for each, answer in answers.items()
         ],
     }
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    replace_file(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
 def table(answers: Mapping[Question, Answer]) -> Cells:
-    """Right answers by category, a line for each configuration."""
-    categories = list(dict.fromkeys(each.entry.category for each in answers))
+    """Right answers: a line for each category, a column for each configuration."""
+    names = list(dict.fromkeys(each.configuration.name for each in answers))
     rows = []
-    for name in dict.fromkeys(each.configuration.name for each in answers):
-        cells = [name]
-        for category in [*categories, None]:
+    for category in [*dict.fromkeys(each.entry.category for each in answers), None]:
+        cells = []
+        count = 0
+        for name in names:
             hits = [
                 answer.fault is None
                 for each, answer in answers.items()
@@ -78,12 +79,9 @@ def table(answers: Mapping[Question, Answer]) -> Cells:
             found = share(hits)
             interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
             cells.append(f"{found.value:.1%}{interval}" if found.value is not None else "–")
-        rows.append(tuple(cells))
-    counts = [
-        sum(each.entry.category == category for each in answers) // len(rows) for category in categories
-    ]
-    heads = [f"{category} ({count})" for category, count in zip(categories, counts, strict=True)]
-    return Cells("right by the AST rules", ("configuration", *heads, f"all ({sum(counts)})"), tuple(rows))
+            count = len(hits)
+        rows.append((f"{category or 'all'} ({count})", *cells))
+    return Cells("right by the AST rules", ("category", *names), tuple(rows))
 
 
 def compare(first: Grades, second: Grades) -> tuple[Cells, ...]:
@@ -106,6 +104,6 @@ def compare(first: Grades, second: Grades) -> tuple[Cells, ...]:
                 )
             )
         if common:
-            heads = (name, first.label, second.label, "difference [95 %]", "")
+            heads = (name, *two_labels(first.label, second.label), "difference [95 %]", "")
             tables.append(Cells(f"{name}, {len(common)} questions that both have", heads, tuple(rows)))
     return tuple(tables)

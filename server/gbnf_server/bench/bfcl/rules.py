@@ -151,12 +151,17 @@ def _plain(value: Any) -> Any:
 
 
 def right_calls(entry: Entry) -> Iterator[Call]:
-    """For each expected call, calls that the possible answers describe: each acceptable value comes once."""
+    """For each expected call, calls that the possible answers describe.
+
+    Each acceptable value comes once; at last comes the call without what may be left out.
+    """
+    functions = {function["name"]: function for function in reversed(entry.functions)}
     for expected in entry.expected:
-        yield from _variants(expected)
+        [name] = expected
+        yield from _variants(expected, functions[name].get("parameters", {}).get("required", ()))
 
 
-def _variants(expected: ExpectedCall) -> Iterator[Call]:
+def _variants(expected: ExpectedCall, required: Sequence[str]) -> Iterator[Call]:
     [(name, values)] = expected.items()
     choices = {
         argument: [_written(each) for each in acceptable if each != _LEFT_OUT]
@@ -167,6 +172,13 @@ def _variants(expected: ExpectedCall) -> Iterator[Call]:
     for argument, found in choices.items():
         for other in found[1:]:
             yield name, {**usual, argument: other}
+    least = {
+        argument: value
+        for argument, value in usual.items()
+        if argument in required or _LEFT_OUT not in values[argument]
+    }
+    if least != usual:
+        yield name, least
 
 
 def _written(acceptable: Any) -> Any:
