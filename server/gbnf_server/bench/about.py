@@ -73,6 +73,10 @@ def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, A
 
 
 def identity(model: Mapping[str, Any]) -> str:
-    """The part of a run's fingerprint that stands for the model."""
-    told = {key: value for key, value in model.items() if key != "slots"}
+    """The part of a run's fingerprint that stands for the model, wherever its server listens."""
+    told = {
+        key: value
+        for key, value in model.items()
+        if key != "slots" and not (key == "name" and model.get("file"))
+    }
     return str(model.get("sha256") or digest(told))

@@ -146,8 +146,6 @@ def read_case(table: Mapping[str, Any]) -> Case:
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
     least, most = _steps(table, plans, checks_calls=checks_calls)
-    before = _before(table.get("before", {}))
-    _check_gone(table, before)
     answer_from = int(table.get("final_answer_from", 1 if abstain else 2))
     max_steps = int(table.get("max_steps", MAX_STEPS))
     _check_ending(max_steps, answer_from, max(least, _needed_steps(plans)))
@@ -164,7 +162,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
         least_steps=least,
         most_steps=most,
         abstain=abstain,
-        before=before,
+        before=_before(table.get("before", {})),
         script=_script(table.get("person", {})),
         after=after,
         answer=answer,
@@ -299,21 +297,6 @@ def _before(table: Mapping[str, Any]) -> Before:
         events=tuple(table.get("events", ())),
         calls=tuple(table.get("calls", ())),
     )
-
-
-def _check_gone(table: Mapping[str, Any], before: Before) -> None:
-    """Raises Fault where more is to go than there is; what earlier calls have made is not known here."""
-    if before.calls:
-        return
-    afters = table.get("after", {})
-    for index, after in enumerate([afters] if isinstance(afters, Mapping) else afters):
-        at: Place = ("after",) if isinstance(afters, Mapping) else ("after", index)
-        for key, there in (("gone_events", len(before.events)), ("gone_messages", 0)):
-            if len(after.get(key, ())) > there:
-                raise Fault(
-                    (*at, key), after[key], f"before the run there are {there} of these",
-                    "Put them into before (events, or calls that make them), or take them out.",
-                )  # fmt: skip
 
 
 _COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}

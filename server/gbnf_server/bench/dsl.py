@@ -31,7 +31,8 @@ from gbnf_server.bench.suite_files import load_suite, read_suite
 Table: TypeAlias = dict[str, Any]
 
 _OFFERED: ContextVar[Sequence[Executor] | None] = ContextVar("_OFFERED", default=None)
-"""The tools of the suites in the Python file that is being loaded."""
+_LOADED: ContextVar[Path | None] = ContextVar("_LOADED", default=None)
+"""The Python file that is being loaded, and the tools of its suites."""
 
 
 def suite(
@@ -56,7 +57,9 @@ def suite(
         "decoys": list(decoys),
         "cases": list(cases),
     }
-    return read_suite(content, f"suite {name!r}", _OFFERED.get() if executors is None else executors)
+    path = _LOADED.get()
+    origin = f"suite {name!r}" if path is None else f"{path}, suite {name!r}"
+    return read_suite(content, origin, _OFFERED.get() if executors is None else executors)
 
 
 def case(query: str, **keys: Any) -> Table:
@@ -122,15 +125,16 @@ def load_python(path: Path, executors: Sequence[Executor] | None = None) -> tupl
     """
     if not path.is_file():
         raise SuiteErrors(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
-    offered = _OFFERED.set(executors)
+    offered, loaded = _OFFERED.set(executors), _LOADED.set(path)
     try:
         defined = runpy.run_path(str(path))
     except SuiteErrors:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a person's file does wrong
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a person's file does wrong
         raise SuiteErrors(str(path), [_failure(path, error)]) from None
     finally:
         _OFFERED.reset(offered)
+        _LOADED.reset(loaded)
     found = {id(value): value for value in defined.values() if isinstance(value, Suite)}
     if not found:
         fault = Fault(
@@ -140,7 +144,7 @@ def load_python(path: Path, executors: Sequence[Executor] | None = None) -> tupl
     return tuple(found.values())
 
 
-def _failure(path: Path, error: Exception) -> Fault:
+def _failure(path: Path, error: BaseException) -> Fault:
     """What went wrong in a Python file, and at which of its lines."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)

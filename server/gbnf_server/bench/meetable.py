@@ -1,4 +1,4 @@
-"""Whether an expected call can be made at all: some arguments that fit its patterns have to be valid.
+"""Whether a case can be met: some arguments that fit an expected call have to be valid, what goes was there.
 
 What is surely impossible is told: an argument that is needed and not expected, a value written out that its
 schema refuses. A pattern that leaves a value open is taken on trust.
@@ -15,7 +15,7 @@ from jsonschema.exceptions import ValidationError
 from referencing.exceptions import Unresolvable
 
 from gbnf.manifests import Executor
-from gbnf_server.bench.cases import ExpectedCall
+from gbnf_server.bench.cases import Before, ExpectedCall
 from gbnf_server.bench.errors import Fault, Place
 from gbnf_server.bench.kinds import fits_some_list, fits_some_text
 from gbnf_server.bench.patterns import (
@@ -47,9 +47,25 @@ def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
         _check(pattern, args["properties"][name], validator, (*at, name))
 
 
+def check_gone(table: Mapping[str, Any], before: Before) -> None:
+    """Raises Fault where more is to go than there is; what earlier calls have made is not known here."""
+    if before.calls or any(path == "calendar.ics" or path.startswith("outbox/") for path in before.files):
+        return
+    afters = table.get("after", {})
+    for index, after in enumerate([afters] if isinstance(afters, Mapping) else afters):
+        at: Place = ("after",) if isinstance(afters, Mapping) else ("after", index)
+        for key, there in (("gone_events", len(before.events)), ("gone_messages", 0)):
+            if len(after.get(key, ())) > there:
+                raise Fault(
+                    (*at, key), after[key], f"before the run there are {there} of these",
+                    "Put them into before (events, or calls that make them), or take them out.",
+                )  # fmt: skip
+
+
 def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: Place) -> None:
     if isinstance(pattern, Optional):
-        return _check(pattern.pattern, schema, validator, (*at, "optional"))
+        _check(pattern.pattern, schema, validator, (*at, "optional"))
+        return
     _check_kind(pattern, schema, at)
     values = list(_written_out(pattern))
     if values:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 WIDTH = 720
-_LEFT, _RIGHT, _ROW, _TOP, _AXIS = 110, 124, 34, 8, 30
+_LEFT, _RIGHT, _ROW, _TOP, _AXIS = 110, 136, 34, 8, 30
 
 
 @dataclass(frozen=True, slots=True)

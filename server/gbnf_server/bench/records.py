@@ -6,9 +6,11 @@ line that an interruption cut is dropped; two benches do not write to one log at
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +48,8 @@ class Record:
         return (self.suite, self.case, self.configuration, self.run)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}  # not copied
+        return {**fields, "before": self.before.to_json(), "after": self.after.to_json()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -98,12 +101,17 @@ class RunLog:
             self._log.close()
 
     def append(self, record: Record) -> None:
-        """Keep a run. When this returns, an interruption loses nothing of it. Raises SetupError."""
+        """Keep a run, in `records` as it is read again: an interruption loses nothing of it now.
+
+        Raises SetupError.
+        """
+        text = json.dumps(record.to_json(), ensure_ascii=False)
+        value = json.loads(text.encode("utf-8", "replace"))  # half a surrogate pair is no text of a file
         try:
-            self._log.append(record.to_json())
+            self._log.append(value)
         except OSError as error:
             raise unwritable(self.path, error, "make room: the runs before this one are kept") from None
-        self.records[record.key, record.fingerprint] = record
+        self.records[record.key, record.fingerprint] = Record.from_json(value)
 
     @property
     def latest(self) -> datetime:

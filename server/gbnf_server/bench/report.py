@@ -11,21 +11,25 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from gbnf_server.bench.metrics import BY_KEY, METRICS
+from gbnf_server.bench.cases import COMPLEXITIES, Case
+from gbnf_server.bench.metrics import BY_KEY, METRICS, shown
 from gbnf_server.bench.plots import Bar, Spread, bars, spreads, stacks
 from gbnf_server.bench.results import Results, Scored
-from gbnf_server.bench.statistics import by_case, estimate
+from gbnf_server.bench.statistics import by_case, estimate, value
 from gbnf_server.bench.tables import (
+    Cells,
     by_configuration,
     cell,
     complexity_table,
     cost_table,
     gain_table,
+    heading,
     quality_table,
 )
 
-FATES = ("converged", "answered, wrong world", "salvaged", "blocked", "exhausted", "failed")
+FATES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
 """What can become of a run, the good one first; the page has a colour for each."""
+_EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
 
 
 def report(results: Results) -> str:
@@ -55,6 +59,7 @@ def report(results: Results) -> str:
         latencies=spreads([_spread(name, runs) for name, runs in groups.items()]),
         details=_details(groups, scored),
         all_metrics=_all_metrics(groups),
+        parts=_by_complexity(groups),
         runs=len(scored),
     )
 
@@ -93,12 +98,36 @@ def _all_metrics(groups: Mapping[str, Sequence[Scored]]) -> list[dict[str, Any]]
     ]
 
 
+def _by_complexity(groups: Mapping[str, Sequence[Scored]]) -> list[Cells]:
+    """Every metric by complexity, a table for each configuration."""
+    tables = []
+    for name, runs in groups.items():
+        there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in runs)]
+        scores = [[[run.score] for run in runs if run.case.complexity == each] for each in there]
+        rows = tuple(
+            (heading(metric), *(shown(metric, value(metric, part)) for part in scores)) for metric in METRICS
+        )
+        tables.append(Cells(name, ("metric", *there), rows))
+    return tables
+
+
+def _expected(case: Case) -> dict[str, Any]:
+    """What the case says that is right, as its suite has it."""
+    return {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
+
+
 def _details(groups: Mapping[str, Sequence[Scored]], scored: Sequence[Scored]) -> list[dict[str, Any]]:
     """Each case with its runs, a list for each configuration."""
     cases: dict[str, dict[str, Any]] = {}
     for run in scored:
         entry = cases.setdefault(
-            run.identity, {"suite": run.suite, "case": run.case, "runs": {name: [] for name in groups}}
+            run.identity,
+            {
+                "suite": run.suite,
+                "case": run.case,
+                "expected": _expected(run.case),
+                "runs": {name: [] for name in groups},
+            },
         )
         entry["runs"][run.record.configuration].append(
             {

@@ -72,6 +72,10 @@ class Results:
                 each.name: numbers([run for run in scored if run.record.configuration == each.name])
                 for each in self.configurations
             },
+            "by_case": {
+                each.name: by_case_numbers([run for run in scored if run.record.configuration == each.name])
+                for each in self.configurations
+            },
             "scores": [
                 {
                     **dict(zip(("suite", "case", "configuration", "run"), run.record.key, strict=True)),
@@ -94,7 +98,9 @@ class Results:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError, TypeError or ValueError where the value is no stored bench."""
-        computed = {"format", "configurations", "numbers", "scores", "suites", "references", "runs"}
+        computed = {
+            "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
+        }  # fmt: skip
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
         return cls(
@@ -114,7 +120,20 @@ class Results:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a stored bench. Raises RecordError."""
-        return load_stored(path, cls.from_json, "gbnf bench")
+        return load_stored(path, cls._scorable, "gbnf bench")
+
+    @classmethod
+    def _scorable(cls, value: Mapping[str, Any]) -> Self:
+        """The same, and sure to have tables: what its events lack is found now."""
+        results = cls.from_json(value)
+        if not all(
+            isinstance(each, str) for each in (results.about["label"], results.about["model"]["name"])
+        ):
+            raise TypeError("label and model.name are texts")
+        names = {each.name for each in results.configurations}
+        if not any(run.record.configuration in names for run in results.scored()):
+            raise ValueError("it holds no run of its own cases and configurations")
+        return results
 
 
 def numbers(runs: Sequence[Scored]) -> dict[str, Any]:
@@ -127,4 +146,22 @@ def numbers(runs: Sequence[Scored]) -> dict[str, Any]:
         groups = list(by_case((run.identity, run.score) for run in part).values())
         if groups:
             tables[name] = {metric.key: estimate(metric, groups).to_json() for metric in METRICS}
+    return tables
+
+
+def by_case_numbers(runs: Sequence[Scored]) -> dict[str, Any]:
+    """Every metric of each case that has several runs: its value, and an interval where they are enough.
+
+    What the others have is the score of their run.
+    """
+    tables: dict[str, Any] = {}
+    for case, scores in by_case((run.identity, run.score) for run in runs).items():
+        if len(scores) == 1:
+            continue
+        found = {metric.key: estimate(metric, [[score] for score in scores]) for metric in METRICS}
+        tables[case] = {
+            key: {"value": each.value} | ({} if each.low is None else {"low": each.low, "high": each.high})
+            for key, each in found.items()
+            if each.value is not None
+        }
     return tables

@@ -143,7 +143,7 @@ class Bench:
             "tools": [tool_identity(tool) for tool in tools],
             "code": {name: self._code.get(name) for name in sorted({tool.name for tool in tools} | earlier)},
             "versions": self._versions,
-            "settings": asdict(self._settings(case, configuration, run)),
+            "settings": {**asdict(self._settings(case, configuration, run)), "backend": ""},
             "warm": self.options.warm,
             "model": self._model,
         }

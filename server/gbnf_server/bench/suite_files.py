@@ -13,6 +13,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +27,7 @@ from gbnf.manifests import BUILT_IN, Executor, load_manifests
 from gbnf.validation import validate_call
 from gbnf_server.bench.cases import Case, ExpectedCall, Suite, read_case
 from gbnf_server.bench.errors import Fault, Place, SuiteErrors
-from gbnf_server.bench.meetable import check_arguments
+from gbnf_server.bench.meetable import check_arguments, check_gone
 from gbnf_server.bench.patterns import exact_number
 from gbnf_server.identity import digest
 from gbnf_server.shipped import manifests_path, suites_path
@@ -58,7 +59,10 @@ def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) 
 
 def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Executor] | None = None) -> Suite:
     """The suite that a file's parsed content describes; `origin`: its name in errors. Raises SuiteErrors."""
-    content = _plain(content)
+    try:
+        content = _plain(content)
+    except Fault as fault:
+        raise SuiteErrors(origin, [fault]) from None
     malformed = list(_malformed(content))
     if any(len(fault.at) < 2 or fault.at[0] != "cases" for fault in malformed):
         raise SuiteErrors(origin, _in_order(malformed))  # of what every case is read with
@@ -109,19 +113,27 @@ def _whole(path: Path, problem: str, way_out: str) -> SuiteErrors:
     return SuiteErrors(str(path), [Fault((), None, problem, way_out)])
 
 
-def _plain(value: Any) -> Any:
-    """JSON's types: TOML's dates and times become their text."""
+def _plain(value: Any, at: Place = ()) -> Any:
+    """JSON's types: TOML's dates and times become their text. Raises Fault where there is another type."""
     match value:
         case Mapping():
-            return {key: _plain(member) for key, member in value.items()}
+            return {key: _plain(member, (*at, key)) for key, member in value.items()}
         case list() | tuple():
-            return [_plain(member) for member in value]
+            return [_plain(member, (*at, index)) for index, member in enumerate(value)]
         case None | str() | bool() | int() | float():
             return value
-        case _ if getattr(value, "tzinfo", None) is not None:
+        case datetime() if value.tzinfo is not None:
             return value.isoformat()  # whole: where a local time is meant, its offset is a fault
+        case datetime() | time():
+            return value.isoformat()[:16]
+        case date():
+            return value.isoformat()
+        case re.Pattern():
+            raise Fault(at, value.pattern, "a compiled regular expression", "Give its text, with (?i) in it.")
         case _:
-            return value.isoformat()[:16] if hasattr(value, "hour") else str(value)
+            raise Fault(
+                at, value, f"this is a {type(value).__name__}", "Write a text, a number, a list or a table."
+            )
 
 
 @cache
@@ -232,6 +244,7 @@ class _Reading:
             merged["decoys"] = list(self._decoys)
         try:
             case = read_case(merged)
+            check_gone(merged, case.before)
         except Fault as fault:
             return None, [fault]
         faults: list[Fault] = []

@@ -187,12 +187,41 @@ def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
                 )
             )
         if one:
-            heads = (name, str(first.about["label"]), str(second.about["label"]), "difference [95 %]", "")
+            labels = two_labels(str(first.about["label"]), str(second.about["label"]))
+            heads = (name, *labels, "difference [95 %]", "")
             said = f"{name}, {len(one)} cases that both have"
             if left_out:
                 said += f"; {left_out} of the same id differ, and are left out"
             tables.append(Cells(said, heads, tuple(rows)))
+    if tables and (unpaired := _unpaired(first, second)) is not None:
+        tables.append(unpaired)
     return tuple(tables)
+
+
+def two_labels(first: str, second: str) -> tuple[str, str]:
+    """Heads for two benches, told apart where their labels are the same."""
+    return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
+
+
+def _unpaired(first: Results, second: Results) -> Cells | None:
+    """What only one of them has; None where there is nothing."""
+    configurations, cases = [], []
+    for results in (first, second):
+        scored = results.scored()
+        configurations.append(list(by_configuration(results, scored)))
+        cases.append({run.identity for run in scored})
+    rows = []
+    only = [
+        ", ".join(name for name in mine if name not in others)
+        for mine, others in (configurations, configurations[::-1])
+    ]
+    if any(only):
+        rows.append(("configurations", *(each or "–" for each in only)))
+    counts = [len(cases[0] - cases[1]), len(cases[1] - cases[0])]
+    if any(counts):
+        rows.append(("cases", *map(str, counts)))
+    labels = two_labels(str(first.about["label"]), str(second.about["label"]))
+    return Cells("left out: only one has them", ("", *labels), tuple(rows)) if rows else None
 
 
 def different_cases(first: Results, second: Results) -> frozenset[str]:

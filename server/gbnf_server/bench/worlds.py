@@ -31,8 +31,9 @@ _LIMIT = 32 * 1024 * 1024
 class Snapshot:
     """What the world holds, calendar and outbox read.
 
-    `files`: path -> text, without line breaks at its end; what is no UTF-8 has its bytes replaced. `events`
-    have title, start, end and location, with local times; `messages` have to (bare addresses), subject, body.
+    `files`: path -> text, without line breaks at its end; what is no UTF-8 has its bytes replaced. A calendar
+    or a mail that cannot be read is a file like any other. `events` have title, start, end and location, with
+    local times; `messages` have to (bare addresses), subject, body.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -84,17 +85,19 @@ def snapshot(context: Context) -> Snapshot:
     files: dict[str, str] = {}
     folders: list[str] = []
     messages: list[dict[str, Any]] = []
+    events = _events(context)
     for here, below, names in os.walk(root):
         below[:] = sorted(name for name in below if not (name == STATE and here == str(root)))
         folders += [_relative(root, here, name) for name in below]
         for name in sorted(names):
             path = _relative(root, here, name)
             data = Path(here, name).read_bytes() if Path(here, name).is_file() else b""
-            if path.startswith(f"{OUTBOX}/") and path.endswith(".eml"):
-                messages.append(_message(data))
-            elif path != calendar_file.FILE:
+            in_outbox = path.startswith(f"{OUTBOX}/") and path.endswith(".eml")
+            if in_outbox and (message := _message(data)) is not None:
+                messages.append(message)
+            elif path != calendar_file.FILE or events is None:
                 files[path] = data.decode(errors="replace").rstrip("\r\n")[:_KEPT_CHARACTERS]
-    return Snapshot(files, [folder for folder in folders if folder != OUTBOX], _events(context), messages)
+    return Snapshot(files, [folder for folder in folders if folder != OUTBOX], events or [], messages)
 
 
 def _inside(root: Path, path: str) -> Path:
@@ -114,7 +117,15 @@ def _moment(text: str, now: datetime) -> calendar_file.Moment:
     return datetime.fromisoformat(text).replace(tzinfo=now.tzinfo)
 
 
-def _events(context: Context) -> list[dict[str, str]]:
+def _events(context: Context) -> list[dict[str, str]] | None:
+    """The calendar's events; None where the run has written something else over it."""
+    try:
+        return _read_events(context)
+    except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
+        return None
+
+
+def _read_events(context: Context) -> list[dict[str, str]]:
     calendar = calendar_file.load(context.workspace)
     events = []
     for event in calendar.walk("VEVENT"):
@@ -138,7 +149,15 @@ def _local(moment: calendar_file.Moment, context: Context) -> str:
     return f"{moment:%Y-%m-%dT%H:%M}"
 
 
-def _message(data: bytes) -> dict[str, Any]:
+def _message(data: bytes) -> dict[str, Any] | None:
+    """What a mail says; None where the run has written none that can be read."""
+    try:
+        return _read_message(data)
+    except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over
+        return None
+
+
+def _read_message(data: bytes) -> dict[str, Any]:
     message = message_from_bytes(data, policy=policy.default)
     body = message.get_body(("plain",))
     return {

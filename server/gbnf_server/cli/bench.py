@@ -106,6 +106,14 @@ def run(
         raise typer.BadParameter("give --model or --server, not both")
     if bfcl is None and (category or limit or compile_only):
         raise typer.BadParameter("--category, --limit and --compile-only go with --bfcl")
+    if bfcl is not None and (suite or manifests or runs > 1):
+        raise typer.BadParameter("--suite, --manifests and --runs do not go with --bfcl")
+    if compile_only and (model is not None or server is not None or config):
+        raise typer.BadParameter("--compile-only runs no model: leave out --model, --server and --config")
+    if label is not None and (label.strip(". ") == "" or "/" in label or "\0" in label):
+        raise typer.BadParameter(
+            f"{label!r} names no file: give a word without /; --out names the folder", param_hint="--label"
+        )
     if seed + runs - 1 > LAST_SEED:
         raise typer.BadParameter(
             f"the last of {runs} runs has the seed {seed + runs - 1}: {LAST_SEED} is the greatest",
@@ -265,12 +273,13 @@ def _write(results: Results, out: Path, label: str, way_out: str) -> None:
 
     from gbnf_server.bench.records import unwritable
     from gbnf_server.bench.report import report
+    from gbnf_server.bench.stored import replace_file
 
     texts = {"json": json.dumps(results.to_json(), ensure_ascii=False) + "\n", "html": report(results)}
     for ending, text in texts.items():
         path = out / f"{label}.{ending}"
         try:
-            path.write_text(text, "utf-8")
+            replace_file(path, text)
         except OSError as error:
             raise unwritable(path, error, way_out) from None
 

@@ -113,6 +113,25 @@ class Answering:
         return Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
 
 
+def test_what_only_one_has_is_said(tmp_path: Path) -> None:
+    one = {"id": "one", "query": "order a pizza", "abstain": True}
+    two, three = ({**one, "id": name} for name in ("two", "three"))
+    first = _bench(tmp_path, "first", one, two, three)
+    second = _bench(tmp_path, "second", one)
+    [_, unpaired] = compare_files(first, second)
+    assert unpaired.heads == ("", "first", "second")
+    assert unpaired.rows == (("cases", "2", "0"),)
+    stored = json.loads(second.read_text())
+    stored["configurations"].append({"name": "other", "description": "", "settings": {}})
+    stored["runs"].append({**stored["runs"][0], "configuration": "other"})
+    stored["label"] = "first"
+    second.write_text(json.dumps(stored))
+    [compared, unpaired] = compare_files(first, second)
+    assert compared.heads[1:3] == unpaired.heads[1:] == ("first (1)", "first (2)")
+    assert unpaired.rows[0] == ("configurations", "–", "other")
+    assert len(compare_files(first, first)) == 1
+
+
 def test_only_cases_that_are_the_same_are_paired(tmp_path: Path) -> None:
     kept = {"id": "one", "query": "order a pizza", "abstain": True}
     other = {"id": "two", "query": "sing", "abstain": True}

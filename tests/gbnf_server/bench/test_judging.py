@@ -225,6 +225,24 @@ def test_a_world_is_made_and_described(tmp_path: Path) -> None:
     assert snapshot(context).messages == []
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("calendar.ics", "garbage"),
+        ("calendar.ics", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:x\nEND:VEVENT\nEND:VCALENDAR\n"),
+        ("calendar.ics/x", "the calendar is a folder"),
+        ("outbox/a.eml", "Content-Type: text/plain; charset=nope\nTo: a@example.com\n\nhello"),
+    ],
+)
+def test_what_a_run_writes_over_calendar_and_outbox_is_a_file(tmp_path: Path, path: str, text: str) -> None:
+    context = make_world(_case(), tmp_path, shipped())
+    files = [{"path": path, "content": text}]
+    run_executor(shipped()["write_files"], {"files": files}, context.for_turn("now"))
+    end = snapshot(context)
+    assert path in end.files
+    assert f"the file {path} was changed" in faults([After()], Snapshot(), end)
+
+
 @pytest.mark.parametrize("path", ["../out.txt", "/tmp/out.txt"])
 def test_a_world_stays_in_its_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(SetupError, match="stays in the workspace"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import resource
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from gbnf_server.bench.report import report
 from gbnf_server.bench.results import Results
 from gbnf_server.bench.running import Bench, Options
 from gbnf_server.bench.scoring import score
+from gbnf_server.bench.stored import replace_file
 from gbnf_server.bench.tables import case_table, compare_tables, quality_table
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import BackendUnreachable
@@ -152,6 +155,80 @@ def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
     assert quality_table(stored) == quality_table(_results(records))
     [*tables] = compare_tables(stored, stored)
     assert [table.heads[0] for table in tables] == ["baseline", "filter"]
+
+
+def test_half_a_surrogate_pair_is_kept_as_it_is_read_again(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "a.jsonl") as log:
+        list(_bench(Told(_json("final_answer", message="\ud800"))).run_all(log))
+        kept = log.records
+    with RunLog(tmp_path / "a.jsonl") as log:
+        assert log.records == kept
+    text = json.dumps(_results(list(kept.values())).to_json(), ensure_ascii=False)
+    replace_file(tmp_path / "a.json", text)
+    assert json.loads((tmp_path / "a.json").read_bytes()) == json.loads(text)
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("before")
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, kept[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            replace_file(path, "after " * 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.json", "before")]
+    replace_file(path, "after \ud800")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.json", "after ?")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda stored: stored.update(runs=[]), "no run of its own cases"),
+        (lambda stored: stored.update(configurations=[]), "no run of its own cases"),
+        (lambda stored: stored.update(model={}), "'name'"),
+        (lambda stored: stored["runs"][0].update(events=[]), "IndexError"),
+        (lambda stored: stored["runs"][0]["events"][-1]["run"].pop("steps"), "'steps'"),
+        (lambda stored: stored["runs"][0].update(events=[[]]), "TypeError"),
+    ],
+)
+def test_a_stored_bench_that_cannot_be_scored_is_named(
+    tmp_path: Path, change: Callable[[Any], None], said: str
+) -> None:
+    with RunLog(tmp_path / "a.jsonl") as log:
+        list(_bench(Told(FOLDER, DONE)).run_all(log))
+        stored = json.loads(json.dumps(_results(list(log.records.values())).to_json()))
+    change(stored)
+    (tmp_path / "a.json").write_text(json.dumps(stored))
+    with pytest.raises(RecordError, match=rf"a\.json is no JSON file .*{said}"):
+        Results.load(tmp_path / "a.json")
+
+
+def test_a_server_at_another_address_is_the_same_model(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    facts = {"name": "llama-server at :1", "file": "m.gguf", "build": "b1", "slots": 1}
+    elsewhere = {**facts, "name": "llama-server at :2", "slots": 4}
+    assert identity(facts) == identity(elsewhere) != identity({**facts, "file": "n.gguf"})
+    assert identity({"name": "a"}) != identity({"name": "b"})
+    backend: Any = Told(FOLDER, DONE)
+    with RunLog(path) as log:
+        list(_bench(backend).run_all(log))
+    backend.name = "told elsewhere"
+    with RunLog(path) as log:
+        assert _bench(backend).left(log) == ()
+
+
+def test_each_case_has_its_numbers(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "a.jsonl") as log:
+        list(_bench(Told(FOLDER, DONE), runs=6).run_all(log))
+        stored = _results(list(log.records.values())).to_json()["by_case"]["filter"]
+    assert {name: case["converged"]["value"] for name, case in stored.items()} == {
+        "small/create-a-folder-trips": 1, "small/what-time-is-it": 0, "small/order-a-pizza": 0,
+    }  # fmt: skip
+    assert stored["small/what-time-is-it"]["run_p50"].keys() == {"value", "low", "high"}
+    assert "steps" not in stored["small/what-time-is-it"]
 
 
 def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
@@ -334,6 +411,23 @@ def test_tables_and_page_show_what_a_model_wrote_as_text(tmp_path: Path) -> None
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert case_table(results).rows[0][2] == "✗"
+
+
+def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> None:
+    turned = "\u202eturned"
+    odd = suite("odd", case("word " * 200, abstain=True), case(turned, abstain=True, answer=contains("no")))
+    backend: Any = Told(_json("final_answer", message="yes"))
+    bench = Bench([odd], named(["soft"]), TOOLS, backend, model="m", options=Options())
+    with RunLog(tmp_path / "a.jsonl") as log:
+        list(bench.run_all(log))
+        results = dataclasses.replace(_results(list(log.records.values())), suites=(odd,))
+    page = report(results)
+    heads = re.findall(r'<span class="query">(.*?)</span>', page)
+    assert [len(head) < 400 for head in heads] == [True, True]
+    assert f"<bdi>{turned}</bdi>" in heads[1]
+    assert "word " * 199 in page
+    assert "right is <code>{&#34;abstain&#34;: true, &#34;answer&#34;" in page
+    assert "Every metric of soft, by complexity" in page
 
 
 def test_a_server_tells_what_stands_for_its_model(llama_server: RunningServer, tmp_path: Path) -> None:

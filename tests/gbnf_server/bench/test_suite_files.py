@@ -355,12 +355,34 @@ def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("x = 1\ny = (", "line 2: SyntaxError"), ("x = 1\nnothing()\n", "line 2: NameError: name 'nothing'")],
+    [
+        ("x = 1\ny = (", "line 2: SyntaxError"),
+        ("x = 1\nnothing()\n", "line 2: NameError: name 'nothing'"),
+        ("import sys\nsys.exit(0)\n", "line 2: SystemExit: 0"),
+    ],
 )
 def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
     with pytest.raises(SuiteErrors, match=rf"mine\.py: the file: {said}"):
+        load_python(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("answer=matches(re.compile('a'))", r"cases\[1\]\.answer\.matches: a compiled regular expression"),
+        ("pool={'get_now'}", r"cases\[1\]\.pool: this is a set"),
+        ("answr='a'", r"cases\[1\]\.answr: there is no such key"),
+    ],
+)
+def test_a_fault_in_python_names_file_suite_and_place(tmp_path: Path, keys: str, said: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import re\nfrom gbnf_server.bench.dsl import call, case, matches, suite\n"
+        f"S = suite('mine', case('what time is it', calls=[call('get_now')], {keys}))\n"
+    )
+    with pytest.raises(SuiteErrors, match=rf"mine\.py, suite 'mine': {said}"):
         load_python(path)
 
 

@@ -155,7 +155,7 @@ class Quiz:
         )
 
     def _fingerprint(self, entry: Entry, configuration: Configuration, model: str) -> str:
-        settings = asdict(self._settings(entry, configuration))
+        settings = {**asdict(self._settings(entry, configuration)), "backend": ""}  # `model` tells it apart
         return digest(
             {
                 "messages": entry.messages,
