@@ -75,6 +75,8 @@ def show(results: Results, *, markdown: bool) -> None:
     if len(cases.rows) <= ROWS_SHOWN:
         tables.append(cases)
     show_tables(tables)
+    if len(cases.rows) > ROWS_SHOWN:
+        sys.stdout.write(f"the report lists the {len(cases.rows)} cases\n")
 
 
 def show_tables(tables: Sequence[Cells]) -> None:

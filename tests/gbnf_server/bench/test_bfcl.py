@@ -251,6 +251,8 @@ def test_an_empty_folder_and_an_unknown_category_say_what_to_do(folder: Path, tm
         read_folder(tmp_path / "empty")
     with pytest.raises(RecordError, match="there are simple"):
         read_folder(folder, categories=["sql"])
+    with pytest.raises(RecordError, match="'simple_java' is not run; run are simple"):
+        read_folder(folder, categories=["simple_java"])
     with pytest.raises(RecordError, match="no file of the category"):
         read_folder(folder, categories=["multiple"])
 

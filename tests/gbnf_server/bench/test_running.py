@@ -32,6 +32,7 @@ from gbnf_server.bench.running import Bench, Options
 from gbnf_server.bench.scoring import score
 from gbnf_server.bench.stored import replace_file
 from gbnf_server.bench.tables import case_table, compare_tables, quality_table
+from gbnf_server.cli.bench_show import ROWS_SHOWN, show
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.llama_server_run import RunningServer
@@ -411,6 +412,21 @@ def test_tables_and_page_show_what_a_model_wrote_as_text(tmp_path: Path) -> None
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert case_table(results).rows[0][2] == "✗"
+
+
+def test_cases_that_are_too_many_to_list_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunLog(tmp_path / "a.jsonl") as log:
+        [first, *_] = [record for _, record in _bench(Told(DONE)).run_all(log)]
+    for count in (ROWS_SHOWN, ROWS_SHOWN + 1):
+        cases = [case("order a pizza", id=f"c{number}", abstain=True) for number in range(count)]
+        records = [dataclasses.replace(first, suite="many", case=f"c{number}") for number in range(count)]
+        results = dataclasses.replace(_results(records), suites=(suite("many", *cases),))
+        show(results, markdown=False)
+        shown = capsys.readouterr().out
+        assert ("c39" in shown) == (count == ROWS_SHOWN)
+        assert (f"the report lists the {count} cases" in shown) == (count > ROWS_SHOWN)
 
 
 def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> None:

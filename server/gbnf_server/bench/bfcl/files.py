@@ -75,6 +75,8 @@ def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | No
     Raises RecordError with file, line and way out.
     """
     for name in categories:
+        if any(folder.glob(f"BFCL_*_{name}.json*")) and name not in CATEGORIES:
+            raise RecordError(f"the category {name!r} is not run; run are {', '.join(CATEGORIES)}")
         if name not in CATEGORIES:
             raise RecordError(f"there is no category {name!r}; there are {', '.join(CATEGORIES)}")
     found = {
