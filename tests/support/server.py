@@ -83,11 +83,15 @@ def completion(content: str, stop_type: str = "eos", **fields: Any) -> Reply:
 
 @dataclass
 class Script:
-    """The scripted server's answers by path, in turn, the last one for ever; and what it was asked."""
+    """The scripted server's answers by path, in turn, the last one for ever; and what it was asked.
+
+    `connection` is the one that asked last.
+    """
 
     answers: dict[str, list[Reply | Callable[[], None]]]
     url: str = ""
     asked: list[tuple[str, Any]] = field(default_factory=list)
+    connection: socket.socket | None = None
 
     def next(self, path: str) -> Reply | Callable[[], None]:
         if path == "/apply-template" and path not in self.answers:
@@ -110,6 +114,7 @@ def scripted(**answers: list[Reply | Callable[[], None]]) -> Iterator[Script]:
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             size = int(self.headers.get("content-length", 0))
+            script.connection = self.connection
             script.asked.append((self.path, json.loads(self.rfile.read(size) or b"null")))
             reply = script.next(self.path)
             if not isinstance(reply, Reply):

@@ -350,21 +350,22 @@ def test_the_demonstration_model_is_known_by_its_template() -> None:
 
 
 def test_cancelling_closes_the_connection() -> None:
-    release = threading.Event()
+    reached, closed = threading.Event(), threading.Event()
 
-    async def cancelled(client: LlamaServer, reached: threading.Event) -> None:
+    def hold() -> None:
+        assert script.connection is not None
+        reached.set()
+        if script.connection.recv(1) == b"":
+            closed.set()
+
+    async def cancelled(client: LlamaServer) -> None:
         task = asyncio.create_task(client.acomplete(ASK, grammar=CALL))
         await asyncio.to_thread(reached.wait)
+        assert not closed.is_set()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-
-    reached = threading.Event()
-
-    def hold() -> None:
-        reached.set()
-        release.wait()
+        assert await asyncio.to_thread(closed.wait, 30)  # before the client itself is closed
 
     with scripted(completion=[hold]) as script, hasty(script.url) as client:
-        asyncio.run(cancelled(client, reached))
-        release.set()
+        asyncio.run(cancelled(client))
