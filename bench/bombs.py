@@ -134,7 +134,7 @@ BOMBS: dict[str, Callable[[], Any]] = {
     "all doubles": lambda: {"type": "number", "minimum": -1.79e308, "exclusiveMaximum": 1.79e308},
     "900 objects deep": lambda: _nested(lambda inner, _: {"properties": {"a": inner}}, 900, False),
     "3,000 arrays deep": lambda: _nested(lambda inner, _: {"type": "array", "items": inner}, 3000, {}),
-    "a value 800 arrays deep": lambda: {"const": _nested(lambda inner, _: [inner], 800, 1)},
+    "a value 10,000 arrays deep": lambda: {"const": _nested(lambda inner, _: [inner], 10_000, 1)},
     "one that excludes itself": lambda: {
         "$defs": {
             "n": {
