@@ -179,7 +179,7 @@ def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
             change = difference(metric, one, other)
             rows.append(
                 (
-                    metric.title,
+                    heading(metric),
                     shown(metric, before.value),
                     shown(metric, after.value),
                     gain(metric, change),
