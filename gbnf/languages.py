@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 
 def primary(tag: str) -> str:
@@ -13,3 +13,8 @@ def primary(tag: str) -> str:
 def known(tag: str, languages: Container[str]) -> str:
     """The tag's language where it is one of `languages`, else English."""
     return short if (short := primary(tag)) in languages else "en"
+
+
+def chosen(texts: Mapping[str, str], tag: str) -> str:
+    """The text in the tag's language where there is one, else in English."""
+    return texts[known(tag, texts)]

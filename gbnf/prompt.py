@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.descriptions import STYLES, PromptStyle, described
-from gbnf.languages import known
+from gbnf.languages import chosen, known
 from gbnf.manifests import Executor
 
 #: Characters of a result, or of an error, that the model is shown.
@@ -88,7 +88,7 @@ def system_prompt(
     shown = [described(tool, style, language) for tool in executors]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    instructions = _in(_INSTRUCTIONS, language)
+    instructions = chosen(_INSTRUCTIONS, language)
     if lines:
         for json_call, lined in _LINES[known(language, _LINES)]:
             instructions = instructions.replace(json_call, lined)
@@ -99,7 +99,7 @@ def system_prompt(
 
 def more_tools(executors: Iterable[Executor], *, style: PromptStyle = "full", language: str = "en") -> str:
     """What a later message says of tools that the system message does not tell of."""
-    return "\n".join([_in(_MORE, language), *(described(tool, style, language) for tool in executors)])
+    return "\n".join([chosen(_MORE, language), *(described(tool, style, language) for tool in executors)])
 
 
 def call_text(call: Mapping[str, Any]) -> str:
@@ -171,10 +171,6 @@ _LINES = {
 """What stands in the instructions, and what stands there instead where calls are lines."""
 
 _MORE = {"en": "More tools:", "it": "Altri strumenti:"}
-
-
-def _in(texts: Mapping[str, str], language: str) -> str:
-    return texts[known(language, texts)]
 
 
 _LARGEST_INTEGER = 14_000  # bits: Python refuses to write more than 4,300 digits

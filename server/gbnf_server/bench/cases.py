@@ -137,11 +137,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
     """
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
-    afters = table.get("after", {})
-    after = tuple(
-        _after(each, ("after",) if isinstance(afters, Mapping) else ("after", index))
-        for index, each in enumerate([afters] if isinstance(afters, Mapping) else afters)
-    )
+    after = tuple(_after(each, at) for each, at in afters(table))
     answer = _pattern(table["answer"], ("answer",), check_text) if "answer" in table else None
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
@@ -301,6 +297,14 @@ def _before(table: Mapping[str, Any]) -> Before:
 
 _COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}
 """Fields of events and messages that are no plain texts."""
+
+
+def afters(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Place]]:
+    """The worlds that a case takes for right, each a table and its place: one, or several in an array."""
+    given = table.get("after", {})
+    if isinstance(given, Mapping):
+        return [(given, ("after",))]
+    return [(each, ("after", index)) for index, each in enumerate(given)]
 
 
 def _after(table: Mapping[str, Any], at: Place) -> After:

@@ -85,10 +85,7 @@ def _search(plan: Plan, made: Sequence[MadeCall], references: References) -> _Ch
     referred = sorted({number - 1 for call in plan for number in _referred(call, references)})
     best: _Chosen = (None,) * len(plan)
     for tried in _tries(plan, made, references, referred, {}):
-        calls = [
-            made[index] if (index := tried.get(place)) is not None else None for place in range(len(plan))
-        ]
-        found = _matched(plan, made, references, tried, calls)
+        found = _matched(plan, made, references, tried)
         if _worth(plan, found) > _worth(plan, best):
             best = found
         if None not in best:
@@ -108,7 +105,7 @@ def _tries(
         yield tried
         return
     place, *others = places
-    calls = [made[index] if (index := tried.get(each)) is not None else None for each in range(place)]
+    calls = _calls(tried, made, place)
     for index, call in enumerate(made):
         if index not in tried.values() and _fits(plan[place], call, references, calls):
             yield from _tries(plan, made, references, others, {**tried, place: index})
@@ -120,11 +117,11 @@ def _matched(
     made: Sequence[MadeCall],
     references: References,
     tried: Mapping[int, int | None],
-    calls: Sequence[MadeCall | None],
 ) -> _Chosen:
     """The choices with those that were tried, and as many others as can be: needed ones before optional."""
     places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
     left = [index for index in range(len(made)) if index not in tried.values()]
+    calls = _calls(tried, made, len(plan))
     chosen = assigned(
         len(places),
         len(left),
@@ -132,6 +129,11 @@ def _matched(
     )
     found = {**tried, **{places[place]: left[index] for place, index in chosen.items()}}
     return tuple(found.get(place) for place in range(len(plan)))
+
+
+def _calls(tried: Mapping[int, int | None], made: Sequence[MadeCall], places: int) -> list[MadeCall | None]:
+    """The made call of each of the first `places` expected ones, as far as they were tried."""
+    return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
 
 
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:

@@ -15,7 +15,7 @@ from jsonschema.exceptions import ValidationError
 from referencing.exceptions import Unresolvable
 
 from gbnf.manifests import Executor
-from gbnf_server.bench.cases import Before, ExpectedCall
+from gbnf_server.bench.cases import Before, ExpectedCall, afters
 from gbnf_server.bench.errors import Fault, Place
 from gbnf_server.bench.kinds import fits_some_list, fits_some_text
 from gbnf_server.bench.patterns import (
@@ -29,6 +29,8 @@ from gbnf_server.bench.patterns import (
     Pattern,
     Unordered,
 )
+from gbnf_server.bench.worlds import OUTBOX
+from gbnf_server.executors.calendar_file import FILE as CALENDAR
 
 
 def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
@@ -49,11 +51,9 @@ def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
 
 def check_gone(table: Mapping[str, Any], before: Before) -> None:
     """Raises Fault where more is to go than there is; what earlier calls have made is not known here."""
-    if before.calls or any(path == "calendar.ics" or path.startswith("outbox/") for path in before.files):
+    if before.calls or any(path == CALENDAR or path.startswith(f"{OUTBOX}/") for path in before.files):
         return
-    afters = table.get("after", {})
-    for index, after in enumerate([afters] if isinstance(afters, Mapping) else afters):
-        at: Place = ("after",) if isinstance(afters, Mapping) else ("after", index)
+    for after, at in afters(table):
         for key, there in (("gone_events", len(before.events)), ("gone_messages", 0)):
             if len(after.get(key, ())) > there:
                 raise Fault(

@@ -91,7 +91,8 @@ def _all_metrics(groups: Mapping[str, Sequence[Scored]]) -> list[dict[str, Any]]
     }
     return [
         {
-            "metric": metric,
+            "heading": heading(metric),
+            "about": metric.about,
             "cells": [cell(metric, estimate(metric, grouped)) for grouped in by_name.values()],
         }
         for metric in METRICS

@@ -143,11 +143,16 @@ class Bench:
             "tools": [tool_identity(tool) for tool in tools],
             "code": {name: self._code.get(name) for name in sorted({tool.name for tool in tools} | earlier)},
             "versions": self._versions,
-            "settings": {**asdict(self._settings(case, configuration, run)), "backend": ""},
+            "settings": settings_identity(self._settings(case, configuration, run)),
             "warm": self.options.warm,
             "model": self._model,
         }
         return digest(content)
+
+
+def settings_identity(settings: Settings) -> dict[str, Any]:
+    """What of the settings decides a run: not where the model is served, which has an identity of its own."""
+    return {name: value for name, value in asdict(settings).items() if name != "backend"}
 
 
 class _Watched:

@@ -45,8 +45,7 @@ class Estimate:
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:
     """The metric over all runs of all cases."""
-    found = _interval(_statistic(metric, groups), len(groups), least_cases(metric))
-    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
+    return _varied(_interval(_statistic(metric, groups), len(groups), least_cases(metric)))
 
 
 def value(metric: Metric, groups: Groups) -> float | None:
@@ -86,6 +85,11 @@ def paired(first: Mapping[str, list[Score]], second: Mapping[str, list[Score]]) 
 @cache
 def _draws(cases: int) -> _Draw:
     return np.random.default_rng(0).integers(0, cases, (DRAWS, cases))
+
+
+def _varied(found: Estimate) -> Estimate:
+    """The estimate, without the interval that has no width: every case says the same."""
+    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
 
 
 def _known(change: Estimate) -> Estimate:
@@ -155,8 +159,7 @@ def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats
 def share(hits: Sequence[bool]) -> Estimate:
     """The share of hits among cases that each count once."""
     values = np.array(hits, float)
-    found = _interval(lambda draws: values[draws].mean(axis=1), len(hits))
-    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
+    return _varied(_interval(lambda draws: values[draws].mean(axis=1), len(hits)))
 
 
 def share_difference(first: Sequence[bool], second: Sequence[bool]) -> Estimate:

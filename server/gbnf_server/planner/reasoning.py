@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from gbnf.languages import known
+from gbnf.languages import chosen
 from gbnf.prompt import Message
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import Markers, begun
@@ -88,7 +88,7 @@ def to_think(messages: tuple[Message, ...], markers: Markers | None, language: s
     if markers is not None:
         return (*messages, begun(""))
     last = messages[-1]
-    asking: Message = {**last, "content": f"{last['content']}\n\n{_in(_THINK, language)}"}
+    asking: Message = {**last, "content": f"{last['content']}\n\n{chosen(_THINK, language)}"}
     return (*messages[:-1], asking)
 
 
@@ -107,9 +107,5 @@ def to_call(
     if not thoughts:
         return messages
     thought: Message = {"role": "assistant", "content": thoughts}
-    call: Message = {"role": "user", "content": _in(_NOW_CALL, language)}
+    call: Message = {"role": "user", "content": chosen(_NOW_CALL, language)}
     return (*to_think(messages, None, language), thought, call)
-
-
-def _in(texts: Mapping[str, str], language: str) -> str:
-    return texts[known(language, texts)]

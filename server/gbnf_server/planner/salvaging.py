@@ -13,7 +13,7 @@ from typing import Any
 
 from gbnf.calls import Final
 from gbnf.calls import parse as parse_softly
-from gbnf.languages import known
+from gbnf.languages import chosen
 from gbnf.lines import Abstention, Contract, text
 from gbnf.manifests import FINAL_ANSWER
 from gbnf.prompt import Message, result_text
@@ -53,12 +53,12 @@ def question(query: str, done: Sequence[Step], language: str = "en") -> str:
         f"[{step.number}] {step.name}: {result_text(step.number, step.result or {}, limit=_RESULT_LIMIT)}"
         for step in done
     )
-    return _ASKED[known(language, _ASKED)].format(query=query, found=results)
+    return chosen(_ASKED, language).format(query=query, found=results)
 
 
 def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
     """The whole conversation: the question, and how to answer it."""
-    content = f"{question(query, done, language)}\n\n{CONTRACT.prompt(known(language, _ASKED))}"
+    content = f"{question(query, done, language)}\n\n{CONTRACT.prompt(language)}"
     return ({"role": "user", "content": content},)
 
 
@@ -89,7 +89,7 @@ def listed(done: Sequence[Step], language: str = "en", error: str = "") -> Salva
     """The results as they are. `error` says why the model's words are not used."""
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
-    return Salvaged(_LISTED[known(language, _ASKED)].format(found=lines), "list", numbers, error)
+    return Salvaged(chosen(_LISTED, language).format(found=lines), "list", numbers, error)
 
 
 def looks_like_call(text: str) -> bool:

@@ -9,7 +9,7 @@ that does not suit its schema is one, and wrong by itself. There is no second tr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
@@ -22,7 +22,7 @@ from gbnf_server.bench.bfcl.functions import executors_of
 from gbnf_server.bench.bfcl.rules import Call, fault
 from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.records import Key, Record, RunLog
-from gbnf_server.bench.running import Options
+from gbnf_server.bench.running import Options, settings_identity
 from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.identity import digest, versions
@@ -155,12 +155,11 @@ class Quiz:
         )
 
     def _fingerprint(self, entry: Entry, configuration: Configuration, model: str) -> str:
-        settings = {**asdict(self._settings(entry, configuration)), "backend": ""}  # `model` tells it apart
         return digest(
             {
                 "messages": entry.messages,
                 "functions": entry.functions,
-                "settings": settings,
+                "settings": settings_identity(self._settings(entry, configuration)),
                 "model": model,
                 "warm": self._options.warm,
                 "versions": self._versions,
