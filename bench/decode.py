@@ -43,9 +43,10 @@ from corpus import DEFAULT_VOCABULARY, DataMissingError, shared_path
 from gbnf import compile_pool, load_manifests
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompt import Message, call_text, system_prompt
-from gbnf_server import llama_server_build
+from gbnf_server import llama_server_build, server_keys
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.template import ChatTemplate
+from gbnf_server.cpu import protect
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import SetupError
 from gbnf_server.native import NativeModel
@@ -150,6 +151,7 @@ def ours(path: Path, grammar: str | None, context: int, **options: Any) -> tuple
 
 def llama_cpp_python(path: Path, grammar: str | None, context: int, model: NativeModel) -> Contender:
     """The high-level `Llama`, greedy."""
+    protect()
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
 
     def write(job: Job) -> Written:
@@ -163,9 +165,14 @@ def llama_cpp_python(path: Path, grammar: str | None, context: int, model: Nativ
     return write
 
 
+def _key(url: str) -> dict[str, str]:
+    """The header that a server of ours asks for."""
+    return {"Authorization": f"Bearer {server_keys.find(url)}"}
+
+
 def server(url: str, grammar: str, model: NativeModel) -> Contender:
     """llama-server with our grammar."""
-    client = httpx.Client(base_url=url, timeout=600, trust_env=False)
+    client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
     def write(job: Job) -> Written:
         body = {
@@ -209,7 +216,7 @@ def tools_body(job: Job) -> dict[str, Any]:
 
 def server_tools(url: str) -> Contender:
     """llama-server with its own grammar for tools."""
-    client = httpx.Client(base_url=url, timeout=600, trust_env=False)
+    client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
     def write(job: Job) -> Written:
         body = tools_body(job)
@@ -234,7 +241,11 @@ def tools_script(vocabulary: Path, folder: Path, model: NativeModel, wanted: Seq
     with llama_server_build.start(small, threads=1, context_length=512) as running:
         for job in wanted:
             answer = httpx.post(
-                f"{running.url}/apply-template", json=tools_body(job), timeout=60, trust_env=False
+                f"{running.url}/apply-template",
+                headers=_key(running.url),
+                json=tools_body(job),
+                timeout=60,
+                trust_env=False,
             )
             prompt = prompt_tokens(model, answer.raise_for_status().json()["prompt"])
             said |= script(model, prompt, f"<tool_call>\n{job.text}\n</tool_call>")

@@ -25,16 +25,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
-
 from gbnf_server.errors import SetupError
+from gbnf_server.folders import cache_folder
 from gbnf_server.llama_server_run import RunningServer, start_binary
 from gbnf_server.processes import kill_group
 
-__all__ = ["Progress", "RunningServer", "cache_folder", "find", "install", "start"]
+__all__ = ["Progress", "RunningServer", "find", "install", "start"]
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
-CACHE_VARIABLE = "GBNF_CACHE"
 
 _SETTINGS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -56,12 +54,6 @@ class Progress:
     stage: Literal["wait", "download", "unpack", "configure", "build", "done"]
     fraction: float | None
     message: str
-
-
-def cache_folder() -> Path:
-    """$GBNF_CACHE, else the user's cache folder."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("gbnf"))
 
 
 def find() -> Path | None:
@@ -118,9 +110,10 @@ def start(
 
     `port` 0 takes a free one. `context_length` is in tokens for each of the `slots` (conversations at once),
     by default what the model was trained for, up to 8192. `threads`: by default llama-server's own choice, or
-    one for a small model. `timeout`: seconds for the model to load. `extra`: more arguments for llama-server.
-    Raises SetupError with the log's last lines where it does not come up, ModelLoadError where the file is no
-    model.
+    one for a small model. `api_key`: by default $LLAMA_API_KEY, else a random one, which the HTTP backends of
+    this user find by the address. `timeout`: seconds for the model to load. `extra`: more arguments for
+    llama-server. Raises SetupError with the log's last lines where it does not come up, ModelLoadError where
+    the file is no model.
     """
     binary = find()
     if binary is None:

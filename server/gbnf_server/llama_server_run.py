@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 import threading
@@ -15,29 +16,35 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
 
-from gbnf_server import keeper
+from gbnf_server import keeper, server_keys
+from gbnf_server.cpu import verdict
 from gbnf_server.errors import SetupError
 from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeModel
-from gbnf_server.processes import kill_group
+from gbnf_server.processes import CRASHES, ending, ending_signal, kill_group
+
+KEY_VARIABLE = "LLAMA_API_KEY"
+CRASH_HINT = "A build that does not fit the CPU does that: `gbnf doctor` finds out"
 
 _KEPT_LINES = 400  # of the log
 _SHOWN_LINES = 15  # of them, in an error
 _LISTENING = re.compile(r"listening on (http://\S+:\d+)")
+_PLAIN = "--no-repack"
 _PATIENCE = 10.0  # seconds that a stopping server is given before it is killed
 
 
 class RunningServer:
     """A llama-server of ours. A context manager; `stop` and the end of this process end it."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str], api_key: str) -> None:
         """Start the program. It is not ready yet."""
-        self.url = ""
+        self.url, self.api_key = "", api_key
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.process = subprocess.Popen(  # noqa: S603 - the program that the person has named or built
             [sys.executable, "-I", keeper.__file__, *command],
@@ -66,8 +73,10 @@ class RunningServer:
         return self.process.wait()
 
     def stop(self) -> None:
-        """End the server. Calling twice is fine."""
+        """End the server. Idempotent."""
         self._end()
+        if self.url:
+            server_keys.drop(self.url, self.api_key)
         self._reader.join(_PATIENCE)
 
     def wait_ready(self, timeout: float) -> None:
@@ -91,7 +100,7 @@ class RunningServer:
         while not self._is_ready():
             if not self.is_running:
                 self._reader.join(_PATIENCE)
-                raise SetupError(self._told(f"llama-server ended with status {self.process.returncode}"))
+                raise self.failure()
             if time.monotonic() > deadline:
                 raise SetupError(self._told(f"llama-server was not ready after {timeout:g} s"))
             time.sleep(0.05)
@@ -116,6 +125,17 @@ class RunningServer:
             return httpx.get(f"{self.url}/health", trust_env=False).is_success
         except httpx.TransportError:
             return False
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the server has died of a signal that it brought on itself."""
+        status = self.process.poll()
+        return status is not None and ending_signal(status) in CRASHES
+
+    def failure(self) -> SetupError:
+        """Return the error for a server that has ended by itself."""
+        hint = f". {CRASH_HINT}" if self.has_crashed else ""
+        return SetupError(self._told(f"llama-server {ending(self.process.wait())}{hint}"))
 
     def _told(self, problem: str) -> str:
         shown = "\n".join(f"    {line}" for line in self.log())
@@ -144,11 +164,26 @@ def start_binary(
     command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
     if threads or vocabulary.is_small:
         command += ["--threads", str(threads or 1)]
-    environment = dict(os.environ)
-    if api_key:
-        environment["LLAMA_API_KEY"] = api_key  # an argument would be seen by every user of the machine
-    server = RunningServer([*command, *extra], environment)
-    server.wait_ready(timeout)
+    chosen = api_key or os.environ.get(KEY_VARIABLE)
+    key = chosen or secrets.token_urlsafe(32)
+    environment = {
+        "LLAMA_ARG_CORS_ORIGINS": "",  # no web page is answered; its own default is any page of any site
+        **os.environ,
+        KEY_VARIABLE: key,  # an argument would be seen by every user of the machine
+    }
+    repacks = verdict().repacks
+    server = RunningServer([*command, *([] if repacks else [_PLAIN]), *extra], environment, key)
+    try:
+        server.wait_ready(timeout)
+    except SetupError:
+        if not (repacks and server.has_crashed):
+            raise
+        # Another compiler than the library's made it: it may fail where the library does not.
+        server = RunningServer([*command, _PLAIN, *extra], environment, key)
+        server.wait_ready(timeout)
+    if not chosen:
+        with suppress(OSError):  # without the file, clients need to be given the key
+            server_keys.keep(server.url, key)
     return server
 
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import sys
+import tempfile
 import threading
 import weakref
 from bisect import bisect_left, bisect_right
@@ -27,11 +29,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from gbnf_server.cpu import model_params
 from gbnf_server.errors import GrammarRefused, ModelLoadError
+from gbnf_server.llama import llama_cpp
 
 LONGEST_DEFAULT_CONTEXT = 8192
 """Tokens: a model trained for 128k would take gigabytes for its memory."""
@@ -78,20 +81,25 @@ class _StderrCapture:
     """Catches what C code prints to `stderr`, where llama.cpp's grammar parser puts its reasons.
 
     The C library's variable `stderr` is pointed to a stream of our own for the moment; file descriptor 2,
-    which Python and child processes use, stays as it is. Only glibc lets that variable be set: elsewhere
+    which Python and child processes use, stays as it is. glibc and macOS let that variable be set: elsewhere
     nothing is caught, and the reason appears on the terminal.
     """
 
     def __init__(self) -> None:
         libc = ctypes.CDLL(None)
         self._fd = -1
-        if not hasattr(libc, "gnu_get_libc_version"):
+        if hasattr(libc, "gnu_get_libc_version"):
+            variable = "stderr"
+        elif sys.platform == "darwin":
+            variable = "__stderrp"
+        else:
             return
-        self._variable = ctypes.c_void_p.in_dll(libc, "stderr")
+        self._variable = ctypes.c_void_p.in_dll(libc, variable)
         self._flush, fdopen = libc.fflush, libc.fdopen
         self._flush.argtypes = [ctypes.c_void_p]
         fdopen.argtypes, fdopen.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_void_p
-        self._fd = os.memfd_create("llama-stderr")
+        with tempfile.TemporaryFile() as file:
+            self._fd = os.dup(file.fileno())
         self._stream = fdopen(self._fd, b"a")  # never closed: a late writer must not find it gone
 
     @contextmanager
@@ -119,12 +127,15 @@ class NativeModel:
     """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
 
     def __init__(self, path: Path | str, *, vocab_only: bool = False, gpu_layers: int | None = None) -> None:
-        """Raises ModelLoadError where the file is missing or llama.cpp cannot use it."""
+        """Raises ModelLoadError where the file is missing or llama.cpp cannot use it.
+
+        Raises SetupError where this build of llama.cpp does not compute on this CPU.
+        """
         self.path = Path(path)
         if not self.path.is_file():
             raise ModelLoadError(f"there is no model file {self.path}. Give the path of a GGUF file.")
         _start()
-        params = llama_cpp.llama_model_default_params()
+        params = llama_cpp.llama_model_default_params() if vocab_only else model_params()
         params.vocab_only = vocab_only
         if gpu_layers is not None:
             params.n_gpu_layers = gpu_layers
@@ -161,6 +172,24 @@ class NativeModel:
         """The length in tokens that the model was trained for; 0 where the file does not say."""
         architecture = self.metadata.get("general.architecture", "")
         return int(self.metadata.get(f"{architecture}.context_length", 0))
+
+    def memory_estimate(self) -> tuple[int, int]:
+        """Return the bytes that weights and KV cache need, and for which context length in tokens."""
+        values = self.metadata
+        prefix = values.get("general.architecture", "") + "."
+
+        def number(key: str, default: int) -> int:
+            text = values.get(prefix + key, "")
+            return int(text) if text.isdecimal() else default
+
+        length = min(self.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT)
+        heads = max(number("attention.head_count", 1), 1)
+        head_width = number("attention.key_length", number("embedding_length", 0) // heads)
+        kv_heads = number("attention.head_count_kv", heads)
+        cached = (
+            2 * 2 * length * number("block_count", 0) * kv_heads * head_width
+        )  # keys and values of 16 bits
+        return self.path.stat().st_size + cached, length
 
     @property
     def is_small(self) -> bool:

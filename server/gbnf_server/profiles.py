@@ -8,7 +8,6 @@ hash is kept too, for people: reading gigabytes before each run would take too l
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -17,14 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, get_args
 
-import platformdirs
-
 from gbnf.prompt import PromptStyle
 from gbnf_server.errors import SetupError
+from gbnf_server.folders import profiles_folder
 from gbnf_server.planner.reasoning import Reasoning
-
-FOLDER_VARIABLE = "GBNF_PROFILES"
-"""Another folder for profiles than the user's own."""
 
 SETTINGS: Mapping[str, type] = {
     "grammar": bool,
@@ -74,10 +69,6 @@ class Profile:
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
-
-
-def profiles_folder() -> Path:
-    return Path(os.environ.get(FOLDER_VARIABLE) or platformdirs.user_config_path("gbnf") / "profiles")
 
 
 def save(profile: Profile, folder: Path | None = None) -> Path:

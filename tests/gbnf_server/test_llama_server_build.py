@@ -20,7 +20,7 @@ import pytest
 
 from gbnf_server import llama_server_build
 from gbnf_server.errors import SetupError
-from gbnf_server.llama_server_build import Progress, cache_folder, find, install, start
+from gbnf_server.llama_server_build import Progress, find, install, start
 from support.processes import commands, wait_until
 
 VERSION = importlib.metadata.version("llama-cpp-python")
@@ -57,13 +57,6 @@ def source(cache: Path) -> Callable[..., Path]:
         return path
 
     return put
-
-
-def test_the_cache_is_where_it_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache_folder() == cache
-    monkeypatch.delenv("GBNF_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_folder() == Path("/somewhere/gbnf")
 
 
 def test_an_install_builds_tries_and_places_the_server(cache: Path, source: Callable[..., Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,9 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gbnf_server import keeper
+from gbnf_server import keeper, llama_server_run, server_keys
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.cpu import Verdict
 from gbnf_server.errors import ModelLoadError, SetupError
 from gbnf_server.llama_server_build import start
+from support.crashing_llama import crashing_server
 from support.models import make_model
 from support.processes import children, is_alive, limits_s, wait_until
 from support.server import get, require_llama_server
@@ -65,6 +69,84 @@ def test_a_long_context_is_not_taken_whole_by_default(tmp_path: Path) -> None:
 def test_a_server_that_does_not_come_up_says_why(model: Path) -> None:
     with pytest.raises(SetupError, match=r"ended with status 1(.|\n)*--nonsense"):
         start(model, extra=["--nonsense"])
+
+
+# Who may use it.
+
+
+def test_only_this_user_can_use_it(model: Path) -> None:
+    with start(model, threads=1) as server:
+        key = server_keys.key_file(server.url)
+        assert key is not None
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        body = {"prompt": "hello", "n_predict": 1}
+        for headers in ({}, {"Authorization": "Bearer x"}):
+            answer = httpx.post(f"{server.url}/completion", json=body, headers=headers, trust_env=False)
+            assert answer.status_code == 401
+        with LlamaServer(server.url) as client:
+            assert (
+                client.complete([{"role": "user", "content": "hello"}], grammar=None, max_tokens=1).text
+                is not None
+            )
+        with start(model, threads=1) as other:
+            assert other.api_key != server.api_key
+    assert not key.exists()
+
+
+def test_no_web_page_may_read_it(model: Path) -> None:
+    with start(model, threads=1) as server:
+        for origin in ("https://example.com", "http://localhost:3000", "null"):
+            headers = {"Origin": origin, "Authorization": f"Bearer {server.api_key}"}
+            answer = httpx.get(f"{server.url}/props", headers=headers, trust_env=False)
+            assert answer.is_success
+            assert answer.headers.get("access-control-allow-origin", "") not in {"*", origin}
+
+
+def test_a_key_that_is_given_is_used(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_API_KEY", "from-the-environment")
+    with start(model, threads=1) as server:
+        assert server.api_key == "from-the-environment"
+        assert server_keys.find(server.url) is None  # what a person has chosen is written nowhere
+    with start(model, threads=1, api_key="given") as server:
+        headers = {"Authorization": "Bearer given"}
+        assert httpx.get(f"{server.url}/props", headers=headers, trust_env=False).is_success
+
+
+# A build that dies.
+
+
+def test_a_server_that_dies_of_repacked_weights_is_started_without(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", str(crashing_server(tmp_path, require_llama_server())))
+    with start(model, threads=1) as server, LlamaServer(server.url) as client:
+        assert client.complete(
+            [{"role": "user", "content": "hello"}], grammar=None, max_tokens=1
+        ).completion_tokens
+    starts = (tmp_path / "starts").read_text().splitlines()
+    assert "--no-repack" in starts[-1]
+
+
+def test_what_the_library_cannot_do_is_not_tried(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        llama_server_run, "verdict", lambda: Verdict(computes=True, repacks=False, reason="x")
+    )
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", str(crashing_server(tmp_path, require_llama_server())))
+    with start(model, threads=1):
+        (only,) = (tmp_path / "starts").read_text().splitlines()
+    assert "--no-repack" in only
+
+
+def test_a_server_that_always_dies_says_of_what(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dies").write_text("#!/bin/sh\necho loading\nkill -SEGV $$\n")
+    (tmp_path / "dies").chmod(0o755)
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", str(tmp_path / "dies"))
+    with pytest.raises(SetupError, match=r"was killed by SIGSEGV(.|\n)*gbnf doctor(.|\n)*loading"):
+        start(tiny_model)
 
 
 def test_a_port_that_is_taken(model: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gbnf_server import llama_server_build
+from gbnf_server import llama_server_build, server_keys
 from gbnf_server.llama_server_run import RunningServer
 from support.models import make_model
 
@@ -28,7 +28,8 @@ CONTEXT = 512
 
 def get(url: str) -> Any:
     """The JSON that a server on loopback answers: no proxy is asked, and a busy machine is waited for."""
-    return httpx.get(url, trust_env=False, timeout=60).json()
+    headers = {"Authorization": f"Bearer {server_keys.find(url)}"}
+    return httpx.get(url, headers=headers, trust_env=False, timeout=60).json()
 
 
 def rare_port() -> int:

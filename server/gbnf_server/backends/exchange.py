@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import httpx
 
+from gbnf_server import server_keys
 from gbnf_server.backends.wire import Lines, clean, read
 from gbnf_server.errors import BackendError, BackendUnreachable
 
@@ -99,6 +100,7 @@ class Exchange:
         self._options: dict[str, Any] = {
             "base_url": self.url,
             "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+            "auth": None if api_key else _with_kept_key,
             "timeout": httpx.Timeout(patience.timeout, connect=patience.connect_timeout),
             # made once, since it takes 20 ms; plain HTTP needs none
             "verify": ssl.create_default_context() if address.scheme == "https" else False,
@@ -259,6 +261,16 @@ def _retry_after(response: httpx.Response) -> float | None:
     except ValueError:
         return None
     return max((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+def _with_kept_key(request: httpx.Request) -> httpx.Request:
+    """Send the key of a llama-server of ours.
+
+    It is looked up for each request, since another server may have taken the address.
+    """
+    if key := server_keys.find(str(request.url)):
+        request.headers["Authorization"] = f"Bearer {key}"
+    return request
 
 
 def _is_loopback(host: str) -> bool:

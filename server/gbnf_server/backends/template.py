@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jinja2
-import llama_cpp
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from gbnf.prompt import Message
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
 from gbnf_server.backends.images import refuse_images
 from gbnf_server.backends.thinking import beginning, close_thinking, markers_of, opened
 from gbnf_server.errors import BackendError, ModelLoadError
+from gbnf_server.llama import Jinja2ChatFormatter, llama_cpp
 from gbnf_server.native import NativeModel
 
 _CHATML = (  # llama.cpp's own choice for models without a template

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from gbnf_server import server_keys
 from gbnf_server.backends.base import Backend
 from gbnf_server.bench.running import Options
 from gbnf_server.errors import BackendUnreachable
@@ -53,6 +54,7 @@ def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, A
     Raises BackendUnreachable or ServerError.
     """
     length = backend.context_length  # asked for first: the backend is patient, and says what can be done
+    api_key = api_key or server_keys.find(url)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
         answer = httpx.get(f"{url.rstrip('/')}/props", headers=headers, timeout=30)

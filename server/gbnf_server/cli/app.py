@@ -11,6 +11,7 @@ from gbnf_server.cli.batch import batch
 from gbnf_server.cli.bench import bench
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
+from gbnf_server.cli.doctor import doctor
 from gbnf_server.cli.help import EXIT_CODES, flow
 from gbnf_server.cli.manifests import manifests
 from gbnf_server.cli.property_test import property_test
@@ -29,7 +30,8 @@ Try:
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
   gbnf test my-manifests              property-test your own tools
   gbnf bench --model F.gguf           what the grammar does for your model
-  gbnf tune --model F.gguf            find the best way of calling for it, for `gbnf run`"""
+  gbnf tune --model F.gguf            find the best way of calling for it, for `gbnf run`
+  gbnf doctor                         check this machine, and say how to get what is missing"""
 
 app = typer.Typer(
     help=flow(_HELP, EXIT_CODES),
@@ -46,6 +48,7 @@ app.command("compile", help=flow(compile_.__doc__))(compile_)
 app.command(help=flow(check.__doc__))(check)
 app.command(help=flow(manifests.__doc__))(manifests)
 app.command("test", help=flow(property_test.__doc__))(property_test)
+app.command(help=flow(doctor.__doc__))(doctor)
 app.add_typer(bench, name="bench")
 app.add_typer(server, name="server")
 

@@ -191,7 +191,8 @@ def run(
 
 def _profile(source: Source, console: Console, *, quiet: bool) -> dict[str, Any]:
     """What was found best for the model, and a word about it; {} where nothing was."""
-    from gbnf_server.profiles import find, profiles_folder
+    from gbnf_server.folders import profiles_folder
+    from gbnf_server.profiles import find
 
     folder = profiles_folder()
     if not folder.is_dir():

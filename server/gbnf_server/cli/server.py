@@ -84,7 +84,10 @@ def start(
         ),
     ] = None,
     api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What clients have to show.")
+        str | None,
+        typer.Option(
+            envvar="LLAMA_API_KEY", help="API key that clients must send; a random one when absent."
+        ),
     ] = None,
 ) -> None:
     """Run llama-server on loopback until you press Ctrl-C; prints its address once it is ready.
@@ -97,8 +100,8 @@ def start(
     from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.text import notes, write
     from gbnf_server.embedded import model_path
-    from gbnf_server.errors import SetupError
     from gbnf_server.llama_server_build import start as run
+    from gbnf_server.server_keys import key_file
 
     _check_free(port)
     with (
@@ -114,13 +117,14 @@ def start(
     ):
         write(running.url)
         notes().print("ready; Ctrl-C stops it", style="dim")
+        if not api_key and (kept := key_file(running.url)):
+            notes().print(f"`gbnf` finds its API key; other clients read it from {kept}", style="dim")
         try:
-            status = running.wait()
+            running.wait()
         except KeyboardInterrupt:
             notes().print("stopped", style="dim")
             return
-        log = "\n".join(f"    {line}" for line in running.log())
-        raise SetupError(f"llama-server ended by itself with status {status}. The last that it wrote:\n{log}")
+        raise running.failure()
 
 
 def _check_free(port: int) -> None:

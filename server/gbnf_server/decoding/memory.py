@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
 from gbnf_server.errors import BackendError, ModelLoadError
+from gbnf_server.llama import llama_cpp
 from gbnf_server.native import NativeModel
 
 Logits = npt.NDArray[np.float32]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf import load_manifests
+from gbnf_server.cpu import protect
 from gbnf_server.embedded import model_path
 from gbnf_server.embedded.chat import conversation
 from gbnf_server.embedded.source import Source
@@ -151,6 +152,7 @@ def report(
     if traces:
         from llama_cpp import Llama  # noqa: PLC0415  # the rest is read by tests without an engine
 
+        protect()
         print(on_traces(Llama(str(model), n_ctx=1024, verbose=False), traces, show=show).text())
 
 

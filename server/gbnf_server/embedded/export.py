@@ -22,6 +22,7 @@ from llama_cpp import Llama
 from tokenizers import Tokenizer
 
 from gbnf_server.backends.base import DEMONSTRATION_MODEL
+from gbnf_server.cpu import protect
 from gbnf_server.embedded import tokenizer as tokens
 from gbnf_server.embedded.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, conversation, pieces
 from gbnf_server.embedded.model import Model, Shape
@@ -182,6 +183,7 @@ def main() -> None:
     model, tokenizer = load(asked.folder)
     write(model, tokenizer, asked.to, kind=asked.kind)
     print(f"{asked.to}: {asked.to.stat().st_size:,} bytes")
+    protect()
     llama = Llama(str(asked.to), n_ctx=1024, verbose=False)
     wrong = tokenizer_mismatches(llama, tokenizer, asked.texts)
     print(f"tokenizer: {len(wrong)} of {asked.texts} texts split differently {wrong[:2]}")

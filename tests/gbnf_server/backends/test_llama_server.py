@@ -154,14 +154,16 @@ class _Mangling(httpx.HTTPTransport):
         body = json.loads(request.content or b"null")
         if body and "grammar" in body:
             body["grammar"] = {"text": body["grammar"]}
-            request = httpx.Request(request.method, request.url, json=body)
+            key = {"Authorization": request.headers["Authorization"]}
+            request = httpx.Request(request.method, request.url, headers=key, json=body)
         return super().handle_request(request)
 
 
 def test_a_real_server_that_ignores_the_grammar_is_found_out(llama_server: RunningServer) -> None:
     """llama-server takes a grammar that is no string for none at all, and says nothing."""
     with LlamaServer(llama_server.url) as client:
-        client._exchange.client = httpx.Client(base_url=llama_server.url, transport=_Mangling())
+        key = {"Authorization": f"Bearer {llama_server.api_key}"}
+        client._exchange.client = httpx.Client(base_url=llama_server.url, headers=key, transport=_Mangling())
         answer = client.complete(ASK, grammar=CALL, max_tokens=20)
     assert "where the grammar expects" in (answer.grammar_violation or "")
 

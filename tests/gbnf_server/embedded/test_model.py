@@ -8,6 +8,7 @@ import pytest
 from llama_cpp import Llama
 
 from gbnf_server.backends.base import DEMONSTRATION_MODEL
+from gbnf_server.cpu import protect
 from gbnf_server.embedded import model_path, odd_values
 from gbnf_server.embedded.chat import pieces
 from gbnf_server.embedded.source import Source
@@ -20,6 +21,7 @@ MEGABYTES_8 = 8_000_000
 
 @pytest.fixture(scope="module")
 def llama() -> Llama:
+    protect()
     return Llama(str(model_path()), n_ctx=1024, verbose=False)
 
 

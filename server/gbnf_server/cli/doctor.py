@@ -1,0 +1,45 @@
+"""`gbnf doctor`: what works on this machine, and how to get what does not."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    model: Annotated[
+        Path | None, typer.Option(metavar="F.gguf", help="Also check that this model loads and fits.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to check.")] = 8080,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """Check this machine: one line per check, with a fix for what is missing.
+
+    Exits with status 4 if something that is needed does not work.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from gbnf_server.cli.exits import ExitCode
+    from gbnf_server.cli.text import clean, write
+    from gbnf_server.doctor import checks
+
+    styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
+    done = []
+    for check in checks(model, port=port):
+        done.append(check)
+        if not json_:
+            line = Text.assemble(styles[check.state], f" {check.name:<15} {clean(check.found)}")
+            if check.fix:
+                line.append(f"\n  {'':<15} → {clean(check.fix)}", style="bold")
+            Console(highlight=False).print(line, soft_wrap=True)
+    if json_:
+        write(json.dumps([asdict(check) for check in done], ensure_ascii=False, indent=2))
+    if any(check.state == "broken" for check in done):
+        raise typer.Exit(ExitCode.MACHINE)

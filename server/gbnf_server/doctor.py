@@ -1,0 +1,234 @@
+"""Find out what of this machine works, what is missing, and how to get it.
+
+Invariants: nothing here loads llama.cpp into this process before a child process has loaded it and lived, and
+nothing is changed, but for the CPU probe's verdict in the cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from gbnf_server.cpu import probe, verdict
+from gbnf_server.errors import ClientError
+from gbnf_server.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
+from gbnf_server.processes import ending
+
+State = Literal["ok", "limited", "broken"]
+"""`limited`: something optional is missing or slower; `broken`: something that is needed does not work."""
+
+_LIMIT_S = 60.0  # for a program that only says what it is
+_GIB = 2**30
+_REINSTALL = "pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python"
+_WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {_REINSTALL} (or GGML_VULKAN, GGML_METAL)'
+_ENGINES = {"llguidance": "pip install llguidance", "xgrammar": "pip install xgrammar"}
+
+_LOAD = """
+import json, llama_cpp
+print(json.dumps({
+    "system": llama_cpp.llama_print_system_info().decode(errors="replace"),
+    "offload": bool(llama_cpp.llama_supports_gpu_offload()),
+}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, what was found, and a fix ("" if there is nothing to do)."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
+    """Yield each check as it is done. `model`: a GGUF file that is to be run here."""
+    yield _python()
+    yield _compiler()
+    llama, loaded = _llama()
+    yield llama
+    if loaded:
+        yield _cpu()
+        yield _offload(loaded)
+        yield _llama_server()
+    if loaded and model is not None:
+        yield _model(model)
+    elif loaded:
+        yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
+    yield from _engines()
+    yield _port(port)
+    yield _writable("cache folder", cache_folder(), CACHE_VARIABLE)
+    yield _writable("profile folder", profiles_folder(), PROFILES_VARIABLE)
+
+
+def _python() -> Check:
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    found = f"{python} on {platform.system()} {platform.machine()}"
+    return Check("Python", "ok", found)
+
+
+def _compiler() -> Check:
+    for name in filter(None, (os.environ.get("CXX", "").split(" ")[0], "c++", "g++", "clang++")):
+        if program := shutil.which(name):
+            return Check("C++ compiler", "ok", f"{program}: {_first_line([program, '--version'])}")
+    fix = (
+        "xcode-select --install"
+        if sys.platform == "darwin"
+        else "apt install g++ make (or your system's like)"
+    )
+    return Check("C++ compiler", "limited", "none; only installing llama.cpp needs one", fix)
+
+
+def _llama() -> tuple[Check, dict[str, Any] | None]:
+    """The check, and what the library said of itself, None if it cannot be loaded."""
+    name = "llama.cpp"
+    try:
+        installed = f"llama-cpp-python {version('llama-cpp-python')}"
+    except PackageNotFoundError:
+        return Check(
+            name, "broken", "llama-cpp-python is not installed", "pip install llama-cpp-python"
+        ), None
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-P", "-c", _LOAD],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+        if done.returncode == 0:
+            said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return Check(name, "ok", f"{installed}; {_features(said['system'])}"), said
+        said_last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        reason = f"the process that loads it {ending(done.returncode)}: {said_last}"
+    except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    return Check(name, "broken", f"{installed}; {reason}", _REINSTALL), None
+
+
+def _features(system: str) -> str:
+    """`CPU : AVX2 = 1 | AVX512 = 1 | REPACK = 1 |` -> `CPU features AVX2 AVX512 REPACK`."""
+    parts = (part.rpartition(":")[2].split("=") for part in system.split("|"))
+    return "CPU features " + " ".join(
+        part[0].strip() for part in parts if len(part) == 2 and part[1].strip() == "1"
+    )
+
+
+def _cpu() -> Check:
+    found = verdict()
+    if not found.repacks and found.computes:
+        found, _ = probe()  # what kept the last one from finishing may be over
+    name = "CPU probe"
+    if not found.computes:
+        return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {_REINSTALL}")
+    if not found.repacks:
+        fix = "A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 " + _REINSTALL
+        return Check(
+            name, "limited", f"{found.reason}; weights are not repacked, so some models are slower", fix
+        )
+    return Check(name, "ok", "computes with every quantization")
+
+
+def _offload(said: dict[str, Any]) -> Check:
+    if said["offload"]:
+        return Check("GPU offload", "ok", "supported by this build")
+    return Check("GPU offload", "limited", "none: this build computes on the CPU", f"With a GPU: {_WITH_GPU}")
+
+
+def _llama_server() -> Check:
+    from gbnf_server.llama_server_build import find  # noqa: PLC0415 - loads llama.cpp
+
+    name = "llama-server"
+    try:
+        program = find()
+    except ClientError as error:
+        return Check(name, "broken", str(error), "unset the variable, or correct it")
+    if program is None:
+        return Check(
+            name, "limited", "not built; only --server and the tests need one", "gbnf server install"
+        )
+    found = _first_line([str(program), "--version"])
+    return Check(name, "ok", f"{program}: {found}")
+
+
+def _model(path: Path) -> Check:
+    """Whether the model loads, and fits with its context."""
+    from gbnf_server.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    try:
+        model = NativeModel(path, vocab_only=True)
+        needed, length = model.memory_estimate()
+    except ClientError as error:
+        return Check("model", "broken", str(error), "Give a complete GGUF file of a language model.")
+    found = (
+        f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {length} tokens; "
+        f"{_free() / _GIB:.1f} GiB free"
+    )
+    if needed > _free():
+        return Check(
+            "model", "broken", found, "Use a smaller quantization or --context, or end other programs."
+        )
+    return Check("model", "ok", found)
+
+
+def _engines() -> Iterator[Check]:
+    for name, fix in _ENGINES.items():
+        try:
+            yield Check(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Check(name, "limited", "not installed; optional", fix)
+
+
+def _port(port: int) -> Check:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            found = f"{port} cannot be used: {error.strerror or error}"
+            return Check("port", "limited", found, "gbnf server start --port 0 takes a free one")
+    return Check("port", "ok", f"{port} is free for gbnf server start")
+
+
+def _writable(name: str, folder: Path, variable: str) -> Check:
+    """Whether files can be made in the folder, or it can be made; nothing of the trial stays."""
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=existing):
+            pass
+    except OSError as error:
+        found = f"{folder} cannot be written: {error.strerror or error}"
+        return Check(name, "limited", found, f"Name another one in ${variable}.")
+    return Check(name, "ok", str(folder))
+
+
+def _free() -> int:
+    """Memory in bytes that programs can still get."""
+    return int(psutil.virtual_memory().available)
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - a compiler or server that the person has installed
+            command, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode:
+        return ending(done.returncode)
+    return next(iter((done.stdout.strip() or done.stderr.strip()).splitlines()), "no version")

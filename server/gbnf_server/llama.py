@@ -1,0 +1,13 @@
+"""llama-cpp-python's bindings, loaded in one place: what keeps them from loading is a SetupError."""
+
+from __future__ import annotations
+
+from gbnf_server.errors import SetupError
+
+try:
+    import llama_cpp
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+except (ImportError, OSError, RuntimeError) as _error:  # it raises all three
+    raise SetupError(f"llama-cpp-python cannot be loaded: {_error}. `gbnf doctor` finds out why.") from _error
+
+__all__ = ["Jinja2ChatFormatter", "llama_cpp"]

@@ -1,0 +1,137 @@
+"""`gbnf doctor`.
+
+A line per check, a fix for what is missing, a status that says whether this machine runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server import cpu, doctor
+from gbnf_server.cpu import Verdict
+from gbnf_server.embedded import model_path
+from support.command_line import Gbnf, gbnf
+from support.crashing_llama import crashing_environment
+
+__all__ = ["gbnf"]
+
+
+def found(left: Any) -> dict[str, dict[str, str]]:
+    return {check["name"]: check for check in json.loads(left.out)}
+
+
+def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
+    left = gbnf("doctor", "--json", "--model", model_path())
+    assert left.code == 0, left.out
+    checks = found(left)
+    needed = {"Python", "C++ compiler", "llama.cpp", "CPU probe", "GPU offload", "llama-server", "model"}
+    assert needed | {"llguidance", "xgrammar", "port", "cache folder", "profile folder"} == set(checks)
+    assert all(check["fix"] for check in checks.values() if check["state"] != "ok")
+
+
+def test_each_check_is_a_line_and_each_fix_another(gbnf: Gbnf) -> None:
+    left = gbnf("doctor")
+    checks = list(doctor.checks())
+    assert len(left.out.splitlines()) == len(checks) + sum(bool(check.fix) for check in checks)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "code"),
+    [
+        (Verdict(computes=True, repacks=False, reason="killed by SIGSEGV"), "limited", 0),
+        (Verdict(computes=False, repacks=False, reason="killed by SIGILL"), "broken", 4),
+    ],
+)
+def test_the_verdict_on_the_cpu(
+    gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, state: str, code: int
+) -> None:
+    monkeypatch.setattr(doctor, "verdict", lambda: verdict)
+    monkeypatch.setattr(doctor, "probe", lambda: (verdict, True))
+    left = gbnf("doctor", "--json")
+    check = found(left)["CPU probe"]
+    assert (left.code, check["state"]) == (code, state)
+    assert verdict.reason in check["found"]
+    assert check["fix"]
+
+
+def test_a_model_that_is_none(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    left = gbnf("doctor", "--json", "--model", tmp_path / "broken.gguf")
+    assert (left.code, found(left)["model"]["state"]) == (4, "broken")
+
+
+def test_a_model_that_does_not_fit(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_free", lambda: 1_000_000)
+    left = gbnf("doctor", "--json", "--model", model_path())
+    assert (left.code, found(left)["model"]["state"]) == (4, "broken")
+
+
+def test_a_port_that_is_taken(gbnf: Gbnf) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        left = gbnf("doctor", "--json", "--port", taken.getsockname()[1])
+    assert (left.code, found(left)["port"]["state"]) == (0, "limited")
+
+
+def test_folders_that_cannot_be_made(gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "file" / "profiles"))
+    left = gbnf("doctor", "--json")
+    assert found(left)["profile folder"]["state"] == "limited"
+    assert "GBNF_PROFILES" in found(left)["profile folder"]["fix"]
+
+
+def test_a_server_that_is_no_program(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", "/no/such/server")
+    left = gbnf("doctor", "--json")
+    assert (left.code, found(left)["llama-server"]["state"]) == (4, "broken")
+
+
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        ("raise RuntimeError('libgomp is missing')", "libgomp is missing"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGILL)", "SIGILL"),
+    ],
+)
+def test_a_library_that_does_not_load(tmp_path: Path, library: str, words: str) -> None:
+    (tmp_path / "llama_cpp").mkdir()
+    (tmp_path / "llama_cpp" / "__init__.py").write_text(library)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "GBNF_CACHE": str(tmp_path / "cache")}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "gbnf_server", *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+
+    done = run("doctor", "--json")
+    (check,) = [check for check in json.loads(done.stdout) if check["name"] == "llama.cpp"]
+    assert (done.returncode, check["state"]) == (4, "broken")
+    assert words in check["found"]
+    if "SIG" not in words:
+        elsewhere = run("run", "what time is it?")
+        assert elsewhere.returncode == 4
+        assert words in elsewhere.stderr
+        assert "gbnf doctor" in elsewhere.stderr
+        assert "Traceback" not in elsewhere.stderr
+
+
+def test_a_build_that_dies_of_repacked_weights(tmp_path: Path) -> None:
+    environment = crashing_environment(tmp_path)
+    command = [sys.executable, "-m", "gbnf_server", "doctor", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    (check,) = [check for check in json.loads(done.stdout) if check["name"] == "CPU probe"]
+    assert done.returncode == 0
+    if check["state"] != "ok":  # on a CPU without kernels for repacked weights all is well
+        assert "SIGSEGV" in check["found"]
+        assert cpu.Verdict is Verdict
