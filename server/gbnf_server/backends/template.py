@@ -8,6 +8,7 @@ import jinja2
 import llama_cpp
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
+from gbnf.control_tokens import escaper, removed_by
 from gbnf.prompt import Message
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
 from gbnf_server.backends.images import refuse_images
@@ -28,6 +29,7 @@ class ChatTemplate:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
         #: Where the model's thoughts begin and end, None for one that does not think aloud.
         self.markers = markers_of(source)
+        self._escape = escaper(model.control_names | removed_by(source))
         try:
             self._formatter = Jinja2ChatFormatter(
                 template=source,
@@ -41,17 +43,15 @@ class ChatTemplate:
     def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
         """The prompt of an answer: without thoughts, or behind those that the last message begins."""
         refuse_images(messages, "a model in this process")
-        said, begin = beginning(messages)
-        if begin is not None and self.markers is not None:
-            return opened(self.render(said, thinking=True), begin, self.markers)
-        prompt = self.render(said)
-        return close_thinking(prompt) if constrained else prompt
-
-    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
+        said, begin = beginning(adapt(messages, self._roles, self._escape))
+        thinks = begin is not None and self.markers is not None
         try:
-            return self._render(adapt(messages, self._roles), thinking=thinking)
+            prompt = self._render(said, thinking=thinks)
         except TemplateFailure as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+        if begin is not None and self.markers is not None:
+            return opened(prompt, begin, self.markers)
+        return close_thinking(prompt) if constrained else prompt
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:
