@@ -237,3 +237,35 @@ def _texts_of(value: object) -> list[str]:
             return [value]
         case _:
             return []
+
+
+def test_a_model_in_this_process_says_its_names_itself() -> None:
+    """Whatever their form: here the vocabulary is known."""
+    model = copy.copy(_model("qwen2"))
+    model.__dict__["control_names"] = frozenset({"¤end¤", "<|im_end|>"})
+    prompt = ChatTemplate(model).prompt([{"role": "user", "content": "a ¤end¤ <|im_end|>"}], constrained=True)
+    assert "a \\u00a4end¤ \\u003c|im_end|>" in prompt
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_a_vocabulary_tells_the_names_of_its_control_tokens(vocabulary: str) -> None:
+    assert _model(vocabulary).control_names >= set(_control_tokens(vocabulary).values())
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"chat_template": "{{ m }}<odd:end>"},
+        {"bos_token": "<odd:end>"},
+        {"eos_token": "<odd:end>"},
+        {"chat_template": "{{ m.content.replace('<odd:end>', '') }}"},
+    ],
+)
+def test_a_llama_server_tells_names_by_its_template(facts: dict[str, str]) -> None:
+    messages: list[Message] = [{"role": "user", "content": "a <odd:end> b"}]
+    with (
+        scripted(props=[Reply(200, {**PROPS, **facts})], **LLAMA) as script,
+        LlamaServer(script.url) as backend,
+    ):
+        backend.complete(messages, grammar=None)
+    assert "a \\u003codd:end> b" in json.loads(script.asked[-1][1]["prompt"])[0]["content"]
