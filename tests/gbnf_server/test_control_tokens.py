@@ -191,7 +191,6 @@ def test_without_the_vocabulary_the_forms_of_names_are_enough(
         assert not _read(vocabulary, message["content"])
 
 
-LLAMA = {"completion": [completion("hi")]}
 CHAT = {
     "v1/chat/completions": [
         Reply(200, {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
@@ -199,7 +198,7 @@ CHAT = {
 }
 OLLAMA = {"api/chat": [Reply(200, {"message": {"content": "hi"}, "done": True, "done_reason": "stop"})]}
 SERVED: dict[str, tuple[dict[str, list[Reply]], Callable[[str], Backend]]] = {
-    "llama-server": (LLAMA, LlamaServer),
+    "llama-server": ({"completion": [completion("hi")]}, LlamaServer),
     "openai": (CHAT, lambda url: OpenAICompatible(url, "plain", model="m")),
     "openai, tool role": (CHAT, lambda url: OpenAICompatible(url, "plain", model="m", tool_role=True)),
     "ollama": (OLLAMA, lambda url: Ollama("m", url)),
@@ -264,7 +263,7 @@ def test_a_vocabulary_tells_the_names_of_its_control_tokens(vocabulary: str) -> 
 def test_a_llama_server_tells_names_by_its_template(facts: dict[str, str]) -> None:
     messages: list[Message] = [{"role": "user", "content": "a <odd:end> b"}]
     with (
-        scripted(props=[Reply(200, {**PROPS, **facts})], **LLAMA) as script,
+        scripted(props=[Reply(200, {**PROPS, **facts})], completion=[completion("hi")]) as script,
         LlamaServer(script.url) as backend,
     ):
         backend.complete(messages, grammar=None)

@@ -181,6 +181,7 @@ class LlamaServer(Served):
             )
             roles = yield from self._probe()
             template = str(props.get("chat_template", ""))
+            marker = str(props.get("media_marker") or _MEDIA_MARKER)
             facts = _Facts(
                 props,
                 length,
@@ -188,11 +189,12 @@ class LlamaServer(Served):
                 roles,
                 escaper(
                     removed_by(template)
+                    | {marker}
                     | names_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
                 ),
                 markers_of(template),
                 bool(member(props, "modalities", "vision")),
-                str(props.get("media_marker") or _MEDIA_MARKER),
+                marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )
         self._facts = facts
