@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
+from gbnf.control_tokens import escape_control_tokens
 from gbnf.descriptions import STYLES, PromptStyle, described
 from gbnf.languages import chosen, known
 from gbnf.manifests import Executor
@@ -107,7 +107,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 
     Names of control tokens are spelled with an escape: the same JSON, and text to every tokenizer.
     """
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(call, ensure_ascii=False))
+    return escape_control_tokens(json.dumps(call, ensure_ascii=False))
 
 
 def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT) -> str:
@@ -135,16 +135,6 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
         text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
     return call_text({"step": step, "error": text})
 
-
-_CONTROL = re.compile(
-    r"<(?=[|｜]|\w{1,30}[|｜]>|/?(?:s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eot|eom|[be]os_token|"
-    r"(?:start|end)_of_\w{1,30}|think(?:ing)?|tool_\w{1,30}|fim_\w{1,30}|image\w{0,30}|special_\d{1,6}|"
-    r"unused\d{1,6})>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w{1,30}|THINK|ARGS|CALL_ID|IMG\w{0,30}|\w?MASK|"
-    r"PREFIX|MIDDLE|SUFFIX)\])",
-    re.IGNORECASE,
-)
-"""The first character of what models name their control tokens; in JSON, it can only stand inside a text."""
 
 _LINES = {
     "en": (

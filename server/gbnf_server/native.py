@@ -212,6 +212,15 @@ class NativeModel:
         is_end = llama_cpp.llama_vocab_is_eog
         return frozenset(token for token in range(self.size) if is_end(self.vocabulary, token))
 
+    @cached_property
+    def control_names(self) -> frozenset[str]:
+        """The texts that `tokenize` reads as control tokens where names of special tokens count."""
+        handle, text = self.vocabulary, llama_cpp.llama_vocab_get_text
+        control = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+        attributes = llama_cpp.llama_vocab_get_attr
+        tokens = (token for token in range(self.size) if attributes(handle, token) & control)
+        return frozenset(text(handle, token).decode(errors="replace") for token in tokens)
+
     @property
     def start_token(self) -> int | None:
         """The token that every prompt begins with, where the vocabulary asks for one."""

@@ -4,6 +4,7 @@ What must stay true of every backend:
 
 - With a grammar, the text is in the grammar's language, or `grammar_violation` says what is wrong with it.
 - A text that was cut (by the token limit or by the end of the context) says so with `finish="length"`.
+- No message's text is read as a control token: only messages that `conversation.adapt` returns are sent.
 - Whatever goes wrong is an error of `gbnf_server.errors`; the backend stays usable after it.
 - One backend may be called from several threads.
 - `on_text` gets each new piece of the answer's text as it is written: whole characters only, and all pieces

@@ -7,6 +7,11 @@ probed with marked messages (`probe`), and for a role that it refuses or drops t
     tool     it becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
 
 Neighbouring user messages are then joined, since such templates also ask that user and assistant alternate.
+
+Last, the names of control tokens are escaped in every message, whoever wrote it: a tool, a manifest, a person
+or the model. Here the contents are final, and no backend sends any that did not come through here. The
+contents themselves are changed, rather than tokenized apart from the template's text: templates trim, compare
+and cut contents, so that nothing can be wrapped around them, and chat servers take no tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+from gbnf.control_tokens import Escape, escape_control_tokens
 from gbnf.prompt import Message
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
@@ -54,8 +60,8 @@ def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str
         return False
 
 
-def adapt(messages: Sequence[Message], roles: Roles) -> list[Message]:
-    """The same conversation in the roles that the template knows."""
+def adapt(messages: Sequence[Message], roles: Roles, escape: Escape = escape_control_tokens) -> list[Message]:
+    """Return the same conversation in the roles that the template knows, without names of control tokens."""
     adapted = list(messages)
     if not roles.tool:
         adapted = [_told_by_user(message) if message["role"] == "tool" else message for message in adapted]
@@ -63,10 +69,14 @@ def adapt(messages: Sequence[Message], roles: Roles) -> list[Message]:
         adapted = [
             {**message, "role": "user"} if message["role"] == "system" else message for message in adapted
         ]
-    if roles.system and roles.tool:
-        return adapted
+    if not (roles.system and roles.tool):
+        adapted = _alternating(adapted)
+    return [{**message, "content": escape(message["content"])} for message in adapted]
+
+
+def _alternating(messages: Sequence[Message]) -> list[Message]:
     joined: list[Message] = []
-    for message in adapted:
+    for message in messages:
         if joined and message["role"] == joined[-1]["role"] == "user":
             joined[-1] = _joined(joined[-1], message)
         else:

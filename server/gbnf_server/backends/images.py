@@ -46,9 +46,9 @@ def ollama_message(message: Message) -> dict[str, Any]:
 
 
 def marked(messages: Sequence[Message], marker: str) -> tuple[list[Message], list[str]]:
-    """The messages with a marker for each image, and the images in the same order, as base64.
+    """Return the messages with a marker for each image, and the images in the same order, as base64.
 
-    Raises BackendError where a text holds the marker itself: then a server could not tell them apart.
+    No text may hold the marker itself: escape it before.
     """
     plain: list[Message] = []
     data: list[str] = []
@@ -58,8 +58,6 @@ def marked(messages: Sequence[Message], marker: str) -> tuple[list[Message], lis
         content = "".join(f"{marker}\n" for _ in images) + message["content"]
         said: Message = {"role": message["role"], "content": content}
         plain.append({**said, "thinking": message["thinking"]} if "thinking" in message else said)
-    if data and any(marker in message["content"] for message in messages):
-        raise BackendError(f"a message holds the text {marker!r}, which stands for an image on this server")
     return plain, data
 
 

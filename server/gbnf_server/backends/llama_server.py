@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from gbnf.control_tokens import Escape, escaper, names_in, removed_by
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.answers import read_completion, unpack
 from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
@@ -37,6 +38,7 @@ class _Facts:
     context_length: int
     prompt_style: PromptStyle
     roles: Roles
+    escape: Escape
     markers: Markers | None
     takes_images: bool
     media_marker: str
@@ -154,8 +156,8 @@ class LlamaServer(Served):
         """The prompt, with a marker for each image, and the images."""
         if not facts.takes_images:
             refuse_images(messages, self.name)
-        told, images = marked(messages, facts.media_marker)
-        said, begin = beginning(adapt(told, facts.roles))
+        told, images = marked(adapt(messages, facts.roles, facts.escape), facts.media_marker)
+        said, begin = beginning(told)
         if begin is not None and facts.markers is not None:
             prompt = yield from self._render(said, thinking=True)
             return opened(prompt, begin, facts.markers), images
@@ -178,14 +180,21 @@ class LlamaServer(Served):
                 DEMONSTRATION_MODEL in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
             roles = yield from self._probe()
+            template = str(props.get("chat_template", ""))
+            marker = str(props.get("media_marker") or _MEDIA_MARKER)
             facts = _Facts(
                 props,
                 length,
                 "minimal" if is_demonstration else "full",
                 roles,
-                markers_of(str(props.get("chat_template", ""))),
+                escaper(
+                    removed_by(template)
+                    | {marker}
+                    | names_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
+                ),
+                markers_of(template),
                 bool(member(props, "modalities", "vision")),
-                str(props.get("media_marker") or _MEDIA_MARKER),
+                marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )
         self._facts = facts

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import jinja2
 
+from gbnf.control_tokens import escaper, removed_by
 from gbnf.prompt import Message
 from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
 from gbnf_server.backends.images import refuse_images
@@ -27,6 +28,7 @@ class ChatTemplate:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
         #: Where the model's thoughts begin and end, None for one that does not think aloud.
         self.markers = markers_of(source)
+        self._escape = escaper(model.control_names | removed_by(source))
         try:
             self._formatter = Jinja2ChatFormatter(
                 template=source,
@@ -40,17 +42,15 @@ class ChatTemplate:
     def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
         """The prompt of an answer: without thoughts, or behind those that the last message begins."""
         refuse_images(messages, "a model in this process")
-        said, begin = beginning(messages)
-        if begin is not None and self.markers is not None:
-            return opened(self.render(said, thinking=True), begin, self.markers)
-        prompt = self.render(said)
-        return close_thinking(prompt) if constrained else prompt
-
-    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
+        said, begin = beginning(adapt(messages, self._roles, self._escape))
+        thinks = begin is not None and self.markers is not None
         try:
-            return self._render(adapt(messages, self._roles), thinking=thinking)
+            prompt = self._render(said, thinking=thinks)
         except TemplateFailure as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+        if begin is not None and self.markers is not None:
+            return opened(prompt, begin, self.markers)
+        return close_thinking(prompt) if constrained else prompt
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.bench import bench
@@ -17,6 +20,7 @@ from gbnf_server.cli.manifests import manifests
 from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
 from gbnf_server.cli.server import server
+from gbnf_server.cli.text import printable
 from gbnf_server.cli.tune import tune
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan with a local model that they hold.
@@ -33,7 +37,31 @@ Try:
   gbnf tune --model F.gguf            find the best way of calling for it, for `gbnf run`
   gbnf doctor                         check this machine, and say how to get what is missing"""
 
+
+class _Commands(TyperGroup):
+    """Makes the errors of a command line readable, which quote what was given, such as names of files."""
+
+    def make_context(self, *given: Any, **extra: Any) -> Any:
+        with _readable():
+            return super().make_context(*given, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _readable():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # an error of click
+            error.message = printable(error.message)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help=flow(_HELP, EXIT_CODES),
     no_args_is_help=True,
     add_completion=False,

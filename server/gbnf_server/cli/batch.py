@@ -121,9 +121,7 @@ def batch(
                 _do(work, results, concurrency or facts.get("slots", 1), console, quiet=quiet)
             )
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    console.print(
-        f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True, markup=False
-    )
+    console.print(f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True)
     raise typer.Exit(ExitCode.DONE if set(counts) == {"answered"} else ExitCode.NO)
 
 

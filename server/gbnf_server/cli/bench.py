@@ -252,7 +252,9 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
         raise unwritable(path, error) from None
     cells = table(answers)
     if markdown:
-        typer.echo(cells.markdown())
+        from gbnf_server.cli.text import write as show
+
+        show(cells.markdown())
     else:
         show_tables([cells])
     _tell_where(asked, label, "json")

@@ -81,6 +81,6 @@ def ask_all(quiz: Quiz, log: RunLog, console: Console, *, quiet: bool) -> dict[Q
 
 def _progress(console: Console, *, quiet: bool = False) -> Progress:
     return Progress(
-        TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, disable=quiet or not console.is_terminal, transient=True,
+        TextColumn("{task.description:28}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(), console=console, disable=quiet or not console.is_terminal, transient=True,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from gbnf_server.bench.tables import (
     gain_table,
     quality_table,
 )
-from gbnf_server.cli.text import brief, clean, plural
+from gbnf_server.cli.text import brief, clean, plural, screen, write
 
 if TYPE_CHECKING:
     from gbnf_server.bench.records import RunLog
@@ -46,8 +45,9 @@ def do_all(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> None:
     if not left:
         return
     progress = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal, transient=True,
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(), TimeRemainingColumn(),
+        console=console, disable=quiet or not console.is_terminal, transient=True,
     )  # fmt: skip
     with progress:
         task = progress.add_task("", total=len(bench.jobs), completed=done)
@@ -65,7 +65,7 @@ def show(results: Results, *, markdown: bool) -> None:
     """The tables of a bench, on stdout."""
     first = quality_table(results)
     if markdown:
-        sys.stdout.write(f"{first.title}\n\n{first.markdown()}\n")
+        write(f"{first.title}\n\n{first.markdown()}")
         return
     tables = [first, cost_table(results)]
     if len(first.rows) > 1:
@@ -76,12 +76,12 @@ def show(results: Results, *, markdown: bool) -> None:
         tables.append(cases)
     show_tables(tables)
     if len(cases.rows) > ROWS_SHOWN:
-        sys.stdout.write(f"the report lists the {len(cases.rows)} cases\n")
+        write(f"the report lists the {len(cases.rows)} cases")
 
 
 def show_tables(tables: Sequence[Cells]) -> None:
     """Tables on stdout, as wide as they are where nobody looks."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console = screen(PIPED_WIDTH)
     for table in tables:
         console.print(table.rich())
 

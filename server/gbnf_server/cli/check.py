@@ -104,12 +104,11 @@ def _load_in_engine(source: str) -> bool:
 def _show_refusal(text: str, match: Match) -> None:
     """The line where the text fails, with a caret under the place, and what was expected there."""
     from rich.cells import cell_len
-    from rich.console import Console
     from rich.text import Text
 
-    from gbnf_server.cli.text import clean
+    from gbnf_server.cli.text import clean, screen
 
-    console = Console(highlight=False)
+    console = screen()
     start = match.position - (match.column - 1)
     end = text.find("\n", match.position)
     end = len(text) if end < 0 else end

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gbnf.errors import GbnfError
 from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.text import clean, notes
+from gbnf_server.cli.text import notes
 from gbnf_server.errors import ClientError
 
 
@@ -44,5 +44,4 @@ def interruptible() -> Iterator[None]:
 
 
 def _tell(head: str, message: str) -> None:
-    lines = "\n".join(clean(line) for line in message.splitlines())
-    notes().print(Text.assemble((f"{head}: ", "bold red"), lines), soft_wrap=True)
+    notes().print(Text.assemble((f"{head}: ", "bold red"), message), soft_wrap=True)

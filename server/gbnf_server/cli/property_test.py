@@ -99,7 +99,7 @@ def _tested(
     found: dict[tuple[str, str], Counterexample] = {}
     console = notes()
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -160,12 +160,11 @@ def _judge(engine: Engine, *grammars: Grammar) -> Callable[[str], bool]:
 
 def _show(tool: str, found: Counterexample) -> None:
     """A counterexample, as what a person needs in order to mend it."""
-    from rich.console import Console
     from rich.text import Text
 
-    from gbnf_server.cli.text import clean
+    from gbnf_server.cli.text import clean, screen
 
-    console = Console(highlight=False)
+    console = screen()
     problem = {
         "sound": "not sound: an invalid call is accepted",
         "complete": "not complete: a valid call is refused",

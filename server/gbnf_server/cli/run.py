@@ -206,7 +206,6 @@ def _profile(source: Source, console: Console, *, quiet: bool) -> dict[str, Any]
             f"profile of {profile.model.name}: {profile.rung} ({path}; --no-profile leaves it out)",
             style="dim",
             soft_wrap=True,
-            markup=False,
         )
     return dict(profile.settings)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, assert_never
 
@@ -152,10 +151,7 @@ class Typist:
     def show(self, event: Event) -> None:
         if isinstance(event, TextWritten) and event.answer:
             self._written += event.answer
-            piece = event.answer
-            if sys.stdout is not None and sys.stdout.isatty():
-                piece = "\n".join(clean(line) for line in piece.split("\n"))
-            put(piece)
+            put(event.answer)
         elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
             self._break()
         elif isinstance(event, RunFinished):

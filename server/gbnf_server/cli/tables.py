@@ -13,7 +13,7 @@ from rich.text import Text
 from gbnf import Finding, Grammar
 from gbnf.complexity import Complexity
 from gbnf.manifests import Executor
-from gbnf_server.cli.text import clean, notes, plural
+from gbnf_server.cli.text import clean, notes, plural, screen
 
 PIPED_WIDTH = 120
 """Columns of a table that is not shown on a terminal."""
@@ -56,9 +56,7 @@ def show_finding(console: Console, finding: Finding) -> None:
 
 def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
     """The table of `gbnf manifests`, on stdout."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
+    console = screen(PIPED_WIDTH)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("tool", style="bold", no_wrap=True)
     table.add_column("effect", no_wrap=True)

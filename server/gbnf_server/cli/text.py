@@ -1,38 +1,58 @@
-"""Text for terminals: what tools, models and files say is shown as text, never as markup or control."""
+"""Text for terminals and pipes: what tools, models and files say is shown as text, not as markup or control.
+
+All output goes through `put`, `notes` or `screen`, which escape control characters, one character at a time:
+a text that comes in pieces is as safe as a whole one.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-import unicodedata
+from collections.abc import Iterator
 from contextlib import suppress
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 SHOWN_CHARACTERS = 100
 
 
+class _CleanConsole(Console):
+    """A console that shows texts without control characters; colours and the like are its own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 def notes() -> Console:
-    """Where all goes that is not a command's result: stderr, without colours when piped."""
-    return Console(stderr=True, highlight=False)
+    """Return where all goes that is not a command's result: stderr, without colours when piped."""
+    return _CleanConsole(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def screen(piped_width: int | None = None) -> Console:
+    """Return stdout for coloured texts and tables; `piped_width` is in columns."""
+    console = _CleanConsole(highlight=False, markup=False, emoji=False)
+    if piped_width is not None and not console.is_terminal:
+        console.width = piped_width
+    return console
 
 
 def write(text: str) -> None:
-    """Print a command's result: as it is into a pipe, without control characters on a terminal."""
-    if sys.stdout is not None and sys.stdout.isatty():
-        text = "\n".join(clean(line) for line in text.splitlines())
+    """Print a command's result, on lines of its own."""
     put(text if text.endswith("\n") else text + "\n")
 
 
 def put(text: str) -> None:
-    """Write to stdout, and on its way. Raises SetupError where it can't be; a reader that left is click's."""
+    """Write to stdout, and flush. Raises SetupError where it can't be; a reader that left is click's."""
     from gbnf_server.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
 
     if sys.stdout is None:  # it was closed before the process began
         raise SetupError("the result can't be written: standard output is closed")
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -58,14 +78,27 @@ def request_text(text: str) -> str:
     return text
 
 
+def printable(text: str) -> str:
+    """Return the text with each control character as an escape of JSON, `\\u001b`; new lines and tabs stay.
+
+    So JSON keeps its value, and a grammar too. What is escaped can move the cursor, change colours, turn the
+    direction of writing, break lines unseen or hide text. All else stays, as what joins emoji and letters.
+    """
+    return _CONTROL.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
+
+
 def clean(text: str) -> str:
-    """The text with every control character shown as an escape, so that none reaches the terminal."""
-    return "".join(
-        char
-        if char.isprintable() or unicodedata.category(char) == "Zs"
-        else char.encode("unicode_escape").decode()
-        for char in text
-    )
+    """Return `printable` text on one line: new lines and tabs are escaped too, so that none feigns a line."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def brief(text: str, limit: int = SHOWN_CHARACTERS) -> str:

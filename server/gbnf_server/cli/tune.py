@@ -107,7 +107,6 @@ def tune(
                 f"no cases could be made for {', '.join(left_out)}",
                 style="yellow",
                 soft_wrap=True,
-                markup=False,
             )
     with interruptible(), source.open(None if style is None else style.value) as opened:
         ladder = tuple(each for each in rungs(dialect_of(opened)) if not rung or each.name in rung)
@@ -129,7 +128,7 @@ def tune(
             if not quiet:
                 outcome = records[-1].events[-1]["run"]["outcome"]
                 line = f"{number}/{len(bench.jobs)} {job.configuration.name}: {job.case.id} {outcome}"
-                console.print(line, style="dim", soft_wrap=True, markup=False)
+                console.print(line, style="dim", soft_wrap=True)
         facts = {"name": opened.name}
         tools = [*executors, *(decoy for each in suites for decoy in each.decoys)]
         results = Results(about("tune", facts, options), ladder, suites, references_of(tools), tuple(records))
@@ -139,9 +138,9 @@ def tune(
     else:
         show_tables([table])
     profile = _profile(source, results, best_rung(results), style)
-    console.print(f"best: {profile.rung}", style="bold", markup=False)
+    console.print(f"best: {profile.rung}", style="bold")
     if not dry_run:
-        console.print(f"kept in {save(profile)}", soft_wrap=True, markup=False)
+        console.print(f"kept in {save(profile)}", soft_wrap=True)
 
 
 def _profile(source: Source, results: Results, rung: str, style: Style | None) -> Profile:

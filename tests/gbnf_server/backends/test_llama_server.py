@@ -278,6 +278,6 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
         InProcess(tmp_path / "m.gguf", threads=1) as local,
     ):
         there = client.complete(messages, grammar=CALL)
-        assert local._template.render(messages) == '[q][c][Result of step 1: {"n": 1}]'
+        assert local._template.prompt(messages, constrained=False) == '[q][c][Result of step 1: {"n": 1}]'
         assert there.prompt_tokens == len(local._tokens(messages, constrained=True))
         assert there.text == local.complete(messages, grammar=CALL).text

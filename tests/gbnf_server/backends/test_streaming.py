@@ -447,14 +447,13 @@ def test_images_go_as_each_server_takes_them() -> None:
         assert isinstance(script.asked[-1][1]["prompt"], str)
 
 
-def test_a_text_that_holds_the_images_marker_is_refused() -> None:
-    seeing = Reply(200, {**PROPS, "modalities": {"vision": True}})
-    with (
-        scripted(props=[seeing], completion=[completion(CALL)]) as script,
-        llama(script) as server,
-        pytest.raises(BackendError, match="stands for an image"),
-    ):
-        server.complete([{"role": "system", "content": "a <__media__>"}, *SEEN], grammar=GBNF)
+@pytest.mark.parametrize("marker", ["<__media__>", "(the image)"])
+def test_a_text_that_holds_the_images_marker_is_text(marker: str) -> None:
+    seeing = Reply(200, {**PROPS, "modalities": {"vision": True}, "media_marker": marker})
+    with scripted(props=[seeing], completion=[completion(CALL)]) as script, llama(script) as server:
+        server.complete([{"role": "system", "content": f"a {marker}"}, *SEEN], grammar=GBNF)
+        prompt = script.asked[-1][1]["prompt"]
+    assert prompt["prompt_string"].count(marker) == len(prompt["multimodal_data"]) == 1
 
 
 def test_images_where_none_are_taken(real: LlamaServer, tiny_model: Any) -> None:

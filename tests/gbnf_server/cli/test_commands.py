@@ -102,7 +102,7 @@ def test_compile_options(gbnf: Gbnf, options: list[str], keyword: str, value: ob
         ('{"name": "get_now", "argu', ExitCode.NO, ["ends too early", "column 26"]),
         (NOW + "}", ExitCode.NO, ["column 37", "end of text"]),
         ("", ExitCode.NO, ["column 1"]),
-        ("\x1b[31m", ExitCode.NO, ["\\x1b[31m"]),
+        ("\x1b[31m", ExitCode.NO, ["\\u001b[31m"]),
     ],
 )
 def test_check_says_where_and_what(

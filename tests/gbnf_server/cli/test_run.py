@@ -30,7 +30,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
     assert (left.code, left.out) == (ExitCode.NO, "")
     assert "held by the grammar, 1 of 1 tools" in left.err
     assert "ping" in left.err
-    assert "✓ pong\\x1b[31m, [bold]" in left.err
+    assert "✓ pong\\u001b[31m, [bold]" in left.err
     assert "exhausted" in left.err
     assert "\x1b" not in left.err
 
