@@ -28,7 +28,7 @@ from typing import Literal
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import cache_folder
 from gbnf_server.llama_server_run import RunningServer, start_binary
-from gbnf_server.processes import kill_group
+from gbnf_server.processes import ending, kill_group
 
 __all__ = ["Progress", "RunningServer", "find", "install", "start"]
 
@@ -269,7 +269,7 @@ class _Build:
         if status:
             shown = "\n".join(f"    {line}" for line in tail)
             raise SetupError(
-                f"'{' '.join(command[:3])} …' failed with status {status}. "
+                f"'{' '.join(command[:3])} …' {ending(status)}. "
                 f"The log is {self._log}; its end:\n{shown}\n"
                 "Mend that and install again: what is done stays done."
             )

@@ -23,11 +23,10 @@ def doctor(
 
     Exits with status 4 if something that is needed does not work.
     """
-    from rich.console import Console
     from rich.text import Text
 
     from gbnf_server.cli.exits import ExitCode
-    from gbnf_server.cli.text import clean, write
+    from gbnf_server.cli.text import clean, screen, write
     from gbnf_server.doctor import checks
 
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
@@ -38,7 +37,7 @@ def doctor(
             line = Text.assemble(styles[check.state], f" {check.name:<15} {clean(check.found)}")
             if check.fix:
                 line.append(f"\n  {'':<15} → {clean(check.fix)}", style="bold")
-            Console(highlight=False).print(line, soft_wrap=True)
+            screen().print(line, soft_wrap=True)
     if json_:
         write(json.dumps([asdict(check) for check in done], ensure_ascii=False, indent=2))
     if any(check.state == "broken" for check in done):

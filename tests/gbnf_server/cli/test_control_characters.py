@@ -286,3 +286,17 @@ def test_server_start_shows_a_log(look: Look, tmp_path: Path, monkeypatch: pytes
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(program))
     check(look("server", "start", "--port", "0"))
+
+
+def test_an_unforeseen_error_is_shown_without_control_characters() -> None:
+    program = (
+        "import gbnf_server.cli.app as app\n"
+        "from gbnf_server.cli import main\n"
+        "def fail(**_): raise LookupError('a\\x1b[2Jb')\n"
+        "app.app = fail\n"
+        "main(['run'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "LookupError" in done.stderr
+    assert "\x1b" not in done.stderr
