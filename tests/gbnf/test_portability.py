@@ -10,8 +10,8 @@ from gbnf_server.shipped import manifests_path
 _PROGRAM = """
 import sys
 
-ABSENT = {"fcntl", "resource", "termios", "pwd", "grp", "pty", "syslog", "llama_cpp", "httpx", "numpy", "psutil",
-          "gbnf_server", "hypothesis"}
+ABSENT = {"fcntl", "resource", "termios", "pwd", "grp", "pty", "syslog", "llama_cpp", "httpx", "numpy",
+          "psutil", "gbnf_server", "hypothesis"}
 
 class Absent:
     def find_spec(self, name, path=None, target=None):

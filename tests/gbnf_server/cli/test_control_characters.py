@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import stat
+import subprocess
 import sys
 import threading
 import tty
