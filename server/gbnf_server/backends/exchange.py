@@ -303,12 +303,10 @@ class _Received:
     def end(self) -> httpx.Response:
         if self._lines is not None:
             self._lines.end()
-        asked = self._response.headers.get("retry-after")
-        return httpx.Response(
-            self._response.status_code,
-            headers={} if asked is None else {"retry-after": asked},
-            content=bytes(self._body),
-        )
+        headers = [
+            (name, value) for name, value in self._response.headers.raw if name.lower() == b"retry-after"
+        ]
+        return httpx.Response(self._response.status_code, headers=headers, content=bytes(self._body))
 
 
 def _may_pass(error: httpx.RequestError) -> bool:

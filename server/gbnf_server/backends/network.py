@@ -10,10 +10,10 @@ server sends, nothing but an `httpx.RequestError` or a `BackendError` is raised.
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 from urllib.request import getproxies, proxy_bypass
@@ -39,11 +39,11 @@ class Deadline:
     """A point in time, so many seconds from now."""
 
     def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
+        self._until = monotonic() + seconds
 
     def left(self) -> float:
         """The seconds until then, negative afterwards."""
-        return self._until - time.monotonic()
+        return self._until - monotonic()
 
     def extend(self, seconds: float) -> None:
         self._until += seconds
