@@ -14,7 +14,7 @@ settled is scanned again only when it has grown by a part of itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gbnf.calls.names import Names
 from gbnf.calls.parsing import TEXT_LIMIT, parse
@@ -127,10 +127,10 @@ class CallStream:
             self._at -= count - 1
             self._passed -= count - 1
 
-    def _stretches(self) -> list[tuple[int, int]]:
+    def _stretches(self) -> Iterator[tuple[int, int]]:
         """The stretches of prose that are settled, and not yet given; moves the scan on."""
         text = self._window
-        found: list[tuple[int, int]] = []
+        said = False
         for segment in self._scanner.segments(text, self._at, ends=False):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
                 break
@@ -141,17 +141,17 @@ class CallStream:
                 if not segment.closed:
                     break
                 # spaces around thoughts go where no prose has come before
-                self._thought = self._thought or not any(text[start:end].strip() for start, end in found)
+                self._thought = self._thought or not said
                 self._at = self._passed = segment.end
                 continue
             end = segment.end
             if segment.closed and end == len(text):
                 end = self._begun(segment.start, end)
-            found.append((segment.start, end))
+            said = said or bool(text[segment.start : end].strip())
+            yield segment.start, end
             self._in_code = not segment.closed and "`" not in text[text.rfind("\n", segment.start) + 1 :]
             if segment.closed:
                 self._at = self._settled(segment.start, end) if segment.end == len(text) else segment.end
-        return found
 
     def _settled(self, start: int, end: int) -> int:
         """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is."""

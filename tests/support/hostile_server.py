@@ -591,19 +591,21 @@ def long_answer(peer: Peer) -> None:
 # It sends bombs: little that becomes much.
 
 
-def _bomb(coding: str, pack: Callable[[bytes], bytes], answered: bool | None = False) -> None:
+def _bomb(coding: str, pack: Callable[[bytes], bytes], status: str = "200 OK") -> None:
     packed = cache(lambda: pack(b"[" + b" " * (64 * _MEBIBYTE)))
 
     def act(peer: Peer) -> None:
-        peer.answer(packed(), f"Content-Encoding: {coding}")
+        peer.answer(packed(), f"Content-Encoding: {coding}", status=status)
 
-    _add(f"bomb_{coding.replace(', ', '_').replace('-', '_')}", act, answered=answered)
+    name = f"bomb_{coding}" if status == "200 OK" else f"bomb_{coding}_{status[:3]}"
+    _add(name.replace(", ", "_").replace("-", "_"), act, answered=False)
 
 
 _bomb("gzip", gzip.compress)
 _bomb("deflate", zlib.compress)
 _bomb("x-gzip", gzip.compress)
 _bomb("gzip, gzip", lambda data: gzip.compress(gzip.compress(data)))
+_bomb("gzip", gzip.compress, "500 Internal Server Error")
 _bomb("br", lambda _: b"\x0b\x02\x80" * 1000)
 _bomb("zstd", lambda _: b"\x28\xb5\x2f\xfd" * 1000)
 
@@ -621,12 +623,6 @@ def compressed_in_transfer(peer: Peer) -> None:
 @_mode(answered=False)
 def compressed_brokenly(peer: Peer) -> None:
     peer.answer(b"no gzip at all", "Content-Encoding: gzip")
-
-
-@_mode()
-def compressed_error(peer: Peer) -> None:
-    bomb = gzip.compress(b"e" * (64 * _MEBIBYTE))
-    peer.answer(bomb, "Content-Encoding: gzip", status="500 Internal Server Error")
 
 
 @_mode(answered=True)
