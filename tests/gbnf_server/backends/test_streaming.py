@@ -306,6 +306,37 @@ def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
         assert content(answer) == "".join(said)
 
 
+@pytest.mark.parametrize(("reader", "events"), READERS)
+def test_a_server_that_goes_on_behind_the_last_token_is_left(reader: Any, events: Any) -> None:
+    """A piece is a token or a part of one, so that many short pieces are no more than few tokens."""
+    said: list[str] = []
+
+    def read(pieces: list[str]) -> str:
+        said.clear()
+        lines = reader(Spoken(said.append, held=True), 10)
+        for line in str(events(*pieces).body).split("\n"):
+            lines.feed(line)
+        return content(lines.end())
+
+    with pytest.raises(BackendError, match="after 10 tokens"):
+        read(["word "] * 1000)
+    assert len("".join(said)) <= 10 * 16
+    for pieces in (["a"] * 100, ["a" * 300] * 10):
+        assert read(pieces) == "".join(said) == "".join(pieces)
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+def test_the_backend_says_how_many_tokens_there_may_be(
+    make: Any, path: str, events: Any, grammar: str, ask: Ask
+) -> None:
+    with (
+        at(path, events(*["word "] * 1000)) as script,
+        make(script) as backend,
+        pytest.raises(BackendError, match="after 10 tokens"),
+    ):
+        ask(backend, grammar=None, max_tokens=10)
+
+
 DEAD = {"error": {"code": 500, "message": "dead end"}}
 
 
