@@ -25,7 +25,7 @@ from gbnf.calls.reading import (
 from gbnf.calls.values import Repair, ToolCall, Written
 
 CALL = pattern(
-    rf"{LINE}(?P<word>CALL|Call|call|TOOL_CALL)[ \t]*[ \t:][ \t]*[`*\"]*(?P<name>{LOOSE_NAME})[`*\"]*"
+    rf"{LINE}(?P<word>CALL|Call|call|TOOL_CALL)(?:[ \t]++:?|:)[ \t]*+[`*\"]*(?P<name>{LOOSE_NAME})[`*\"]*"
     r"[ \t]*:?[ \t]*(?=[\r\n{(]|$)"
 )
 _SPACE = re.compile(r"\s*")

@@ -28,6 +28,7 @@ _THINK = pattern(rf"<(?:{'|'.join(THOUGHTS)})>")
 THINK_END = pattern(rf"</(?:{'|'.join(THOUGHTS)})>")
 _FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
 _INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
+_SPACE = re.compile(r"\s*")
 _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
 
 
@@ -118,7 +119,7 @@ class Scanner:
         if end < 0 or 0 <= line_end < end:
             return None
         after = end + len(match["ticks"])
-        if text[: match.start()].strip() or text[after:].strip():
+        if _SPACE.match(text).end() < match.start() or _SPACE.match(text, after).end() < len(text):  # type: ignore[union-attr]  # it matches anywhere
             return Reading(after)
         calls = look.only_calls(text[match.end() : end]) or ()
         note = Repair("wrapper", "took the call out of inline code")

@@ -5,14 +5,16 @@
         print(stream.feed(chunk), end="")
     step = stream.close()
 
-What must stay true, however the text is cut into chunks: the step is that of the whole text, and what was
-shown is a beginning of its `content`, so that a final answer's rest is `content[len(stream.shown):]`.
+Invariants, however the text is cut into chunks: the step is that of the whole text; what was shown is a
+beginning of its `content`, so that a final answer's rest is `content[len(stream.shown):]`; the work is linear
+in the text's length. So settled text is dropped but for what patterns look back at, and text that is not
+settled is scanned again only when it has grown by a part of itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gbnf.calls.names import Names
 from gbnf.calls.parsing import TEXT_LIMIT, parse
@@ -22,6 +24,8 @@ from gbnf.calls.values import Step
 from gbnf.manifests import Executor
 
 _PATIENCE = 8  # what is held back grows by an eighth before it is looked at again
+_LOOK_BACK = 16
+"""Characters before a place that decide what begins there: the longest is the end tag of thoughts."""
 
 _NAME_KEYS = r"tool|tool_name|function|name|action"
 _BEGUN = re.compile(
@@ -30,7 +34,7 @@ _BEGUN = re.compile(
             r"<[^<>\n]{0,240}\Z",  # a tag
             r"\[[ \t]*[\w.:/-]*\Z",  # [TOOL_CALLS], or a list
             rf"{LINE}`{{1,3}}[^`\n]*`{{0,3}}\Z",  # a fence, or inline code
-            rf"{LINE}(?:print\(|(?:return|await)[ ]|\w+[ \t]*(?:=[ \t]*)?)[ \t]*[\w.:/-]*\Z",
+            rf"{LINE}(?:print\(|(?:return|await)[ ]|\w++[ \t]*+(?:=[ \t]*+)?)[ \t]*+[\w.:/-]*\Z",
             rf"{LINE}(?:CALL|Call|call|TOOL_CALL)\b[^\n{{(]*\Z",
             rf"(?i:{LINE}[\"'*]*(?:{_NAME_KEYS})[\"'*]*[ \t]*:[^\n]*(?:\r?\n[ \t\r]*\n?[^\n:]{{0,24}})?\Z)",
             rf"{LINE}[\[\"'*]*\Z",
@@ -43,89 +47,121 @@ _KEYWORDS = ("call", "tool_call", "tool_name", "function", "name", "action", "pr
 
 
 class CallStream:
-    """Reads a text chunk by chunk. `thinking`: the chat template has opened the thoughts already.
-
-    `shown` is all that `feed` has given.
-    """
+    """Reads a text chunk by chunk. `thinking`: the chat template has opened the thoughts already."""
 
     def __init__(self, executors: Iterable[Executor], *, thinking: bool = False) -> None:
         self._executors = tuple(executors)
         self._names = Names(self._executors)
         self._scanner = Scanner(self._names)
-        self._text = ""
-        self._at = 0  # where the scan goes on: what stands before is settled
-        self._passed = 0  # how far the text has been given, or left out
+        self._chunks: list[str] = []  # the whole text
+        self._length = 0
+        self._window = ""  # the end of the text that was looked at
+        self._waiting: list[str] = []  # the chunks behind it
+        self._at = 0  # where the scan of the window goes on: what stands before is settled
+        self._passed = 0  # how far the window, and what waits, has been given or left out
         self._thinking = thinking
         self._thought = False
         self._holding = False
-        self._blank = ""  # spaces before the first prose: thoughts may follow, and then they go
+        self._in_code = False  # all is prose until backticks come
+        self._blank: list[str] = []  # spaces before the first prose: thoughts may follow, and then they go
         self._due = 0  # what is held back is looked at again when the text is so long
-        self.shown = ""
+        self._shown: list[str] = []
+
+    @property
+    def shown(self) -> str:
+        """All that `feed` has given."""
+        self._shown = ["".join(self._shown)]
+        return self._shown[0]
 
     def feed(self, chunk: str) -> str:
         """Take the next characters; give those that are prose whatever comes."""
-        self._text += chunk
-        if self._holding or not chunk or len(self._text) < self._due:
+        self._chunks.append(chunk)
+        self._length += len(chunk)
+        if self._holding or not chunk:
             return ""
-        if len(self._text) > TEXT_LIMIT:
+        if self._length > TEXT_LIMIT:
             self._holding = True
             return ""
+        self._waiting.append(chunk)
+        self._in_code = self._in_code and "`" not in chunk
+        if self._in_code:
+            self._passed += len(chunk)
+            return self._give(chunk)
+        if self._length < self._due:
+            return ""
+        self._window += "".join(self._waiting)
+        self._waiting.clear()
         if self._thinking:
-            end = THINK_END.search(self._text)
+            end = THINK_END.search(self._window)
             if end is None:
+                self._window = self._window[-_LOOK_BACK:]
                 return ""
             self._thinking, self._thought = False, True
             self._at = self._passed = end.end()
-        parts = [self._free(stretch) for stretch in self._stretches()]
-        given = "".join(parts)
-        if not self.shown:
-            given = self._blank + given
-            bare = given.lstrip()
-            self._blank = "" if bare else given
-            given = (bare if self._thought else given) if bare else ""
-        self.shown += given
-        return given
+        given = "".join([self._free(stretch) for stretch in self._stretches()])
+        self._due = self._length + (len(self._window) - self._at) // _PATIENCE
+        self._drop_settled()
+        return self._give(given)
 
     def close(self) -> Step:
         """The step that the whole text amounts to, as `parse` reads it."""
-        return parse(self._text, self._executors)
+        return parse("".join(self._chunks), self._executors)
 
-    def _stretches(self) -> list[tuple[int, int]]:
+    def _give(self, prose: str) -> str:
+        if not self._shown:
+            if not prose.strip():
+                self._blank.append(prose)
+                return ""
+            prose = "".join([*self._blank, prose])
+            prose = prose.lstrip() if self._thought else prose
+        if prose:
+            self._shown.append(prose)
+        return prose
+
+    def _drop_settled(self) -> None:
+        """Keep of the settled text what is looked back at, and a sign that there was more than spaces."""
+        count = self._at - _LOOK_BACK
+        if count > 1:
+            sign = "." if self._window[:count].strip() else " "
+            self._window = sign + self._window[count:]
+            self._at -= count - 1
+            self._passed -= count - 1
+
+    def _stretches(self) -> Iterator[tuple[int, int]]:
         """The stretches of prose that are settled, and not yet given; moves the scan on."""
-        text = self._text
-        found: list[tuple[int, int]] = []
+        text = self._window
+        said = False
         for segment in self._scanner.segments(text, self._at, ends=False):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
-                self._due = len(text) + (len(text) - segment.start) // _PATIENCE
                 break
             if segment.kind == "calls":
                 self._holding = segment.closed
                 break
             if segment.kind == "thoughts":
                 if not segment.closed:
-                    self._due = len(text) + (len(text) - segment.start) // _PATIENCE
                     break
                 # spaces around thoughts go where no prose has come before
-                self._thought = self._thought or not any(text[start:end].strip() for start, end in found)
+                self._thought = self._thought or not said
                 self._at = self._passed = segment.end
                 continue
             end = segment.end
             if segment.closed and end == len(text):
                 end = self._begun(segment.start, end)
-            found.append((segment.start, end))
+            said = said or bool(text[segment.start : end].strip())
+            yield segment.start, end
+            self._in_code = not segment.closed and "`" not in text[text.rfind("\n", segment.start) + 1 :]
             if segment.closed:
                 self._at = self._settled(segment.start, end) if segment.end == len(text) else segment.end
-        return found
 
     def _settled(self, start: int, end: int) -> int:
         """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is."""
-        line = max(self._text.rfind("\n", 0, end) + 1, start)
-        shown = self._text[line:end]
+        line = max(self._window.rfind("\n", start, end) + 1, start)
+        shown = self._window[line:end]
         return line if "`" in shown or shown.lstrip(" \t").startswith(">") else end
 
     def _begun(self, start: int, end: int) -> int:
         """Where at the end of prose something begins that might become a call; `end` where nothing does."""
-        text = self._text
+        text = self._window
         begun = _BEGUN.search(text, start, end)
         if begun is not None:
             end = begun.start()
@@ -141,7 +177,7 @@ class CallStream:
         if start >= end:
             return ""
         self._passed = end
-        return self._text[start:end]
+        return self._window[start:end]
 
 
 __all__ = ["CallStream"]

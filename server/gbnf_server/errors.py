@@ -7,6 +7,7 @@
         │   ├── ServerError                the server answered with an error status
         │   ├── GrammarRefused             the engine refuses the grammar
         │   ├── ContextOverflow            the messages do not fit the model's context
+        │   ├── MalformedText              the server's answer holds what is no text
         │   └── ModelLoadError             the model file cannot be loaded
         ├── ExecutorError                  a tool failed; the message is written for the model
         │   └── ExecutorTimeout            a tool ran out of its time and was killed
@@ -67,6 +68,15 @@ class ContextOverflow(BackendError):  # noqa: N818 - its family says that it is 
         have = "the model's context" if available is None else f"the model's context of {available} tokens"
         super().__init__(
             f"{need} do not fit {have}. Shorten the request, offer fewer tools, or use a longer context."
+        )
+
+
+class MalformedText(BackendError):  # noqa: N818 - its family says that it is an error
+    """The server's answer is not UTF-8, or holds half of a surrogate pair: nobody knows what it meant."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(
+            f"the server's answer holds {fault}, which is no text. Nothing of it is used; write it again."
         )
 
 

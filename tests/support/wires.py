@@ -15,6 +15,9 @@ ANY_TEXT = st.text(_CHARS | st.characters(exclude_categories=["Cs"]), max_size=8
 BROKEN = st.text(_CHARS | st.sampled_from(["\ud83d", "\ude00"]), max_size=8)
 """Text with halves of surrogate pairs, which JSON can hold."""
 
+NO_UTF8 = (b"a\xffb", b"a\xc0\xafb", b"a\xed\xa0\xbdb", b"a\xf0\x9f\x98b", b"a\xe8", b"a\x80b")
+"""Bytes that are no UTF-8 from the second on: never any, overlong, a surrogate, cut, Latin-1, alone."""
+
 SIZES = st.lists(st.integers(1, 6), min_size=1)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | BROKEN,

@@ -13,19 +13,21 @@ import httpx
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.replay import violation
 from gbnf_server.backends.thinking import Markers, split_reasoning
-from gbnf_server.backends.wire import clean, count, member, number, read
+from gbnf_server.backends.wire import count, member, number, read, read_leniently, whole
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 
 def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object of an answer. Raises ServerError, GrammarRefused or ContextOverflow.
+    """The JSON object of an answer. Raises ServerError, GrammarRefused, ContextOverflow or MalformedText.
 
     `streamed` is the object that a successful answer's lines were put together to.
     """
-    if streamed is None or not response.is_success:
+    if not response.is_success:
+        value = read_leniently(response.content)
+    elif streamed is None:
         value = read(response.content)
     elif streamed:
-        value = clean(streamed)
+        value = whole(streamed)
     else:
         raise BackendError("llama-server's answer stopped before its end. Its log says more.")
     error = value.get("error") if isinstance(value, dict) else None

@@ -1,15 +1,20 @@
 """JSON over HTTP with one server: requests, patience with it, and whole answers or their lines as they come.
 
 Broken connections are tried again; a server that is still loading (HTTP 503), or says when to come back
-(HTTP 429 with Retry-After), is waited for. What must stay true: every error of httpx is translated here; an
-answer whose first line was given to somebody is never asked for twice. The control flow is written once, as
-generators that yield what to do next (`Send`, `Wait`); a sync and an async driver do it.
+(HTTP 429 with Retry-After), is waited for. The control flow is written once, as generators that yield what to
+do next (`Send`, `Wait`); a sync and an async driver do it. Invariants:
+
+- Every error of httpx is translated here.
+- An answer whose first line was given to somebody is never asked for twice.
+- One request, with all that is tried again, takes no longer than its deadline, and no answer takes more
+  memory than its request allows (`network.Budget`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import ssl
 import time
 from collections.abc import Callable, Generator
@@ -21,7 +26,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import httpx
 
 from gbnf_server import server_keys
-from gbnf_server.backends.wire import Lines, clean, read
+from gbnf_server.backends.network import AsyncTransport, Budget, Deadline, Transport, proxy_of
+from gbnf_server.backends.wire import Lines, read, read_leniently, whole
 from gbnf_server.errors import BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
@@ -33,13 +39,15 @@ _Result = TypeVar("_Result")
 class Send:
     """A request to make; its response is the reply, or an httpx.RequestError thrown in.
 
-    `on_line` gets each line of a successful answer as it comes.
+    `on_line` gets each line of a successful answer as it comes. `tokens`: how many the answer may have.
     """
 
     method: Method
     path: str
+    deadline: Deadline
     body: dict[str, Any] | None = None
     on_line: OnLine | None = None
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,11 @@ Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, in seconds: for a silent server, for a connection, for one that loads or is busy.
+    """How long to wait, in seconds: for a whole answer, for a connection, for a server that loads or is busy.
 
-    Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on.
+    `timeout` bounds a request with all that is tried again, from the connection to the answer's last byte,
+    however steadily something comes. Broken connections are tried `retries` times again, after `backoff`
+    seconds, twice that, and so on.
     """
 
     timeout: float = 600.0
@@ -99,14 +109,19 @@ class Exchange:
         self._advice, self._on_broken = advice or f"Start {called} there", on_broken
         self._options: dict[str, Any] = {
             "base_url": self.url,
-            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
-            "auth": None if api_key else _with_kept_key,
+            # no answer is decompressed: a small one can become larger than the memory
+            "headers": {"Accept-Encoding": "identity"},
             "timeout": httpx.Timeout(patience.timeout, connect=patience.connect_timeout),
-            # made once, since it takes 20 ms; plain HTTP needs none
-            "verify": ssl.create_default_context() if address.scheme == "https" else False,
-            "trust_env": not _is_loopback(address.host),  # no proxy reaches this machine's own loopback
         }
-        self.client = httpx.Client(**self._options)
+        if api_key:
+            self._options["headers"]["Authorization"] = f"Bearer {api_key}"
+        else:
+            self._options["auth"] = _with_kept_key
+        # made once, since it takes 20 ms; plain HTTP needs none
+        self._verify = ssl.create_default_context() if address.scheme == "https" else None
+        # no proxy reaches this machine's own loopback
+        self._proxy = None if _is_loopback(address.host) else proxy_of(address)
+        self.client = httpx.Client(transport=Transport(self._verify, self._proxy), **self._options)
 
     def request(
         self,
@@ -115,9 +130,14 @@ class Exchange:
         body: dict[str, Any] | None = None,
         *,
         on_line: OnLine | None = None,
+        tokens: int = 0,
     ) -> Flow[httpx.Response]:
-        """Make a request, again where that may help. Raises BackendUnreachable."""
+        """Make a request, again where that may help; `tokens` is how many the answer may have.
+
+        Raises BackendUnreachable, or BackendError where the answer is larger than such an answer can be.
+        """
         broken, waited, pause = 0, 0.0, self._patience.backoff
+        deadline = Deadline(self._patience.timeout)
         begun = False
 
         def heard(line: str) -> None:
@@ -129,7 +149,7 @@ class Exchange:
         while True:
             asked: float | None = None
             try:
-                response = yield Send(method, path, body, heard if on_line else None)
+                response = yield Send(method, path, deadline, body, heard if on_line else None, tokens)
             except httpx.RequestError as error:
                 self._on_broken()
                 broken += 1
@@ -145,6 +165,7 @@ class Exchange:
                     return response
             seconds = max(pause, asked or 0)
             yield Wait(seconds)
+            deadline.extend(seconds)
             waited += seconds
             pause = min(2 * pause, 5.0)
 
@@ -172,7 +193,8 @@ class Exchange:
     async def adrive(self, flow: Flow[_Result]) -> _Result:
         """As `drive`; cancelling it closes the connection, at which servers stop generating."""
         self._check_open()
-        async with httpx.AsyncClient(**self._options) as client:  # one is bound to its event loop
+        transport = AsyncTransport(self._verify, self._proxy)  # one is bound to its event loop
+        async with httpx.AsyncClient(transport=transport, **self._options) as client:
             try:
                 step = next(flow)
                 while True:
@@ -199,17 +221,13 @@ class Exchange:
             raise BackendError(f"{self._called} at {self.url} has been closed. Make a new one.")
 
     def _send(self, step: Send) -> httpx.Response:
-        if step.on_line is None:
-            return self.client.request(step.method, step.path, json=step.body)
-        with self.client.stream(step.method, step.path, json=step.body) as response:
-            if response.is_success:
-                lines = Lines(step.on_line)
-                for chunk in response.iter_bytes():
-                    lines.feed(chunk)
-                lines.end()
-            else:
-                response.read()
-            return response
+        options, budget = _sent(step)
+        with budget, self.client.stream(step.method, step.path, **options) as response:
+            received = _Received(response, step.on_line)
+            for chunk in response.iter_raw():
+                if not received.feed(chunk):
+                    break
+            return received.end()
 
     def _explain(self, error: httpx.RequestError) -> str:
         match error:
@@ -220,8 +238,8 @@ class Exchange:
                 )
             case httpx.TimeoutException():
                 return (
-                    f"{self._called} at {self.url} gave no answer within {self._patience.timeout:g} s. "
-                    "Allow fewer tokens, or a longer time-out."
+                    f"{self._called} at {self.url} gave no answer within {self._patience.timeout:g} s, "
+                    "the time for all of it. Allow fewer tokens, or a longer time-out."
                 )
             case _:
                 return (
@@ -231,17 +249,67 @@ class Exchange:
 
 
 async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
-    if step.on_line is None:
-        return await client.request(step.method, step.path, json=step.body)
-    async with client.stream(step.method, step.path, json=step.body) as response:
-        if response.is_success:
-            lines = Lines(step.on_line)
-            async for chunk in response.aiter_bytes():
-                lines.feed(chunk)
-            lines.end()
-        else:
-            await response.aread()
-        return response
+    options, budget = _sent(step)
+    with budget:
+        async with client.stream(step.method, step.path, **options) as response:
+            received = _Received(response, step.on_line)
+            async for chunk in response.aiter_raw():
+                if not received.feed(chunk):
+                    break
+            return received.end()
+
+
+_MOST = 4 * 1024 * 1024
+"""Bytes of any answer, beside what it repeats of the request and its tokens: lists of models, templates."""
+_REPEATED = 4
+"""How often a server may say a request again: llama-server does so with the prompt and the grammar."""
+_MOST_PER_TOKEN = 4096
+"""Bytes of one token in a stream, with all that chat servers send beside each."""
+_MOST_OF_ERROR = 64 * 1024
+
+
+def _sent(step: Send) -> tuple[dict[str, Any], Budget]:
+    """What httpx sends for a step, and the budget for it."""
+    if step.body is None:
+        return {}, Budget(step.deadline, _MOST)
+    content = json.dumps(step.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    size = _MOST + _REPEATED * len(content) + _MOST_PER_TOKEN * step.tokens
+    headers = {"Content-Type": "application/json"}
+    return {"content": content, "headers": headers}, Budget(step.deadline, size)
+
+
+class _Received:
+    """Takes the body of a response as it comes, and makes a response of it that nothing has to be read for.
+
+    Raises BackendError where a successful one is compressed.
+    """
+
+    def __init__(self, response: httpx.Response, on_line: OnLine | None) -> None:
+        self._response, self._body = response, bytearray()
+        self._coding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
+        if response.is_success and self._coding != "identity":
+            raise BackendError(
+                f"the server compressed its answer ({self._coding[:40]!r}), though it was asked not to. "
+                "Turn compression off for it, or for the proxy before it."
+            )
+        self._lines = Lines(on_line) if response.is_success and on_line is not None else None
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take a piece; returns whether more is wanted. Of an error, its beginning is enough."""
+        if self._lines is not None:
+            self._lines.feed(chunk)
+            return True
+        if self._coding == "identity":
+            self._body += chunk
+        return self._response.is_success or len(self._body) < _MOST_OF_ERROR
+
+    def end(self) -> httpx.Response:
+        if self._lines is not None:
+            self._lines.end()
+        headers = [
+            (name, value) for name, value in self._response.headers.raw if name.lower() == b"retry-after"
+        ]
+        return httpx.Response(self._response.status_code, headers=headers, content=bytes(self._body))
 
 
 def _may_pass(error: httpx.RequestError) -> bool:
@@ -254,13 +322,23 @@ def _may_pass(error: httpx.RequestError) -> bool:
 def _retry_after(response: httpx.Response) -> float | None:
     """The seconds that a server asks to wait for, by number or date (RFC 9110, 10.2.3); None where none."""
     said = response.headers.get("retry-after", "").strip()
+    if len(said) > _LONGEST_RETRY_AFTER:
+        return None
     if said.isascii() and said.isdecimal():
         return float(said)
     try:
         when = parsedate_to_datetime(said)
-    except ValueError:
+        return max((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+    except (
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # a year of 20 digits, and what else is said
         return None
-    return max((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+_LONGEST_RETRY_AFTER = 64
 
 
 def _with_kept_key(request: httpx.Request) -> httpx.Request:
@@ -286,12 +364,14 @@ def read_answer(
     """The JSON object of a response, {} where it has none, and the error that it tells of, "" where none.
 
     Servers write errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
-    `streamed` is the object that a successful answer's lines were put together to.
+    `streamed` is the object that a successful answer's lines were put together to. Raises MalformedText.
     """
-    if streamed is None or not response.is_success:
+    if not response.is_success:
+        value = read_leniently(response.content)
+    elif streamed is None:
         value = read(response.content)
     elif streamed:
-        value = clean(streamed)
+        value = whole(streamed)
     else:
         return {}, "the answer stopped before its end"
     answer = value if isinstance(value, dict) else {}

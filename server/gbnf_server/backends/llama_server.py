@@ -49,8 +49,8 @@ class LlamaServer(Served):
     """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
-    server that is still loading its model (HTTP 503) for up to `patience` seconds. `timeout` is how long the
-    server may stay silent, in seconds: without a stream, for the whole answer. `prompt_style`: by default
+    server that is still loading its model (HTTP 503) for up to `patience` seconds. `timeout` is how long an
+    answer may take, in seconds, up to its last byte. `prompt_style`: by default
     "minimal" for the embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar,
     and is only for grammars that all come from our compiler.
     """
@@ -142,11 +142,12 @@ class LlamaServer(Served):
             body["preserved_tokens"] = list(facts.markers.tokens)  # else special tokens are left out
         begun = opens(prompt)
         if on_text is None:
-            return read_completion((yield from self._request("POST", "/completion", body)), grammar, begun)
+            response = yield from self._exchange.request("POST", "/completion", body, tokens=max_tokens)
+            return read_completion(unpack(response), grammar, begun)
         spoken = Spoken(on_text, held=grammar is not None, opened=begun)
-        lines = CompletionLines(spoken)
+        lines = CompletionLines(spoken, max_tokens)
         response = yield from self._exchange.request(
-            "POST", "/completion", {**body, "stream": True}, on_line=lines.feed
+            "POST", "/completion", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
         )
         return spoken.end(read_completion(unpack(response, lines.end()), grammar, begun))
 

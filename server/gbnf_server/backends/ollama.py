@@ -91,12 +91,12 @@ class Ollama(Served):
     ) -> Flow[Completion]:
         body = self._body(messages, grammar, max_tokens, temperature, seed)
         if on_text is None:
-            response = yield from self._exchange.request("POST", "/api/chat", body)
+            response = yield from self._exchange.request("POST", "/api/chat", body, tokens=max_tokens)
             return self._read(response, None, body, grammar)
         spoken = Spoken(on_text, held=grammar is not None)
-        lines = OllamaLines(spoken)
+        lines = OllamaLines(spoken, max_tokens)
         response = yield from self._exchange.request(
-            "POST", "/api/chat", {**body, "stream": True}, on_line=lines.feed
+            "POST", "/api/chat", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
         )
         return spoken.end(self._read(response, lines.end(), body, grammar))
 

@@ -105,13 +105,15 @@ class OpenAICompatible(Served):
             yield from self._learn()
         body = self._body(messages, grammar, max_tokens, temperature, seed)
         if on_text is None:
-            response = yield from self._exchange.request("POST", "/v1/chat/completions", body)
+            response = yield from self._exchange.request(
+                "POST", "/v1/chat/completions", body, tokens=max_tokens
+            )
             return self._read(response, None, grammar)
         spoken = Spoken(on_text, held=grammar is not None)
-        lines = ChatLines(spoken)
+        lines = ChatLines(spoken, max_tokens)
         streaming = {**body, "stream": True, "stream_options": {"include_usage": True}}
         response = yield from self._exchange.request(
-            "POST", "/v1/chat/completions", streaming, on_line=lines.feed
+            "POST", "/v1/chat/completions", streaming, on_line=lines.feed, tokens=max_tokens
         )
         return spoken.end(self._read(response, lines.end(), grammar))
 

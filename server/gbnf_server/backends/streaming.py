@@ -79,6 +79,8 @@ class Spoken:
         _, closed, after = self._kept.partition(self._markers.end)
         if closed:
             self._state, self._kept = "after", after
+        else:  # thoughts may be long, and only their end is looked for
+            self._kept = self._kept[1 - len(self._markers.end) :]
 
     def _answer(self) -> None:
         assert self._markers is not None
@@ -141,16 +143,26 @@ class _Events(ABC):
 class _Message:
     """The texts of an answer, by key, as they come; that of `content` is given on."""
 
-    def __init__(self, spoken: Spoken, *others: str) -> None:
-        self.texts = dict.fromkeys(("content", *others), "")
-        self._joined = {key: Joined(partial(self._add, key, spoken)) for key in self.texts}
+    def __init__(self, spoken: Spoken, max_tokens: int | None, *others: str) -> None:
+        self._texts: dict[str, list[str]] = {key: [] for key in ("content", *others)}
+        self._joined = {key: Joined(partial(self._add, key, spoken)) for key in self._texts}
+        self._max_tokens = max_tokens
+        self._pieces = self._characters = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._texts.values())
 
     def feed(self, pieces: Any) -> None:
-        """Take the pieces in an object that has some. Raises BackendError where the content is no text."""
+        """Take the pieces in an object that has some.
+
+        Raises BackendError where the content is no text, or is more than the answer may have; MalformedText.
+        """
         for key, joined in self._joined.items():
             piece = member(pieces, key)
             text = text_of(piece)
             if text is not None:
+                self._count(text)
                 joined.feed(text)
             elif piece is not None and key == "content":
                 raise BackendError(f"the server sent {shown(piece)} where a piece of text was to come")
@@ -158,20 +170,38 @@ class _Message:
     def end(self) -> dict[str, str]:
         for joined in self._joined.values():
             joined.end()
-        return self.texts
+        return {key: "".join(texts) for key, texts in self._texts.items()}
+
+    def _count(self, text: str) -> None:
+        """Raise BackendError where a server goes on behind the last token.
+
+        A piece is a token, or a part of one where something between cuts the text anew: so both have to be
+        too many, the pieces and the characters.
+        """
+        self._pieces += bool(text)
+        self._characters += len(text)
+        most = self._max_tokens
+        if most is not None and self._pieces > most and self._characters > _LONG_TOKEN * most:
+            raise BackendError(
+                f"the server did not stop after {most} tokens, which it was told to do. Update the server."
+            )
 
     def _add(self, key: str, spoken: Spoken, text: str) -> None:
-        self.texts[key] += text
+        self._texts[key].append(text)
         if key == "content":
             spoken.feed(text)
+
+
+_LONG_TOKEN = 16
+"""Characters of a token that is a long one; a text has hardly more of them for each of its tokens."""
 
 
 class CompletionLines(_Events):
     """llama-server's `/completion`."""
 
-    def __init__(self, spoken: Spoken) -> None:
+    def __init__(self, spoken: Spoken, max_tokens: int | None = None) -> None:
         super().__init__()
-        self._message = _Message(spoken)
+        self._message = _Message(spoken, max_tokens)
         self._last: dict[str, Any] = {}
 
     def _read(self, event: dict[str, Any]) -> None:
@@ -187,9 +217,9 @@ class CompletionLines(_Events):
 class ChatLines(_Events):
     """`/v1/chat/completions`, with `stream_options` that ask for the usage at the end."""
 
-    def __init__(self, spoken: Spoken) -> None:
+    def __init__(self, spoken: Spoken, max_tokens: int | None = None) -> None:
         super().__init__()
-        self._message = _Message(spoken, "reasoning_content", "reasoning")
+        self._message = _Message(spoken, max_tokens, "reasoning_content", "reasoning")
         self._begun = False
         self._finish: Any = None
         self._usage: Any = None
@@ -204,7 +234,7 @@ class ChatLines(_Events):
         if not isinstance(choice, dict):
             return
         pieces = choice.get("delta")
-        if pieces is None and not any(self._message.texts.values()):
+        if pieces is None and self._message.is_empty:
             pieces = choice.get("message")
         self._begun = self._begun or isinstance(pieces, dict)
         self._message.feed(pieces)
@@ -222,9 +252,9 @@ class ChatLines(_Events):
 class OllamaLines(_Events):
     """Ollama's `/api/chat`."""
 
-    def __init__(self, spoken: Spoken) -> None:
+    def __init__(self, spoken: Spoken, max_tokens: int | None = None) -> None:
         super().__init__()
-        self._message = _Message(spoken, "thinking")
+        self._message = _Message(spoken, max_tokens, "thinking")
         self._last: dict[str, Any] = {}
 
     def _read(self, event: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """What comes over a wire, as values: bytes to lines, lines and bodies to JSON, JSON to texts and counts.
 
-What must stay true: text comes whole, however its bytes were cut, and with no half of a surrogate pair in it;
-whatever a server sends, nothing but the ValueError of `load` is raised.
+Invariants: text comes whole, however its bytes were cut. What is no text (bytes that are not UTF-8, half of a
+surrogate pair) is refused, and never replaced by a character that the server did not send; only in the body
+of an error it is. Whatever a server sends, nothing but MalformedText and the ValueError of `load` is raised.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
+
+from gbnf_server.errors import MalformedText
 
 _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100
@@ -20,21 +24,20 @@ _MOST = 2**53
 class Lines:
     """Cuts a stream of UTF-8 into lines, at line feeds alone: JSON may hold all other separators as they are.
 
-    `str.splitlines`, and with it httpx's `iter_lines`, cuts at U+2028, U+0085 and more.
+    `str.splitlines`, and with it httpx's `iter_lines`, cuts at U+2028, U+0085 and more. Raises MalformedText.
     """
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self._on_line = on_line
-        self._kept: list[bytes] = []
+        self._kept = bytearray()
         self._is_first = True
 
     def feed(self, chunk: bytes) -> None:
         *ended, rest = chunk.split(b"\n")
         for part in ended:
-            self._kept.append(part)
+            self._kept += part
             self._give()
-        if rest:
-            self._kept.append(rest)
+        self._kept += rest
 
     def end(self) -> None:
         """Give the last line, which no line feed ends."""
@@ -42,15 +45,18 @@ class Lines:
             self._give()
 
     def _give(self) -> None:
-        line = b"".join(self._kept)
+        line = bytes(self._kept)
         self._kept.clear()
         if self._is_first:
             line, self._is_first = line.removeprefix(_BOM), False
-        self._on_line(line.removesuffix(b"\r").decode("utf-8", "replace"))
+        self._on_line(_decoded(line.removesuffix(b"\r")))
 
 
 class Joined:
-    """Gives on the pieces of a text, each surrogate pair whole that was cut apart between two of them."""
+    """Gives on the pieces of a text, each surrogate pair whole that was cut apart between two of them.
+
+    Raises MalformedText where one half stands alone.
+    """
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text, self._kept = on_text, ""
@@ -69,24 +75,41 @@ class Joined:
 
 
 def paired(text: str) -> str:
-    """The text with the halves of surrogate pairs joined; those that stand alone become U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    """Return the text with the halves of surrogate pairs joined. Raises MalformedText for one alone."""
+    try:
+        return _joined(text)
+    except UnicodeDecodeError:
+        raise MalformedText("half of a surrogate pair") from None
 
 
-def clean(value: Any) -> Any:
-    """A JSON value, in place, whose strings are `paired`."""
+def _joined(text: str, errors: str = "strict") -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", errors)
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedText(f"the byte 0x{line[error.start]:02x} where UTF-8 has none") from None
+
+
+def whole(value: Any, joined: Callable[[str], str] = paired) -> Any:
+    """Return a JSON value, changed in place, whose strings and keys are `joined`. Raises MalformedText."""
     box = [value]
     for node in _containers(box):
-        for key, each in node.items() if isinstance(node, dict) else enumerate(node):
-            if isinstance(each, str):
-                node[key] = paired(each)
+        if isinstance(node, dict):
+            members = {
+                joined(key): joined(each) if isinstance(each, str) else each for key, each in node.items()
+            }
+            node.clear()
+            node.update(members)
+        else:
+            node[:] = [joined(each) if isinstance(each, str) else each for each in node]
     return box[0]
 
 
-def load(text: str | bytes) -> Any:
+def load(text: str) -> Any:
     """The value of a text in JSON, its strings as they are. Raises ValueError where it is none."""
-    if isinstance(text, bytes):
-        text = text.removeprefix(_BOM).decode("utf-8", "replace")
     try:
         value = json.loads(text)
     except RecursionError:
@@ -97,9 +120,19 @@ def load(text: str | bytes) -> Any:
 
 
 def read(body: bytes) -> Any:
-    """The value of a whole answer, `clean`; None where it is no JSON."""
+    """Return the value of a whole answer, None where it is no JSON. Raises MalformedText."""
     try:
-        return clean(load(body))
+        return whole(load(_decoded(body.removeprefix(_BOM))))
+    except ValueError:
+        return None
+
+
+def read_leniently(body: bytes) -> Any:
+    """As `read`, for the body of an error, of which nothing is executed: what is no text becomes U+FFFD."""
+    try:
+        return whole(
+            load(body.removeprefix(_BOM).decode(errors="replace")), partial(_joined, errors="replace")
+        )
     except ValueError:
         return None
 

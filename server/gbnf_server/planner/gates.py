@@ -4,7 +4,8 @@ A text goes through them in order, and the first that refuses it is its `Refusal
 
     cut             the token limit ended it, so that what stands there is not what the model meant
     ungrammatical   it does not fit the grammar that the backend was given: the backend ignored it
-    unparsed        it is no JSON text, or one with duplicate keys, half characters or endless numbers
+    unparsed        it is no JSON text, or one with duplicate keys, half characters or endless numbers; or the
+                    server sent what is no text at all (`MalformedText`), and there is none to judge
     invalid         it is JSON and no valid call of an offered tool
     repeated        it is a valid call that was already made `calls.REPEATS` times in this run
 

@@ -25,7 +25,7 @@ from gbnf.prompt import Image, Message, error_text, result_text
 from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import thoughts_grammar
-from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout
+from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
 from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import (
@@ -129,7 +129,11 @@ class _Loop:
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
         yield from self._tell(StepStarted(at, state.number, names, offer.refers_to, seconds))
-        completion, model_s, thought = yield from self._decode(offer)
+        try:
+            completion, model_s, thought = yield from self._decode(offer)
+        except MalformedText as error:
+            seconds = (self.clock() - at).total_seconds()
+            return (yield from self._block("", Refused("unparsed", str(error)), seconds, ""))
         try:
             judged = judge(completion, offer, state, settings)
         except Refused as refused:

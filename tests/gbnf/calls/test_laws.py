@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.calls import CallStream, Final, ToolCalls, parse, render
+from gbnf.calls import stream as stream_module
+from gbnf.calls.scan import THINK_END, Scanner
 from gbnf.validation import validate_call
 from support.pools import FRAGMENTS, POOL, call_lists, model_texts, shape_names, tool, valid_calls
 
@@ -131,6 +134,67 @@ ACTIONS = (
 actions = st.lists(st.sampled_from([*ACTIONS, *ACTIONS, *FRAGMENTS]), max_size=12).map("".join)
 
 
+LONG_TEXTS = {
+    "prose": "All is well, and it goes on. ",
+    "lines": "One line.\n",
+    "spaces": " ",
+    "blank lines": "\n",
+    "a word": "word",
+    "a quotation": "> and so on ",
+    "quotations": "> so\n",
+    "code": "a = `b`\n",
+    "inline code": "see `a` and ",
+    "an unclosed tick": "and so on ",
+    "signs of objects": "{ [ { ",
+    "objects": '{"a": [1]} ',
+    "an open object": '"a": [1, 2], ',
+    "tags": "<b> and ",
+    "names": "get_now ",
+    "a call's line": "get_now and ",
+    "thoughts": "<think>so</think>\nyes\n",
+    "unclosed thoughts": "so it is. ",
+}
+BEFORE = {
+    "code": "```c\n", "an unclosed tick": "A ` is ", "an open object": '{"name": "get_now", "arguments": {',
+    "a call's line": "CALL ", "unclosed thoughts": "<think>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 7, 300])
+@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("kind", LONG_TEXTS)
+def test_a_stream_takes_linear_work(
+    kind: str, thinking: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work is counted in characters: those that are joined, searched, and scanned."""
+    text = BEFORE.get(kind, "") + LONG_TEXTS[kind] * (20_000 // len(LONG_TEXTS[kind]))
+    work = 0
+    segments = Scanner.segments
+
+    def scanned(scanner: Scanner, text: str, at: int = 0, *, ends: bool = True) -> Any:
+        nonlocal work
+        work += len(text)
+        return segments(scanner, text, at, ends=ends)
+
+    class Ends:
+        def search(self, text: str) -> Any:
+            nonlocal work
+            work += len(text)
+            return THINK_END.search(text)
+
+    monkeypatch.setattr(stream_module, "THINK_END", Ends())
+    monkeypatch.setattr(Scanner, "segments", scanned)
+    stream = CallStream(POOL, thinking=thinking)
+    given_now = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+    assert work < 30 * len(text)
+    assert "".join(given_now) == stream.shown
+    monkeypatch.undo()
+    step = stream.close()
+    if not thinking:
+        assert isinstance(step, Final) or kind == "an open object"
+        assert step.content.startswith(stream.shown)
+
+
 @given(
     st.data(),
     model_texts
@@ -140,7 +204,7 @@ actions = st.lists(st.sampled_from([*ACTIONS, *ACTIONS, *FRAGMENTS]), max_size=1
 def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: Any) -> None:
     stream, left = CallStream(POOL), text
     while left:
-        size = data.draw(st.integers(1, 12))
+        size = data.draw(st.integers(1, 12) | st.integers(13, 80))
         before = stream.shown
         given_now = stream.feed(left[:size])
         assert stream.shown == before + given_now

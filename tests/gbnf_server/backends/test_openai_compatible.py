@@ -35,7 +35,7 @@ from gbnf_server.errors import (
 )
 from gbnf_server.llama_server_run import RunningServer
 from gbnf_server.planner import Planner
-from gbnf_server.planner.events import RunFinished, TextWritten
+from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from support.executors import shipped, world
 from support.server import Reply, require_llama_server, scripted
 from support.wires import odd
@@ -385,7 +385,9 @@ TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "s
 
 @pytest.mark.parametrize("server", ["vllm", "lm_studio", "plain"])
 @pytest.mark.parametrize("streams", [False, True])
-def test_half_a_surrogate_pair_ends_no_run(server: Server, streams: bool, tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_is_refused_and_ends_no_run(
+    server: Server, streams: bool, tmp_path: Path
+) -> None:
     broken = '{"name": "look", "arguments": {"at": "a\ud83d"}}'
     with served(chat(broken), chat("\ude00 hm"), chat()) as script, client(script.url, server) as backend:
         planner = Planner(
@@ -397,10 +399,11 @@ def test_half_a_surrogate_pair_ends_no_run(server: Server, streams: bool, tmp_pa
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert finished.run.outcome == "answered"
-    assert any("a\ufffd" in str(text) for text in said)
-    if streams:
-        pieces = "".join(event.text for event in events if isinstance(event, TextWritten))
-        assert "\ufffd hm" in pieces
+    assert [step.refusal for step in finished.run.steps] == ["unparsed", "unparsed", None]
+    assert not any(isinstance(event, ToolCalled) for event in events)
+    assert sum("surrogate pair" in str(text) for text in said) == 1 + 2
+    pieces = "".join(event.text for event in events if isinstance(event, TextWritten))
+    assert "\ufffd" not in pieces
 
 
 @pytest.mark.parametrize("server", SERVERS)

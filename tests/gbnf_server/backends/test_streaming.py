@@ -30,7 +30,7 @@ from gbnf_server.backends.thinking import (
     thoughts_grammar,
 )
 from gbnf_server.backends.wire import Lines, paired
-from gbnf_server.errors import BackendError, BackendUnreachable, ServerError
+from gbnf_server.errors import BackendError, BackendUnreachable, MalformedText, ServerError
 from gbnf_server.llama_server_run import RunningServer
 from support.models import TEMPLATE, make_model
 from support.server import PROPS, Reply, Script, completion, require_llama_server, scripted
@@ -192,10 +192,21 @@ def test_text_comes_whole_whatever_is_in_it_and_however_its_bytes_are_cut(
     said: list[str] = []
     lines = reader(Spoken(said.append, held=True))
     stream = Lines(lines.feed)
-    for chunk in cut(str(events(*pieces).body).replace("\n", end).encode(), sizes):
-        stream.feed(chunk)
-    stream.end()
-    assert content(lines.end()) == "".join(said) == paired("".join(pieces))
+
+    def read() -> str:
+        for chunk in cut(str(events(*pieces).body).replace("\n", end).encode(), sizes):
+            stream.feed(chunk)
+        stream.end()
+        return content(lines.end())
+
+    try:
+        expected = paired("".join(pieces))
+    except MalformedText:
+        with pytest.raises(MalformedText):
+            read()
+        "".join(said).encode()
+    else:
+        assert read() == "".join(said) == expected
 
 
 SEPARATORS = "one\u2028two\u2029three\x85four\x0b\x1cfive \ud83d"
@@ -206,10 +217,10 @@ SEPARATORS = "one\u2028two\u2029three\x85four\x0b\x1cfive \ud83d"
 def test_a_streamed_answer_is_the_whole_one(
     make: Any, path: str, events: Any, grammar: str, kind: str, ask: Ask
 ) -> None:
-    reply = Reply(200, events(SEPARATORS, "\ude00", "\ud83d", "!", "\ude00").body, {"content-type": kind})
+    reply = Reply(200, events(SEPARATORS, "\ude00", "!").body, {"content-type": kind})
     with at(path, reply) as script, make(script) as backend:
         answer, pieces = ask(backend, grammar=None)
-    expected = f"{SEPARATORS[:-1]}\U0001f600\ufffd!\ufffd"
+    expected = f"{SEPARATORS[:-1]}\U0001f600!"
     assert (answer.text, "".join(pieces), answer.finish) == (expected, expected, "stop")
 
 
@@ -293,6 +304,37 @@ def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
     "".join(said).encode()
     if answer and "error" not in answer:
         assert content(answer) == "".join(said)
+
+
+@pytest.mark.parametrize(("reader", "events"), READERS)
+def test_a_server_that_goes_on_behind_the_last_token_is_left(reader: Any, events: Any) -> None:
+    """A piece is a token or a part of one, so that many short pieces are no more than few tokens."""
+    said: list[str] = []
+
+    def read(pieces: list[str]) -> str:
+        said.clear()
+        lines = reader(Spoken(said.append, held=True), 10)
+        for line in str(events(*pieces).body).split("\n"):
+            lines.feed(line)
+        return content(lines.end())
+
+    with pytest.raises(BackendError, match="after 10 tokens"):
+        read(["word "] * 1000)
+    assert len("".join(said)) <= 10 * 16
+    for pieces in (["a"] * 100, ["a" * 300] * 10):
+        assert read(pieces) == "".join(said) == "".join(pieces)
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+def test_the_backend_says_how_many_tokens_there_may_be(
+    make: Any, path: str, events: Any, grammar: str, ask: Ask
+) -> None:
+    with (
+        at(path, events(*["word "] * 1000)) as script,
+        make(script) as backend,
+        pytest.raises(BackendError, match="after 10 tokens"),
+    ):
+        ask(backend, grammar=None, max_tokens=10)
 
 
 DEAD = {"error": {"code": 500, "message": "dead end"}}

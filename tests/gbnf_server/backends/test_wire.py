@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gbnf_server.backends.wire import Joined, Lines, clean, count, load, member, number, paired, read, text_of
-from support.wires import ANY_TEXT, BROKEN, JSON, SIZES, cut
+from gbnf_server.backends.wire import (
+    Joined,
+    Lines,
+    count,
+    load,
+    member,
+    number,
+    paired,
+    read,
+    read_leniently,
+    text_of,
+    whole,
+)
+from gbnf_server.errors import MalformedText
+from support.wires import ANY_TEXT, BROKEN, JSON, NO_UTF8, SIZES, cut
 
 
 @given(st.lists(ANY_TEXT), SIZES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
@@ -26,28 +40,43 @@ def test_lines_come_whole(texts: list[str], sizes: list[int], end: str, marked: 
     assert found == expected
 
 
-def test_bytes_that_are_no_utf8_cost_themselves_alone() -> None:
+@pytest.mark.parametrize("line", NO_UTF8)
+def test_bytes_that_are_no_utf8_are_refused(line: bytes) -> None:
     found: list[str] = []
     lines = Lines(found.append)
-    lines.feed(b"a\xffb\nc")
-    lines.end()
-    assert found == ["a\ufffdb", "c"]
+    lines.feed(b"a\n")
+    with pytest.raises(MalformedText, match=f"0x{line[1]:02x}"):
+        lines.feed(line + b"\nc")
+    assert found == ["a"]
+    with pytest.raises(MalformedText):
+        read(b'{"a": "' + line + b'"}')
+    assert "\ufffd" in read_leniently(b'{"a": "' + line + b'"}')["a"]
 
 
 @given(BROKEN, SIZES)
-def test_pairs_are_joined_and_lone_halves_replaced(text: str, sizes: list[int]) -> None:
+def test_pairs_are_joined_and_lone_halves_refused(text: str, sizes: list[int]) -> None:
     expected, rest = "", text
     while rest:
         if rest.startswith("\ud83d\ude00"):
             expected, rest = expected + "\U0001f600", rest[2:]
         else:
             expected, rest = expected + ("\ufffd" if rest[0] in "\ud83d\ude00" else rest[0]), rest[1:]
-    assert paired(text) == expected
     pieces: list[str] = []
     joined = Joined(pieces.append)
-    for piece in cut(text, sizes):
-        joined.feed(piece)
-    joined.end()
+
+    def join() -> None:
+        for piece in cut(text, sizes):
+            joined.feed(piece)
+        joined.end()
+
+    assert read_leniently(json.dumps(text).encode()) == expected
+    if "\ufffd" in expected:
+        for refused in (join, lambda: paired(text), lambda: whole([text]), lambda: whole({text: 1})):
+            with pytest.raises(MalformedText, match="surrogate"):
+                refused()
+        return
+    join()
+    assert paired(text) == expected
     assert "".join(pieces) == expected
     assert all(pieces)
     assert all(piece == paired(piece) for piece in pieces)
@@ -55,15 +84,17 @@ def test_pairs_are_joined_and_lone_halves_replaced(text: str, sizes: list[int]) 
 
 @given(JSON)
 @example({"a": ["\ud83d", {"b": "\ud83d\ude00"}]})
-def test_a_clean_value_has_whole_characters_and_nothing_else_changed(value: Any) -> None:
+def test_a_value_is_read_as_it_is_or_refused(value: Any) -> None:
     text = json.dumps(value)
-    found = read(text.encode())
-    strings = [found]
-    for each in strings:
-        if isinstance(each, dict | list):
-            strings.extend(each.values() if isinstance(each, dict) else each)
-        elif isinstance(each, str):
-            each.encode()
+    try:
+        text.encode().decode("unicode-escape").encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        with pytest.raises(MalformedText):
+            read(text.encode())
+        found = read_leniently(text.encode())
+    else:
+        found = read(text.encode())
+    json.dumps(found, ensure_ascii=False).encode()
     if "\\ud83d" not in text and "\\ude00" not in text:
         assert json.dumps(found) == text
 
@@ -78,9 +109,10 @@ def test_what_is_nested_too_deeply_is_no_answer(deep: str) -> None:
 
 @given(st.binary(max_size=20))
 def test_any_bytes_are_a_value_or_none(body: bytes) -> None:
-    read(body)
+    read_leniently(body)
+    with suppress(MalformedText):
+        read(body)
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
-    assert clean("\ud83d") == "\ufffd"
 
 
 @pytest.mark.parametrize(

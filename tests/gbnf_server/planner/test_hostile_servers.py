@@ -1,0 +1,94 @@
+"""Whatever a server sends, a run ends with an outcome, in bounded time and memory, and calls no tool."""
+
+from __future__ import annotations
+
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.backends.exchange import Patience
+from gbnf_server.planner import Planner
+from support.executors import world
+from support.hostile_server import MODES, TOOL, WAYS, WIRES, Attacked, Way, attack, hostile
+
+OUTCOMES = {"answered", "failed", "blocked"}
+MOST_SENT = 64 * 1024 * 1024
+"""Bytes that one run may take from a server, with what the sockets hold: a fraction of what floods send."""
+MOST_KEPT = 32 * 1024 * 1024
+
+
+def attacks(root: Path, mode: str, cases: list[tuple[str, Way, str]]) -> list[tuple[str, Attacked]]:
+    """The runs against a mode by wire, way and path, side by side."""
+
+    def one(case: tuple[str, Way, str]) -> tuple[str, Attacked]:
+        wire, way, path = case
+        place = root / "-".join(case).replace("/", "-")
+        return " ".join(case), attack(MODES[mode], WIRES[wire], way, world(place), path=path)
+
+    with ThreadPoolExecutor(len(cases)) as pool:
+        return list(pool.map(one, cases))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_ends_whatever_the_answer_is(mode: str, wire: str, tmp_path: Path) -> None:
+    for case, ended in attacks(tmp_path, mode, [(wire, way, "") for way in WAYS]):
+        assert ended.attacked, case
+        assert ended.run.outcome in OUTCOMES, case
+        assert bool(ended.run.error) == (ended.run.outcome != "answered"), case
+        assert not ended.tools_called, case
+        assert not ended.gave_up, f"{case}: nobody stopped the server"
+        assert ended.sent < MOST_SENT, case
+        if MODES[mode].answered is not None:
+            assert (ended.run.outcome == "answered") == MODES[mode].answered, (case, ended.run.error)
+        if MODES[mode].answered:
+            assert str(ended.run.answer).startswith("hi"), case
+            assert "\ufffd" not in str(ended.run.answer), case
+
+
+OTHERS = [(name, path) for name, wire in WIRES.items() for path in wire.others]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_ends_whatever_is_answered_beside(mode: str, tmp_path: Path) -> None:
+    ways: tuple[Way, ...] = ("run", "stream")
+    for case, ended in attacks(tmp_path, mode, [(wire, way, path) for wire, path in OTHERS for way in ways]):
+        assert ended.attacked, case
+        assert ended.run.outcome in OUTCOMES, case
+        assert not ended.tools_called, case
+        assert not ended.gave_up, f"{case}: nobody stopped the server"
+        assert ended.sent < MOST_SENT, case
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "mode",
+    ["retry_after_year_of_20_digits_503", "error_in_undefined", "cookie_of_latin_1", "resets", "latin_1"],
+)
+def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
+    patience = Patience(timeout=120.0, retries=1, backoff=0.001, loading=0.02)
+    with (
+        hostile(MODES[mode], WIRES[wire]) as server,
+        WIRES[wire].client(server.url, patience) as backend,
+    ):
+        runs = Planner([TOOL], backend, context=world(tmp_path), final_answer_from=1).run_many(["look"] * 3)
+    assert all(run.outcome in OUTCOMES for run in runs)
+
+
+BOMBS = [mode for mode in MODES if mode.startswith("bomb")]
+LONG = ["flood_of_line", "flood_of_lines", "flood_of_headers", "flood_of_error", "long_answer"]
+
+
+@pytest.mark.parametrize("way", ["run", "stream"])
+@pytest.mark.parametrize("mode", [*BOMBS, *LONG])
+def test_what_is_sent_takes_little_memory(mode: str, way: Way, tmp_path: Path) -> None:
+    attack(MODES[mode], WIRES["chat"], way, world(tmp_path))  # what is made once, the bomb too
+    tracemalloc.start()
+    try:
+        attack(MODES[mode], WIRES["chat"], way, world(tmp_path))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MOST_KEPT
