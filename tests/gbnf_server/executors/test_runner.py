@@ -69,7 +69,9 @@ def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments
 
 def test_large_arguments_and_results(tmp_path: Path) -> None:
     text = "è" * 1_000_000
-    assert result(tmp_path, "return {'entries': [arguments['text']]}", text=text) == {"entries": [text]}
+    run = {"max_result_kb": 2000}
+    mine = executor(tmp_path / "mine", "return {'entries': [arguments['text']]}", run=run)
+    assert run_executor(mine, {"text": text}, world(tmp_path / "space")) == {"entries": [text]}
 
 
 def test_what_it_prints_is_no_message(tmp_path: Path) -> None:
@@ -90,8 +92,9 @@ def test_the_world_it_sees(tmp_path: Path) -> None:
         "settings": context.settings, "now": now.isoformat()[:16], "zone": str(now.tzinfo),
     }
     """
-    context = replace(world(tmp_path / "space", settings={"GBNF_X": "1"}), turn="run 7")
-    assert run_executor(executor(tmp_path / "mine", body), {}, context) == {
+    context = replace(world(tmp_path / "space", settings={"GBNF_X": "1", "GBNF_Y": "2"}), turn="run 7")
+    mine = executor(tmp_path / "mine", body, run={"env": ["GBNF_X"]})
+    assert run_executor(mine, {}, context) == {
         "cwd": str(tmp_path / "space"),
         "root": str(tmp_path / "space"),
         "turn": "run 7",
@@ -113,7 +116,7 @@ def test_the_world_it_sees(tmp_path: Path) -> None:
         ("sys.exit(3)", r"^'mine' ended the process itself with exit code 3$"),
         ("os._exit(3)", r"^'mine' crashed: it ended with exit code 3 and without a result$"),
         ("os._exit(0)", r"^'mine' crashed: it ended with exit code 0 and without a result$"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", r"^'mine' crashed: it was killed by SIGSEGV$"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", r"^'mine' crashed: it was killed by SIGSEGV \(.*\)$"),
         ("print('a\\nfatal: b', flush=True); os._exit(1)", r"its last words: fatal: b$"),
         ("return []", r"^'mine' returned list, not an object$"),
         ("return None", r"^'mine' returned NoneType, not an object$"),
@@ -121,7 +124,6 @@ def test_the_world_it_sees(tmp_path: Path) -> None:
         ("return {'x': float('nan')}", r"^'mine' returned what is no JSON"),
         ("return {'entries': 'abc'}", r"'entries' that are not a list of strings"),
         ("return {'entries': [1]}", r"'entries' that are not a list of strings"),
-        ("return {'x': 'x' * 20_000_000}", r"over the limit of 16777216; ask for less$"),
         ("import missing_module", r"^'mine' failed: ModuleNotFoundError"),
         ("context.workspace.resolve('../x')", r"^'../x' is refused"),
         ("os.closerange(3, 100); time.sleep(0.1); os._exit(5)", r"^'mine' crashed: it (ended|closed)"),
@@ -341,19 +343,6 @@ def test_nobody_there_is_an_error_that_an_executor_may_catch(tmp_path: Path) -> 
 def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
     body = "return {'all': [context.ask(Form('F', (Field('a', 'A?', 'text'),)))['a'] for _ in range(50)]}"
     assert result(tmp_path, body, person=ScriptedPerson({"a": "x"})) == {"all": ["x"] * 50}
-
-
-def test_a_credential_reaches_executors_and_not_the_conversation(tmp_path: Path) -> None:
-    context = world(tmp_path / "space", person=ScriptedPerson({"key": "hunter2"}))
-    asking = executor(
-        tmp_path / "ask", "return context.ask(Form('F', (Field('key', 'Key?', 'credentials'),)))"
-    )
-    using = executor(tmp_path / "use", "return {'got': arguments}")
-    assert run_executor(asking, {}, context) == {"key": "hunter2"}
-    assert run_executor(using, {"a": ["secret:key"], "b": "secret:other", "c": "a secret:key"}, context) == {
-        "got": {"a": ["hunter2"], "b": "secret:other", "c": "a secret:key"}
-    }
-    assert "hunter2" not in repr(context)
 
 
 def test_the_runtime_says_who_acts(tmp_path: Path) -> None:
