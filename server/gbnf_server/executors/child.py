@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _LARGEST_LIMIT = 1 << 50
 _LONGEST_TEXT = 4000
 _LONGEST_TRACE = 16_000
+_FRAMES = 200  # the last ones: a recursion without limit leaves millions
 
 
 def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
@@ -198,7 +199,9 @@ def _described(name: str, code: str, error: BaseException) -> str:
     """One line for the model."""
     import traceback  # noqa: PLC0415 - only where something went wrong
 
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == code]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__, -_FRAMES) if frame.filename == code
+    ]
     place = f" ({Path(code).name}, line {frames[-1].lineno})" if frames else ""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"'{name}' failed: {text[:_LONGEST_TEXT]}{place}"
@@ -208,4 +211,4 @@ def _trace(error: BaseException) -> str:
     """The traceback, for the author of the executor."""
     import traceback  # noqa: PLC0415 - as above
 
-    return "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+    return "".join(traceback.format_exception(error, limit=-_FRAMES))[-_LONGEST_TRACE:]

@@ -57,7 +57,7 @@ _LAST_WORDS = 300
 _CHUNK = 1 << 16
 _WATCH_S = 0.5  # between two looks at its memory
 _STATUS_S = 1.0  # for the supervisor to tell how the executor ended
-_PATIENCE_S = 10.0  # for the supervisor to end everything
+_PATIENCE_S = 5.0  # for the supervisor to end everything
 
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[4:]; "

@@ -27,7 +27,7 @@ from gbnf_server.processes import has_ended, kill_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE_S = 5.0
+_PATIENCE_S = 3.0
 _LINUX = sys.platform == "linux"
 
 
@@ -64,7 +64,7 @@ def supervise(executor: int, connection: int) -> NoReturn:
 
 def _end(executor: int, connection: int) -> None:
     if not _LINUX:  # nothing finds its grandchildren any more once it has ended
-        kill_descendants(os.getpid())
+        kill_descendants(os.getpid(), patience=_PATIENCE_S)
     for kill in (os.kill, os.killpg):  # it leads a group, or has not come to that yet
         with suppress(ProcessLookupError, PermissionError):
             kill(executor, signal.SIGKILL)
@@ -73,7 +73,7 @@ def _end(executor: int, connection: int) -> None:
         os.write(connection, b"%d\n" % os.waitstatus_to_exitcode(status))
     end = time.monotonic() + _PATIENCE_S
     while _has_children() and time.monotonic() < end:
-        kill_descendants(os.getpid())
+        kill_descendants(os.getpid(), patience=_PATIENCE_S)
 
 
 def _has_children() -> bool:

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from gbnf.manifests import Executor
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
-from support.executors import SATURDAY, snapshot, world
+from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.executors.runner import PASSED_ON, PATHS
+from support.executors import SATURDAY, shipped, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
 
 HEAD = """
@@ -210,6 +212,45 @@ def test_no_variable_makes_it_load_code_from_the_workspace(
         "path": f"{tmp_path}/lib:{tmp_path}:{tmp_path}/sub:/opt/x"  # what they mean here
     }
     assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize("env", [[], ["OTHER", "LLAMA_API_KEY", "MISSING"]])
+def test_it_gets_the_variables_that_everybody_gets_and_those_that_its_manifest_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: list[str]
+) -> None:
+    secret = {
+        "AWS_SECRET_ACCESS_KEY",
+        "LLAMA_API_KEY",
+        "OTHER",
+        "LD_PRELOAD_X",
+        "PYTHONSTARTUP",
+        "HTTPS_PROXY",
+    }
+    for name in [*secret, "LC_TIME", "TZ", "GBNF_SMTP_PASSWORD", "GBNF_TIMEZONE"]:
+        monkeypatch.setenv(name, "x")
+    mine = executor(
+        tmp_path / "mine",
+        "return {'environment': list(os.environ), 'settings': context.settings}",
+        run={"env": [*env, "GBNF_A"]},
+    )
+    given = {"GBNF_A": "1", "GBNF_SMTP_PASSWORD": "hunter2", "GBNF_USER_EMAIL": "anna@example.org"}
+    found = run_executor(mine, {}, world(tmp_path / "space", settings=given))
+    settings = {"GBNF_A": "1", "GBNF_USER_EMAIL": "anna@example.org"}
+    assert found["settings"] == settings
+    got = set(found["environment"])
+    assert {"PATH", "LC_TIME", "TZ"} <= got
+    assert got & (secret | {"GBNF_SMTP_PASSWORD", "GBNF_TIMEZONE"}) == secret & set(env)
+    assert {name for name in got if name.startswith("GBNF_")} == settings.keys()
+    everybodys = PASSED_ON | PATHS | settings.keys() | (secret & set(env))
+    assert {name for name in got if not name.startswith("LC_")} <= everybodys
+
+
+def test_every_shipped_executor_names_the_settings_that_it_reads() -> None:
+    for name, each in shipped().items():
+        assert each.path is not None
+        code = (each.path.parent / "executor.py").read_text()
+        read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - EVERYBODYS
+        assert read == {variable for variable in each.run.env if variable.startswith(PREFIX)}, name
 
 
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────
