@@ -21,6 +21,7 @@ from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.executors.protocol import flattened
 
 Entry = Mapping[str, Any]
 
@@ -65,7 +66,7 @@ class Tape:
                 self._typed |= done.get("typed", {})
                 if "error" in done:
                     raise ExecutorError(done["error"])
-                return dict(done["result"])
+                return dict(flattened(done["result"]))  # a version before this one kept any depth
             if executor.run.effect != "read":
                 raise InterruptedCallError(call)
         refused = self._ask_again(

@@ -225,6 +225,17 @@ def depth_of(value: Any, enough: int) -> int:
     return depth
 
 
+def flattened(value: Any, depth: int = DEPTH) -> Any:
+    """Return a value with None for each array and object that is nested deeper than `depth`."""
+    match value:
+        case dict():
+            return {key: flattened(member, depth - 1) for key, member in value.items()} if depth else None
+        case list():
+            return [flattened(member, depth - 1) for member in value] if depth else None
+        case _:
+            return value
+
+
 def cleaned(value: Any, secrets: Secrets) -> Any:
     """A result as the conversation may hold it: without credentials, and without halves of characters.
 

@@ -25,6 +25,7 @@ from gbnf_server.executors.protocol import (
     depth_of,
     encode,
     error,
+    flattened,
     result,
     secret,
     whole,
@@ -134,6 +135,19 @@ def nested(depth: int, *, kind: type) -> Any:
 @given(depth=st.integers(0, 2 * DEPTH), enough=st.integers(0, DEPTH), kind=st.sampled_from([list, dict]))
 def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: type) -> None:
     assert depth_of([nested(depth, kind=kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
+
+
+@given(
+    value=st.recursive(
+        st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    ),
+    depth=st.integers(0, 6),
+)
+def test_what_is_flattened_is_so_deep_at_most_and_else_as_it_was(value: Any, depth: int) -> None:
+    flat = flattened(value, depth)
+    assert depth_of(flat, 10) <= depth
+    if depth_of(value, 10) <= depth:
+        assert flat == value
 
 
 @pytest.mark.parametrize("kind", [list, dict])
