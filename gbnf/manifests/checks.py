@@ -23,6 +23,10 @@ NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
 RESERVED_NAMES = frozenset({"final_answer", "ask_user"})
 """The built-in tools' names: a pool that links them in can't hold another of the same name."""
 
+LEAST_MEMORY_MB = 64
+"""What a Python process needs to begin at all, with room for a small tool."""
+
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer", "run"})
 _NO_FILE = Path("<mapping>")
 
@@ -186,7 +190,42 @@ class _Check:
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s < 0:
             way_out = "Give seconds such as 30, or 0 for no limit."
             self.fail("run.timeout_s", timeout_s, "a time-out is a number of at least 0", way_out)
-        return RunPolicy(effect, confirm, float(timeout_s)), _unknown(table, RunPolicy)
+        policy = RunPolicy(
+            effect,
+            confirm,
+            float(timeout_s),
+            env=self.variables(table),
+            memory_mb=self.memory_mb(table, default.memory_mb),
+            max_result_kb=self.max_result_kb(table, default.max_result_kb),
+        )
+        return policy, _unknown(table, RunPolicy)
+
+    def variables(self, table: dict[str, Any]) -> tuple[str, ...]:
+        names = table.get("env", [])
+        way_out = 'Write env = ["GBNF_SMTP_PASSWORD"].'
+        if not isinstance(names, list):
+            self.fail("run.env", names, "the environment is an array of names of variables", way_out)
+        for index, name in enumerate(names):
+            if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
+                problem = "a variable's name is letters, digits and '_', and begins with no digit"
+                self.fail(
+                    f"run.env[{index}]", name, problem, f"Give the name alone, without a value. {way_out}"
+                )
+        return tuple(names)
+
+    def memory_mb(self, table: dict[str, Any], default: int) -> int:
+        given = table.get("memory_mb", default)
+        if not isinstance(given, int) or isinstance(given, bool) or 0 < given < LEAST_MEMORY_MB or given < 0:
+            way_out = f"Give MB such as 512, at least {LEAST_MEMORY_MB}, or 0 for no limit."
+            self.fail("run.memory_mb", given, "a memory limit is a whole number of MB", way_out)
+        return given
+
+    def max_result_kb(self, table: dict[str, Any], default: int) -> int:
+        given = table.get("max_result_kb", default)
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            way_out = "Give kB such as 1024, at least 1."
+            self.fail("run.max_result_kb", given, "a result's limit is a whole number of kB", way_out)
+        return given
 
     def flag(self, table: dict[str, Any], key: str) -> bool:
         value = table.get(key.rsplit(".", maxsplit=1)[-1], False)

@@ -90,7 +90,7 @@ class Executor:
         content = (
             self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,
             astuple(self.offer),
-            (self.run.effect, self.run.confirm, self.run.timeout_s),
+            astuple(self.run),
             None if self.path is None else str(self.path),
         )  # fmt: skip
         return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()

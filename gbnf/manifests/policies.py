@@ -34,8 +34,14 @@ class RunPolicy:
 
     `effect`: whether it changes anything; a manifest that doesn't say is taken to.
     `confirm`: whether a person approves each call. `timeout_s`: seconds, 0 for no limit.
+    `env`: the environment variables that it gets, beside those that every executor gets.
+    `memory_mb`: MB (1024 kB) of memory for it and all that it starts, 0 for no limit.
+    `max_result_kb`: kB (1024 bytes) of its result, as JSON.
     """
 
     effect: Literal["read", "write"] = "write"
     confirm: bool = False
     timeout_s: float = 30.0
+    env: tuple[str, ...] = ()
+    memory_mb: int = 4096
+    max_result_kb: int = 1024

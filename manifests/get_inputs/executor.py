@@ -1,8 +1,8 @@
 """A form that the person fills in.
 
 Choices come from the field's own `options`, else from the earlier step's entries. What is typed as a
-credential stays out of the conversation: the result holds a handle, such as ``secret:password``, that the
-runtime replaces by the value where it is an argument of another executor.
+credential stays out of the conversation: the runner puts a handle such as ``secret:1f0c…`` in its place, for
+which an executor that takes credentials gets it by `Context.secret`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.executors import ExecutorError, Field, Form
-from gbnf_server.executors.runner import SECRET
 
 if TYPE_CHECKING:
     from gbnf_server.executors import Context
@@ -24,9 +23,6 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     if twice:
         raise ExecutorError(f"each field needs a 'var' of its own; {', '.join(sorted(twice))} is there twice")
     values = context.ask(Form(arguments["title"], fields))
-    for field in fields:
-        if field.kind == "credentials":
-            values[field.var] = SECRET + field.var
     return {"values": values, "entries": [entry for value in values.values() for entry in _entries(value)]}
 
 

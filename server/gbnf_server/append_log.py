@@ -9,10 +9,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+DEPTH = 100
+"""How many arrays and objects of a line inside each other are read; null stands for those that are deeper.
+
+What is written is less deep, but a log may be of a version that wrote whatever a tool returned.
+"""
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 
 class LogInUseError(Exception):
@@ -80,7 +89,24 @@ class AppendLog:
         values = []
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                values.append(read(json.loads(line)))
+                values.append(read(json.loads(_shallow(line))))
             except (ValueError, KeyError, TypeError) as error:
                 raise LogDamagedError(number, str(error)) from None
         return values
+
+
+def _shallow(line: bytes) -> bytes:
+    """A JSON text with null for each array and object that is nested deeper than `DEPTH`."""
+    if line.count(b"[") + line.count(b"{") <= DEPTH:
+        return line
+    kept, begin, depth = list[bytes](), 0, 0
+    for token in _TOKEN.finditer(line):
+        if token[0] in (b"[", b"{"):
+            if depth == DEPTH:
+                kept += (line[begin : token.start()], b"null")
+            depth += 1
+        elif token[0] in (b"]", b"}"):
+            depth -= 1
+            if depth == DEPTH:
+                begin = token.end()
+    return b"".join((*kept, line[begin:]))

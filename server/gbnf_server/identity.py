@@ -21,13 +21,14 @@ def digest(value: Any) -> str:
 
 
 def tool_identity(tool: Executor) -> Mapping[str, Any]:
-    """What of a tool decides a run: its manifest, and not where it lies."""
+    """What of a tool decides a run: its manifest, and not where it lies, nor what the machine grants it."""
+    run = asdict(tool.run)
     return {
         "name": tool.name,
         "descriptions": dict(tool.descriptions),
         "args": tool.args,
         "offer": asdict(tool.offer),
-        "run": asdict(tool.run),
+        "run": {key: run[key] for key in ("effect", "confirm", "timeout_s")},
     }
 
 

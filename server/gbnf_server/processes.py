@@ -1,11 +1,21 @@
-"""Ending child processes together with all that they have started, and naming how they ended."""
+"""Ending child processes together with all that they have started, and naming how they ended.
+
+Invariant: no process or process group is signalled by a number that may have been given to somebody else. A
+child's number is its own until it is reaped, so whatever signals a child does so before it waits for it.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+
+_STEP_S = 0.01
 
 
 def signal_name(number: int) -> str:
@@ -15,15 +25,6 @@ def signal_name(number: int) -> str:
     # signal(7) names the realtime signals by their distance from the first; macOS has none
     first, last = getattr(signal, "SIGRTMIN", 0), getattr(signal, "SIGRTMAX", 0)
     return f"SIGRTMIN+{number - first}" if first < number < last else f"signal {number}"
-
-
-def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, patience: float = 2.0) -> None:
-    """End a process that leads its own session, and its children: politely, by force after `patience` s."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
 
 
 CRASHES = frozenset(
@@ -45,3 +46,87 @@ def ending(status: int) -> str:
     """Say how a process ended: "was killed by SIGSEGV", "ended with status 1"."""
     number = ending_signal(status)
     return f"ended with status {status}" if number is None else f"was killed by {signal_name(number)}"
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a child of this process has ended. It stays unreaped, so that its number stays its own.
+
+    Raises ChildProcessError where it is no child, or was reaped.
+    """
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    import psutil  # noqa: PLC0415  # macOS has no waitid before Python 3.13
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        raise ChildProcessError(f"{pid} is no child") from None
+
+
+def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, patience: float = 2.0) -> None:
+    """End a process that leads its own session, and its group: politely, by force after `patience` s.
+
+    Does nothing where the process was reaped: its number may be another's.
+    """
+    if process.returncode is not None:
+        return
+    # PermissionError: macOS gives it for a group in which nobody runs any more
+    with suppress(ProcessLookupError, PermissionError, ChildProcessError):
+        os.killpg(process.pid, signal.SIGTERM)
+        end = time.monotonic() + patience
+        while not has_ended(process.pid) and time.monotonic() < end:
+            time.sleep(_STEP_S)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def kill_descendants(pid: int, *, patience: float = 5.0) -> None:
+    """Kill all that a process has started, and what those have, until none runs or `patience` s have passed.
+
+    psutil compares the time at which each began before it signals it.
+    """
+    import psutil  # noqa: PLC0415  # takes longer to import than most executors run, and few leave anything behind
+
+    end = time.monotonic() + patience
+    while True:
+        try:
+            running = [each for each in psutil.Process(pid).children(recursive=True) if _runs(each)]
+        except psutil.NoSuchProcess:
+            return
+        if not running or time.monotonic() > end:
+            return
+        for each in running:
+            with suppress(psutil.Error):
+                each.kill()
+        time.sleep(_STEP_S)
+
+
+def memory_of_descendants(pid: int, limit: int) -> int:
+    """Return the bytes of memory that all that a process has started use together.
+
+    What several share is counted once, where the sum that counts it for each is over `limit`.
+    """
+    import psutil  # noqa: PLC0415  # as above
+
+    resident, own = 0, 0
+    with suppress(psutil.NoSuchProcess):
+        running = psutil.Process(pid).children(recursive=True)
+        for each in running:
+            with suppress(psutil.Error):
+                resident += each.memory_info().rss
+        if resident <= limit:
+            return resident
+        for each in running:
+            with suppress(psutil.Error):
+                full = each.memory_full_info()
+                own += getattr(full, "pss", full.uss)
+    return own
+
+
+def _runs(process: object) -> bool:
+    import psutil  # noqa: PLC0415  # as above
+
+    assert isinstance(process, psutil.Process)
+    with suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -60,3 +62,22 @@ class Script:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pass
+
+
+HANDLE = "<handle>"
+"""What stands in a script's text for the handle of a credential that it is told of later."""
+
+
+class Copying(Script):
+    """A script that copies the handle of a credential from what it has read. `read`: every message of all."""
+
+    def __init__(self, texts: Mapping[str, Sequence[str]], *, lost_after: int | None = None) -> None:
+        super().__init__(texts, lost_after=lost_after)
+        self.read: list[str] = []
+
+    def complete(self, messages: Sequence[Message], **limits: Any) -> Completion:
+        contents = [message["content"] for message in messages]
+        self.read += contents
+        handles = re.findall(r"secret:[0-9a-f]{8,}", "\n".join(contents))
+        completion = super().complete(messages, **limits)
+        return replace(completion, text=completion.text.replace(HANDLE, handles[0] if handles else HANDLE))

@@ -7,8 +7,8 @@ What must stay true: that a tool begins is on the tape before it does, and what 
 it. So a tool whose end is missing was in progress when the process ended, and only of that one nobody knows
 what it did.
 
-What a person typed as a credential is never on the tape, only the handle that stands for it. A run that goes
-on asks for it again once a tool is called with the handle.
+What a person typed as a credential is never on the tape, only the handle that stands for it, and what the
+person was asked. A run that goes on asks again once a tool is called with the handle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
-from gbnf_server.executors.runner import SECRET
+from gbnf_server.executors.protocol import flattened
 
 Entry = Mapping[str, Any]
 
@@ -46,9 +46,7 @@ class Tape:
         self._keep = keep
         #: Set where the model went away, or turned everybody away: what came of that isn't worth keeping.
         self.lost: BackendError | None = None
-        #: The prompts of the credentials that the tool in progress was given, by handle.
-        self.typed: dict[str, str] = {}
-        self._forgotten: dict[str, str] = {}  # of those that were typed before this process
+        self._typed: dict[str, str] = {}  # what the person was asked, by handle: of all that is on the tape
 
     def backend(self, backend: Backend) -> Backend:
         return _TapedBackend(backend, self)
@@ -65,10 +63,10 @@ class Tape:
                 raise TapeError(f"the run called {begun['call']} before, and calls {call} now")
             done = self.next("done")
             if done is not None:
-                self._forgotten |= done.get("typed", {})
+                self._typed |= done.get("typed", {})
                 if "error" in done:
                     raise ExecutorError(done["error"])
-                return dict(done["result"])
+                return dict(flattened(done["result"]))  # a version before this one kept any depth
             if executor.run.effect != "read":
                 raise InterruptedCallError(call)
         refused = self._ask_again(
@@ -81,29 +79,31 @@ class Tape:
                 raise refused
             result = run_executor(executor, arguments, context)
         except ExecutorError as error:
-            self._done(error=error.message)
+            self._done(context, error=error.message)
             raise
-        self._done(result=result, durable=executor.run.effect != "read")
+        self._done(context, result=result, durable=executor.run.effect != "read")
         return result
 
-    def _done(self, *, durable: bool = False, **came: Any) -> None:
+    def _done(self, context: Context, *, durable: bool = False, **came: Any) -> None:
         """Record how a tool ended, and which credentials it asked for."""
-        typed, self.typed = self.typed, {}
+        prompts = context.secrets.prompts
+        typed = {handle: prompts[handle] for handle in prompts.keys() - self._typed.keys()}
+        self._typed |= typed
         self.record("done", durable=durable, **came, **({"typed": typed} if typed else {}))
 
     def _ask_again(self, arguments: Any, context: Context) -> ExecutorError | None:
         """Have the person type the credentials that the arguments need; why not, where nobody did."""
-        missing = self._forgotten.keys() - context.secrets.keys()
-        wanted = {handle: self._forgotten[handle] for handle in _texts(arguments) if handle in missing}
+        missing = self._typed.keys() - context.secrets.prompts.keys()
+        wanted = {handle: self._typed[handle] for handle in _texts(arguments) if handle in missing}
         if not wanted:
             return None
-        names = {handle: handle.removeprefix(SECRET) for handle in wanted}
-        fields = tuple(Field(names[handle], prompt, "credentials") for handle, prompt in wanted.items())
+        fields = tuple(Field(handle, prompt, "credentials") for handle, prompt in wanted.items())
         try:
             values = context.person.answer(Form("The run was interrupted, and does not keep these", fields))
         except ExecutorError as error:
             return ExecutorError(f"credentials aren't kept, and are asked for again: {error.message}")
-        context.secrets.update({handle: values[name] for handle, name in names.items()})
+        for handle, prompt in wanted.items():
+            context.secrets.restore(handle, values[handle], prompt)
         return None
 
     def next(self, kind: str) -> Entry | None:
@@ -179,11 +179,7 @@ class _TapedPerson:
         self._person, self._tape = person, tape
 
     def answer(self, form: Form) -> dict[str, Any]:
-        values = self._person.answer(form)
-        for field in form.fields:
-            if field.kind == "credentials":
-                self._tape.typed[SECRET + field.var] = field.prompt
-        return values
+        return self._person.answer(form)
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         if self._tape.follows("model"):  # a log of a version that kept no refusal

@@ -1,7 +1,7 @@
 """The process that one executor runs in. `runner` starts it; nobody else does.
 
-What must stay true: it starts fast, so it imports little; it ends when its parent is gone; whatever the
-executor does, exactly one result or error is said, or the pipe closes and the parent sees a crash.
+Invariants: it starts fast, so it imports little; its supervisor ends it, when the runner has the result or is
+gone; whatever the executor does, exactly one result or error is said, or the runner sees a crash.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import queue
+import resource
 import signal
 import sys
 import threading
@@ -22,6 +23,8 @@ from zoneinfo import ZoneInfo
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
+from gbnf_server.executors.secrets import Secrets
+from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
 from gbnf_server.executors.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,11 +33,32 @@ if TYPE_CHECKING:
 
     from gbnf_server.executors.person import Form
 
+_LARGEST_LIMIT = 1 << 50
+_LONGEST_TEXT = 4000
+_LONGEST_TRACE = 16_000
+_FRAMES = 200  # the last ones: a recursion without limit leaves millions
 
-def main(incoming: int, outgoing: int) -> NoReturn:
-    """Run one executor. The arguments are the descriptors of the two pipes."""
-    for descriptor in (incoming, outgoing):
+
+def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
+    """Run one executor, in a child of this process, which supervises it.
+
+    The arguments are the descriptors of two pipes, and of the connection of runner and supervisor.
+    """
+    for descriptor in (incoming, outgoing, connection):
         os.set_inheritable(descriptor, False)
+    adopt_orphans()
+    executor = os.fork()
+    if executor:
+        os.close(incoming)
+        os.close(outgoing)
+        supervise(executor, connection)
+    end_with_supervisor()
+    os.setsid()
+    os.close(connection)
+    _work(incoming, outgoing)
+
+
+def _work(incoming: int, outgoing: int) -> NoReturn:
     messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     reader = threading.Thread(target=_receive, args=(os.fdopen(incoming, "rb"), messages), daemon=True)
     reader.start()
@@ -43,7 +67,9 @@ def main(incoming: int, outgoing: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         pipe.write(last)
-    os._exit(0)  # threads that the executor left behind are not waited for
+        pipe.flush()
+        while True:  # what it has started is found as long as it runs
+            signal.pause()
 
 
 class _Relay:
@@ -53,7 +79,17 @@ class _Relay:
         self._pipe, self._messages = pipe, messages
 
     def answer(self, form: Form) -> dict[str, Any]:
-        self._pipe.write(protocol.encode(protocol.ask(form)))
+        return self._asked(protocol.ask(form))
+
+    def secret(self, handle: str) -> str:
+        value: str = self._asked(protocol.secret(handle))["value"]
+        return value
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
+
+    def _asked(self, question: dict[str, Any]) -> dict[str, Any]:
+        self._pipe.write(protocol.encode(question))
         self._pipe.flush()
         message = self._messages.get()
         if "error" in message:
@@ -61,30 +97,62 @@ class _Relay:
         values: dict[str, Any] = message["values"]
         return values
 
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
+
+class _RelayedSecrets(Secrets):
+    """The run's credentials, as seen from here: one at a time, by its handle."""
+
+    def __init__(self, relay: _Relay) -> None:
+        super().__init__()
+        self._relay = relay
+
+    def value(self, handle: str) -> str | None:
+        return self._relay.secret(handle)
 
 
 def _receive(pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in pipe:
         messages.put(json.loads(line))
-    os.killpg(0, signal.SIGKILL)  # the parent is gone: nobody would stop us at the time limit
 
 
 def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
     """The last message: a result, or an error in one line."""
     name = start["tool"]
     try:
+        _limit(start["memory_mb"], start["timeout_s"])
         value = _load(Path(start["code"]), name)(start["arguments"], _context(start, person))
-        return _checked(name, value)
+        return _encoded(name, value)
     except ExecutorError as error:
-        return protocol.encode(protocol.error(error.message))
+        return protocol.encode(protocol.error(error.message[:_LONGEST_TEXT]))
     except SystemExit as error:
         return protocol.encode(
-            protocol.error(f"'{name}' ended the process itself with exit code {error.code!r}")
+            protocol.error(f"'{name}' ended the process itself with exit code {error.code!r}"[:_LONGEST_TEXT])
         )
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is told to the parent
-        return protocol.encode(protocol.error(*_described(name, start["code"], error)))
+        if isinstance(error, MemoryError) and start["memory_mb"]:
+            text = protocol.out_of_memory(name, start["memory_mb"])
+        else:
+            text = _described(name, start["code"], error)
+        return protocol.encode(protocol.error(text, _trace(error)))
+
+
+def _limit(memory_mb: int, timeout_s: float) -> None:
+    """Limit what this process, and each that it starts, may use: memory, CPU time, and no core dumps.
+
+    A process that keeps every core busy until its time limit uses so many seconds of CPU time; more of them
+    pass only while a person is asked, when its clock stands still.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    seconds = min(timeout_s * cores + 1, _LARGEST_LIMIT)
+    limits = {resource.RLIMIT_CORE: (0, 0)}
+    if memory_mb:
+        # not RLIMIT_AS: runtimes reserve far more addresses than they use
+        limits[resource.RLIMIT_DATA] = (min(memory_mb << 20, _LARGEST_LIMIT),) * 2
+    if timeout_s:
+        limits[resource.RLIMIT_CPU] = (int(seconds), int(seconds) + 1)
+    for limit, wanted in limits.items():
+        hard = resource.getrlimit(limit)[1]
+        soft, most = (each if hard == resource.RLIM_INFINITY else min(each, hard) for each in wanted)
+        resource.setrlimit(limit, (soft, most))
 
 
 def _load(code: Path, name: str) -> Callable[[dict[str, Any], Context], Any]:
@@ -111,34 +179,36 @@ def _context(start: Mapping[str, Any], person: _Relay) -> Context:
         person=person,
         turn=start["turn"],
         settings=start["settings"],
+        secrets=_RelayedSecrets(person),
         clock=lambda: (then + timedelta(seconds=time.monotonic() - began)).astimezone(zone),
         tool=start["tool"],
     )
 
 
-def _checked(name: str, value: Any) -> bytes:
-    """The result as a message. Raises `ExecutorError` where it is none: that is the executor's fault."""
-    if not isinstance(value, dict):
-        raise ExecutorError(f"'{name}' returned {type(value).__name__}, not an object")
-    entries = value.get("entries", [])
-    if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
-        raise ExecutorError(f"'{name}' returned 'entries' that are not a list of strings")
+def _encoded(name: str, value: Any) -> bytes:
+    """The result as a message. Raises `ExecutorError` where it is no JSON value."""
     try:
-        message = protocol.encode(protocol.result(value))
+        return protocol.encode(protocol.result(value))
+    except RecursionError:
+        raise protocol.too_deep(name) from None
     except (TypeError, ValueError) as error:
         raise ExecutorError(f"'{name}' returned what is no JSON: {error}") from None
-    if len(message) > protocol.RESULT_LIMIT:
-        raise ExecutorError(
-            f"'{name}' returned {len(message)} bytes, over the limit of {protocol.RESULT_LIMIT}; ask for less"
-        )
-    return message
 
 
-def _described(name: str, code: str, error: BaseException) -> tuple[str, str]:
-    """One line for the model, and the traceback for the author of the executor."""
+def _described(name: str, code: str, error: BaseException) -> str:
+    """One line for the model."""
     import traceback  # noqa: PLC0415 - only where something went wrong
 
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == code]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__, -_FRAMES) if frame.filename == code
+    ]
     place = f" ({Path(code).name}, line {frames[-1].lineno})" if frames else ""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"'{name}' failed: {text[:500]}{place}", "".join(traceback.format_exception(error))
+    return f"'{name}' failed: {text[:_LONGEST_TEXT]}{place}"
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback, for the author of the executor."""
+    import traceback  # noqa: PLC0415 - as above
+
+    return "".join(traceback.format_exception(error, limit=-_FRAMES))[-_LONGEST_TRACE:]

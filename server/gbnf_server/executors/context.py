@@ -16,9 +16,10 @@ from zoneinfo import ZoneInfo
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import AbsentPerson, check_answer
+from gbnf_server.executors.secrets import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping
+    from collections.abc import Callable, Mapping
 
     from gbnf_server.executors.journal import Change
     from gbnf_server.executors.person import Form, Person
@@ -30,6 +31,10 @@ PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""
 
 
+EVERYBODYS = frozenset({"GBNF_TIMEZONE", "GBNF_USER_EMAIL"})
+"""Settings that every executor gets: when and who it is."""
+
+
 def settings_from_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
 
@@ -39,9 +44,9 @@ class Context:
     """One planner run's surroundings.
 
     `turn` names the run: undo takes back a whole one. `settings` are the ``GBNF_`` variables of the
-    environment. `clock` gives aware times; their zone is the person's. `secrets` holds what a person typed
-    as credentials, by the handle that stands for it in the conversation; it never leaves this process but
-    as an argument of an executor. `tool` is the name of the executor that runs.
+    environment; an executor sees those that its manifest names, and `EVERYBODYS`. `clock` gives aware times;
+    their zone is the person's. `secrets` holds what a person typed as credentials in this run. `tool` is the
+    name of the executor that runs.
     """
 
     workspace: Workspace
@@ -49,7 +54,7 @@ class Context:
     turn: str = field(default_factory=lambda: uuid.uuid4().hex)
     settings: Mapping[str, str] = field(default_factory=settings_from_environment, repr=False)
     clock: Callable[[], datetime] | None = None
-    secrets: MutableMapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
     tool: str = ""
 
     def now(self) -> datetime:
@@ -77,7 +82,7 @@ class Context:
 
     def for_turn(self, turn: str | None = None) -> Context:
         """The same surroundings for another planner run, with a fresh name where none is given."""
-        return replace(self, turn=turn or uuid.uuid4().hex, secrets={})
+        return replace(self, turn=turn or uuid.uuid4().hex, secrets=Secrets())
 
     def ask(self, form: Form) -> dict[str, Any]:
         """The person's answers, checked here again, whoever gave them. Raises `ExecutorError`."""
@@ -89,6 +94,19 @@ class Context:
             except ValueError as error:
                 raise ExecutorError(f"the answer for '{asked.var}' does not fit: {error}") from None
         return answers
+
+    def secret(self, handle: str) -> str:
+        """The credential that a person typed earlier in this run. Raises `ExecutorError` where there is none.
+
+        `handle` stands for it in the conversation: "secret:" and random digits.
+        """
+        value = self.secrets.value(handle)
+        if value is None:
+            raise ExecutorError(
+                f"'{handle}' stands for no credential of this run. Have the person type it with get_inputs, "
+                "and give the handle that it returns."
+            )
+        return value
 
     def change(self, *changes: Change) -> None:
         """Make all the changes or none, so that undo can take them back. Raises `ExecutorError`."""

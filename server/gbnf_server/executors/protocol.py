@@ -1,34 +1,48 @@
 """What the runner and its child process say to each other: JSON, one value a line, over two pipes.
 
-    parent -> child    one `start`, then an `answer` for each `ask`
-    child -> parent    any number of `ask`, then one `result` or `error`
+    parent -> child    one `start`, then an `answer` for each `ask` and each `secret`
+    child -> parent    any number of `ask` and `secret`, then one `result` or `error`
 
 Every message is an object with the key ``is`` and the keys listed at its constructor. The executor's own
 standard streams are other pipes, so that what it prints cannot be taken for a message.
+
+The child is not trusted: whatever bytes it writes are one of `Asked`, `SecretAsked`, `Returned` and `Failed`,
+or an `ExecutorError`, and no more of them is kept than the largest message may have.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import Field, Form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gbnf.manifests import RunPolicy
     from gbnf_server.executors.context import Context
+    from gbnf_server.executors.secrets import Secrets
 
-RESULT_LIMIT = 16 * 1024 * 1024
-"""Longest message, in bytes: a larger result is an executor's fault, not a reason to fill the memory."""
+DEPTH = 64
+"""How many arrays and objects a result may have inside each other, itself included."""
+
+_SMALLEST_LIMIT = 64 * 1024  # bytes of a line: a question or an error may be longer than a small result
+_SHOWN = 80
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """One line. Raises ValueError or TypeError where the message is no JSON value, NaN included."""
-    return json.dumps(message, allow_nan=False).encode("ascii") + b"\n"
+    return json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def start(code: str, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
+# ── what the parent says ────────────────────────────────────────────────────────────────────────────────────
+
+
+def start(code: str, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> dict[str, Any]:
     """`context` without its person, who stays in the parent; its clock goes on from what it shows."""
     return {
         "is": "start",
@@ -40,7 +54,21 @@ def start(code: str, arguments: Mapping[str, Any], context: Context) -> dict[str
         "settings": dict(context.settings),
         "now": context.now().isoformat(),
         "zone": context.timezone.key,
+        "memory_mb": policy.memory_mb,
+        "timeout_s": policy.timeout_s,
     }
+
+
+def answer(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"is": "answer", "values": dict(values)}
+
+
+def refusal(text: str) -> dict[str, Any]:
+    """There is no answer; the executor sees it as an `ExecutorError`."""
+    return {"is": "answer", "error": text}
+
+
+# ── what the child says ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def ask(form: Form) -> dict[str, Any]:
@@ -51,20 +79,9 @@ def ask(form: Form) -> dict[str, Any]:
     return {"is": "ask", "title": form.title, "fields": fields}
 
 
-def asked(message: Mapping[str, Any]) -> Form:
-    fields = (
-        Field(each["var"], each["prompt"], each["kind"], tuple(each["options"])) for each in message["fields"]
-    )
-    return Form(message["title"], tuple(fields))
-
-
-def answer(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {"is": "answer", "values": dict(values)}
-
-
-def refusal(text: str) -> dict[str, Any]:
-    """The person did not answer; the executor sees it as an `ExecutorError`."""
-    return {"is": "answer", "error": text}
+def secret(handle: str) -> dict[str, Any]:
+    """The credential behind a handle is wanted."""
+    return {"is": "secret", "handle": handle}
 
 
 def result(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,3 +91,182 @@ def result(value: Mapping[str, Any]) -> dict[str, Any]:
 def error(text: str, trace: str = "") -> dict[str, Any]:
     """`trace`: the traceback of an exception that the executor did not raise on purpose."""
     return {"is": "error", "text": text, "trace": trace}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class SecretAsked:
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    text: str
+    trace: str
+
+
+Message: TypeAlias = Asked | SecretAsked | Returned | Failed
+
+
+class Inbox:
+    """What came from the child of the tool `name`, whose result may have `limit_kb`. Sans I/O."""
+
+    def __init__(self, name: str, limit_kb: int, secrets: Secrets) -> None:
+        self._name, self._limit_kb, self._secrets = name, limit_kb, secrets
+        self._line_limit = max(limit_kb * 1024, _SMALLEST_LIMIT)
+        self._data = bytearray()
+        self._searched = 0
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+
+    def take(self) -> Message | None:
+        """Return the next message, None where it is not complete.
+
+        Raises `ExecutorError` where it is none, or a result that is too large, too deep or no result.
+        """
+        end = self._data.find(b"\n", self._searched)
+        self._searched = len(self._data)
+        if (end if end >= 0 else self._searched) > self._line_limit:
+            raise self._too_large()
+        if end < 0:
+            return None
+        line = bytes(self._data[:end])
+        del self._data[: end + 1]
+        self._searched = 0
+        message = self._read(line)
+        if isinstance(message, Returned) and end > self._limit_kb * 1024:
+            raise self._too_large()
+        return message
+
+    def _read(self, line: bytes) -> Message:
+        try:
+            message = json.loads(
+                line.decode("utf-8", "surrogatepass"), parse_constant=_no_constant, parse_float=_finite
+            )
+        except RecursionError:
+            raise too_deep(self._name) from None
+        except ValueError:
+            raise self._no_message(line) from None
+        match message:
+            case {"is": "ask", "title": str(title), "fields": list(fields)}:
+                return Asked(Form(title, tuple(self._field(each, line) for each in fields)))
+            case {"is": "secret", "handle": str(handle)}:
+                return SecretAsked(handle)
+            case {"is": "result", "value": value}:
+                return Returned(self._result(value))
+            case {"is": "error", "text": str(text), "trace": str(trace)}:
+                return Failed(text, trace)
+            case _:
+                raise self._no_message(line)
+
+    def _field(self, field: Any, line: bytes) -> Field:
+        match field:
+            case {"var": str(var), "prompt": str(prompt), "kind": str(kind), "options": list(options)} if all(
+                isinstance(option, str) for option in options
+            ):
+                return Field(var, prompt, kind, tuple(options))  # type: ignore[arg-type]  # Field checks the kind
+            case _:
+                raise self._no_message(line)
+
+    def _result(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ExecutorError(f"'{self._name}' returned {type(value).__name__}, not an object")
+        entries = value.get("entries", [])
+        if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
+            raise ExecutorError(f"'{self._name}' returned 'entries' that are not a list of strings")
+        if depth_of(value, DEPTH) > DEPTH:
+            raise too_deep(self._name)
+        return value
+
+    def _too_large(self) -> ExecutorError:
+        return ExecutorError(
+            f"'{self._name}' returned more than {self._limit_kb} kB. Ask for less, "
+            "or raise `run.max_result_kb` in its manifest."
+        )
+
+    def _no_message(self, line: bytes) -> ExecutorError:
+        text = self._secrets.hidden(line.decode(errors="backslashreplace"))
+        shown = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
+        return ExecutorError(
+            f"'{self._name}' wrote to the connection with its runner what is no message: {shown!a}. "
+            "An executor returns its result, and writes to no file descriptor that it has not opened."
+        )
+
+
+def too_deep(name: str) -> ExecutorError:
+    return ExecutorError(
+        f"'{name}' returned a result nested deeper than {DEPTH} arrays and objects. Return a flatter one."
+    )
+
+
+def out_of_memory(name: str, limit_mb: int) -> str:
+    return (
+        f"'{name}' needs more memory than its {limit_mb} MB. Ask for less at once, "
+        "or raise `run.memory_mb` in its manifest."
+    )
+
+
+def depth_of(value: Any, enough: int) -> int:
+    """Return how many arrays and objects are inside each other, counted up to one more than `enough`."""
+    level, depth = [value], 0
+    while depth <= enough and (level := [each for each in level if isinstance(each, dict | list | tuple)]):
+        level = [member for each in level for member in (each.values() if isinstance(each, dict) else each)]
+        depth += 1
+    return depth
+
+
+def flattened(value: Any, depth: int = DEPTH) -> Any:
+    """Return a value with None for each array and object that is nested deeper than `depth`."""
+    match value:
+        case dict():
+            return {key: flattened(member, depth - 1) for key, member in value.items()} if depth else None
+        case list():
+            return [flattened(member, depth - 1) for member in value] if depth else None
+        case _:
+            return value
+
+
+def cleaned(value: Any, secrets: Secrets) -> Any:
+    """A result as the conversation may hold it: without credentials, and without halves of characters.
+
+    UTF-8 has no half of a surrogate pair, so neither does any file or request; U+FFFD stands in its place.
+    """
+    match value:
+        case str():
+            return secrets.hidden(whole(value))
+        case dict():
+            return {secrets.hidden(whole(key)): cleaned(member, secrets) for key, member in value.items()}
+        case list():
+            return [cleaned(member, secrets) for member in value]
+        case int() | float() if not isinstance(value, bool):
+            return secrets.hidden_number(value)
+        case _:
+            return value
+
+
+def whole(text: str) -> str:
+    """Return a text with U+FFFD for each half of a surrogate pair that stands alone."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is no finite number")
+    return number

@@ -1,22 +1,24 @@
 """Runs one executor in a process of its own.
 
-What must stay true:
+Invariants:
 
-- The executor's process group is dead when `run_executor` returns or raises, and a change that it was in the
-  middle of is rolled back.
+- The executor's process, and all that it has started, have ended when `run_executor` returns or raises, and a
+  change that it was in the middle of is rolled back.
 - Its clock stands still while a person thinks.
+- It gets the environment variables and settings that its manifest names, and those that everybody gets.
 - No code is loaded from the workspace, which a model writes to: not by a module of that name, and not by a
-  variable of the environment that names it, or names a place relative to it.
-- Whatever goes wrong is an `ExecutorError` of one line; tracebacks and what the executor printed are attached
+  variable of the environment that names it, or names a path relative to it.
+- Whatever it does, and whatever it writes to its connection, ends in a result within the limits of its
+  manifest, or in an `ExecutorError` of one line; tracebacks and what the executor printed are attached
   as notes (BaseException.add_note), for its author.
+- Nothing that leaves `run_executor` holds a credential of the run in plain text.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
-import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,45 +27,88 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from gbnf.errors import GbnfError
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
+from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
     from gbnf.manifests import Executor
     from gbnf_server.executors.context import Context
-    from gbnf_server.executors.person import Form
 
-SECRET = "secret:"  # noqa: S105 - it marks a secret's name, and is none
-"""A credential stays out of the conversation: the model sees this and the field's name."""
+PASSED_ON = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+"""Environment variables that every executor gets, beside those that begin with ``LC_`` and `PATHS`."""
 
-_OUTPUT_KEPT = 4000
-_CODE_VARIABLES = {"PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONPYCACHEPREFIX"}
-"""Where Python loads code from, by paths or lists of them."""
+PATHS = frozenset(
+    {"PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
+    | {"DYLD_FALLBACK_LIBRARY_PATH"}
+)
+"""Environment variables that every executor gets, without what lies in the workspace: Python and the system
+load code from there."""
+
+_OUTPUT_KEPT = 4000  # characters
+_OUTPUT_READ = 4 * _OUTPUT_KEPT  # bytes, so that a credential at the beginning is found before it is cut
+_LONGEST_ERROR = 2000
+_LAST_WORDS = 300
+_CHUNK = 1 << 16
+_WATCH_S = 0.5  # between two looks at its memory
+_STATUS_S = 1.0  # for the supervisor to tell how the executor ended
+_PATIENCE_S = 5.0  # for the supervisor to end everything
 
 _BOOT = (
-    "import sys; sys.path[:] = sys.argv[3:]; "
-    "from gbnf_server.executors.child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+    "import sys; sys.path[:] = sys.argv[4:]; "
+    "from gbnf_server.executors.child import main; main(*map(int, sys.argv[1:4]))"
 )
+
+_IN_COMPILED_CODE = "the fault is in compiled code that it uses: update the package that it imports"
+_HINTS = {
+    "SIGSEGV": _IN_COMPILED_CODE,
+    "SIGBUS": _IN_COMPILED_CODE,
+    "SIGILL": _IN_COMPILED_CODE,
+    "SIGFPE": _IN_COMPILED_CODE,
+    "SIGABRT": _IN_COMPILED_CODE,
+    "SIGTRAP": _IN_COMPILED_CODE,
+    "SIGSYS": _IN_COMPILED_CODE,
+    "SIGXCPU": "it used up its CPU time: ask for less at once, or raise `run.timeout_s` in its manifest",
+    "SIGKILL": "often for want of memory: ask for less at once, or close other programs",
+}
+_OTHER_HINT = "its own code or another program sent that signal: look at what it starts"
 
 
 def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """The executor's result. Raises `ExecutorError`; `ExecutorTimeout` after the manifest's `run.timeout_s`.
+    """Return the executor's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`.
 
-    `arguments` are valid already; arguments that the runtime fills, and are known here (`actor`), are added,
-    and handles of credentials are replaced by what the person typed.
+    `arguments` are valid already; arguments that the runtime fills, and are known here (`actor`), are added.
     """
-    context = replace(context, tool=executor.name)
+    context = replace(context, tool=executor.name, settings=_settings(executor, context))
     if "actor" in executor.runtime_resolved:
         arguments = {"actor": context.user_email, **arguments}
-    message = protocol.start(str(_code(executor)), _with_secrets(arguments, context.secrets), context)
     try:
-        start = protocol.encode(message)
-    except (TypeError, ValueError) as error:
-        raise ExecutorError(f"the arguments of '{executor.name}' are no JSON: {error}") from None
-    with _Child(executor.name, context) as child:
-        return child.converse(start, executor.run.timeout_s)
+        message = protocol.start(str(_code(executor)), arguments, context, executor.run)
+        try:
+            start = protocol.encode(message)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ExecutorError(f"the arguments of '{executor.name}' are no JSON: {error}") from None
+        with _Child(executor, context) as child:
+            result: dict[str, Any] = protocol.cleaned(child.converse(start), context.secrets)
+            return result
+    except ExecutorError as error:
+        _clean(error, context)
+        raise
+
+
+def _clean(error: ExecutorError, context: Context) -> None:
+    """Take credentials, halves of characters and text without end out of an error and its notes."""
+    hidden = context.secrets.hidden
+    error.message = hidden(protocol.whole(error.message))[:_LONGEST_ERROR]
+    error.args = (error.message,)
+    if notes := getattr(error, "__notes__", None):
+        hidden_notes = (hidden(protocol.whole(note))[-_OUTPUT_KEPT:].strip() for note in notes)
+        notes[:] = [note for note in hidden_notes if note]
 
 
 def _code(executor: Executor) -> Path:
@@ -78,153 +123,195 @@ def _code(executor: Executor) -> Path:
     return code
 
 
-class _Child:
-    """A running executor. Leaving the context kills its process group."""
+class _Declared(ExecutorError):  # noqa: N818 - what the executor itself said, in order
+    """The executor raised an error, and has taken back by itself what it had begun."""
 
-    def __init__(self, name: str, context: Context) -> None:
-        self._name, self._context = name, context
+
+class _Child:
+    """A running executor. Leaving the context ends it, with all that it has started."""
+
+    def __init__(self, executor: Executor, context: Context) -> None:
+        self._name, self._policy, self._context = executor.name, executor.run, context
+        self._inbox = protocol.Inbox(executor.name, executor.run.max_result_kb, context.secrets)
         self._output = b""
+        self._pending = b""  # what is still to be sent
 
     def __enter__(self) -> Self:
         child_in, self._to_child = os.pipe()
         self._from_child, child_out = os.pipe()
+        self._connection, theirs = socket.socketpair()
+        given = (child_in, child_out, theirs.fileno())
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
                 # -P: no module is imported from the folder that the model writes to
-                [sys.executable, "-P", "-c", _BOOT, str(child_in), str(child_out), *self._import_path()],
-                pass_fds=(child_in, child_out),
+                [sys.executable, "-P", "-c", _BOOT, *map(str, given), *self._import_path()],
+                pass_fds=given,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd=self._context.workspace.root,
-                env=_environment(self._context.workspace.root),
+                env=_environment(self._context, self._policy.env),
                 start_new_session=True,
             )
-        except OSError as error:
-            os.close(self._to_child)
-            os.close(self._from_child)
+        except (OSError, ValueError) as error:  # ValueError: a variable's value holds a NUL
+            self._close()
             raise ExecutorError(f"'{self._name}' could not be started: {error}") from None
         finally:
             os.close(child_in)
             os.close(child_out)
+            theirs.close()
+        for descriptor in (self._to_child, self._from_child):
+            os.set_blocking(descriptor, False)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        # the group first: its number is ours as long as its leader is not waited for
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
         assert self._process.stdout is not None
+        if isinstance(error, ExecutorError):
+            self._capture_rest(self._process.stdout.fileno())
+            error.add_note(self._output.decode(errors="replace"))
         self._process.stdout.close()
-        os.close(self._to_child)
-        os.close(self._from_child)
+        self._close()
+        if error is not None and not isinstance(error, _Declared):
+            with suppress(GbnfError, OSError):  # a workspace that is gone has nothing half done in it
+                self._context.workspace.journal.recover()
 
-    def converse(self, start: bytes, timeout_s: float) -> dict[str, Any]:
-        """Everything between the start message and the result. `timeout_s` 0: no limit."""
-        deadline = time.monotonic() + timeout_s if timeout_s else None
+    def converse(self, start: bytes) -> dict[str, Any]:
+        """Everything between the start message and the result."""
+        timeout_s, memory = self._policy.timeout_s, self._policy.memory_mb << 20
+        self._pending = start
+        begun = time.monotonic()
+        deadline = begun + timeout_s if timeout_s else float("inf")
+        watched = begun + _WATCH_S if memory else float("inf")
         assert self._process.stdout is not None
         output = self._process.stdout.fileno()
-        received, pending = bytearray(), start
         with selectors.DefaultSelector() as selector:
-            os.set_blocking(self._to_child, False)
-            selector.register(self._from_child, selectors.EVENT_READ)
             selector.register(output, selectors.EVENT_READ)
+            selector.register(self._connection, selectors.EVENT_READ)
             selector.register(self._to_child, selectors.EVENT_WRITE)
             while True:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise self._abandoned(ExecutorTimeout(self._name, timeout_s))
-                for key, _ in selector.select(left):
-                    if key.fd == self._to_child:
-                        pending = self._send(pending)
-                        if not pending:
-                            selector.unregister(self._to_child)
-                    elif key.fd == output:
-                        if not self._capture(output):
-                            selector.unregister(output)
-                    else:
-                        received += self._receive(output)
-                        if not received.endswith(b"\n"):
-                            continue
-                        began = time.monotonic()
-                        reply = self._take(json.loads(received))
-                        if isinstance(reply, dict):
-                            return reply
-                        received.clear()
-                        pending = reply
-                        selector.register(self._to_child, selectors.EVENT_WRITE)
-                        if deadline is not None:
-                            deadline += time.monotonic() - began
+                now = time.monotonic()
+                if now >= deadline:
+                    raise ExecutorTimeout(self._name, timeout_s)
+                if now >= watched:
+                    if memory_of_descendants(self._process.pid, memory) > memory:
+                        raise ExecutorError(protocol.out_of_memory(self._name, self._policy.memory_mb))
+                    watched = time.monotonic() + _WATCH_S
+                ready = {key.fd for key, _ in selector.select(min(deadline - now, watched - now, 3600.0))}
+                if output in ready and not self._capture(output):
+                    selector.unregister(output)
+                if self._to_child in ready and self._sent():
+                    # it is heard again once it was answered, so that no more than one message is kept
+                    selector.unregister(self._to_child)
+                    selector.register(self._from_child, selectors.EVENT_READ)
+                if self._from_child in ready and not self._received():
+                    raise self._crash()
+                if not self._pending and (message := self._inbox.take()):
+                    began = time.monotonic()
+                    reply = self._reply(message)
+                    if isinstance(reply, dict):
+                        return reply
+                    self._pending = reply
+                    selector.unregister(self._from_child)
+                    selector.register(self._to_child, selectors.EVENT_WRITE)
+                    deadline += time.monotonic() - began
+                elif self._connection.fileno() in ready:
+                    raise self._crash()
 
-    def _take(self, message: dict[str, Any]) -> dict[str, Any] | bytes:
+    def _reply(self, message: protocol.Message) -> dict[str, Any] | bytes:
         """The result, or what to send back."""
-        match message["is"]:
-            case "ask":
-                return protocol.encode(self._answer(protocol.asked(message)))
-            case "result":
-                value: dict[str, Any] = message["value"]
-                return value
-            case _:
-                error = ExecutorError(message["text"])
-                raise self._with_output(error, message["trace"])
+        match message:
+            case protocol.Asked(form):
+                try:
+                    values = self._context.person.answer(form)
+                except ExecutorError as error:
+                    return protocol.encode(protocol.refusal(error.message))
+                for field in form.fields:
+                    if field.kind == "credentials" and isinstance(value := values.get(field.var), str):
+                        self._context.secrets.keep(value, field.prompt)
+                return protocol.encode(protocol.answer(values))
+            case protocol.SecretAsked(handle):
+                return protocol.encode(protocol.answer({"value": self._context.secrets.value(handle)}))
+            case protocol.Returned(result):
+                return result
+            case protocol.Failed(text, trace):
+                declared = _Declared(text)
+                declared.add_note(trace)
+                raise declared
 
-    def _answer(self, form: Form) -> dict[str, Any]:
-        try:
-            values = self._context.person.answer(form)
-        except ExecutorError as error:
-            return protocol.refusal(error.message)
-        for field in form.fields:
-            if field.kind == "credentials":
-                self._context.secrets[SECRET + field.var] = values[field.var]
-        return protocol.answer(values)
-
-    def _send(self, pending: bytes) -> bytes:
-        """What is left to send."""
-        try:
-            return pending[os.write(self._to_child, pending) :]
-        except BrokenPipeError:
-            return b""  # it is gone; reading tells how
-
-    def _receive(self, output: int) -> bytes:
-        data = os.read(self._from_child, 1 << 16)
-        if data:
-            return data
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=1)
-        os.set_blocking(output, False)
+    def _sent(self) -> bool:
+        """Send what the pipe takes; return whether nothing is left."""
         with suppress(BlockingIOError):
-            while self._capture(output):
-                pass
-        status = self._process.poll()
+            try:
+                self._pending = self._pending[os.write(self._to_child, self._pending) :]
+            except BrokenPipeError:
+                self._pending = b""  # it is gone; reading tells how
+        return not self._pending
+
+    def _received(self) -> bool:
+        """Take over what the pipe holds; return whether it is open."""
+        data = os.read(self._from_child, _CHUNK)
+        self._inbox.feed(data)
+        return bool(data)
+
+    def _crash(self) -> ExecutorError:
+        """Say how the executor ended, or that it closed its connection."""
+        self._connection.settimeout(_STATUS_S)
+        try:
+            told = self._connection.recv(64)
+            # without a word of it, the supervisor itself was killed
+            status: int | None = int(told) if told else self._process.wait(_STATUS_S)
+        except (OSError, subprocess.TimeoutExpired):
+            status = None
         if status is None:
             how = "closed its connection without a result"
         elif status < 0:
-            how = f"was killed by {signal.Signals(-status).name}"
+            name = signal_name(-status)
+            how = f"was killed by {name} ({_HINTS.get(name, _OTHER_HINT)})"
         else:
             how = f"ended with exit code {status} and without a result"
-        lines = self._output.decode(errors="replace").strip().splitlines()
-        said = f"; its last words: {lines[-1][:300]}" if lines else ""
-        raise self._abandoned(ExecutorError(f"'{self._name}' crashed: it {how}{said}"))
+        assert self._process.stdout is not None
+        self._capture_rest(self._process.stdout.fileno())
+        # hidden before it is cut: a part of a credential is not found
+        printed = self._context.secrets.hidden(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
+        lines = printed.strip().splitlines()
+        said = f"; its last words: {lines[-1][:_LAST_WORDS]}" if lines else ""
+        return ExecutorError(f"'{self._name}' crashed: it {how}{said}")
 
     def _capture(self, output: int) -> bool:
-        data = os.read(output, 1 << 16)
-        self._output = (self._output + data)[-_OUTPUT_KEPT:]
+        data = os.read(output, _CHUNK)
+        self._output = (self._output + data)[-_OUTPUT_READ:]
         return bool(data)
 
-    def _abandoned(self, error: ExecutorError) -> ExecutorError:
-        """Stop the process, and roll back what it was in the middle of."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        with suppress(OSError):  # a workspace that is gone has nothing half done in it
-            self._context.workspace.journal.recover()
-        return self._with_output(error, "")
+    def _capture_rest(self, output: int) -> None:
+        """Take over what was printed last, and no more than a pipe holds: what it left behind may go on."""
+        os.set_blocking(output, False)
+        with suppress(BlockingIOError):
+            for _ in range(16):
+                if not self._capture(output):
+                    return
 
-    def _with_output(self, error: ExecutorError, trace: str) -> ExecutorError:
-        for note in (trace, self._output.decode(errors="replace")):
-            if note.strip():
-                error.add_note(note.strip())
-        return error
+    def _stop(self) -> None:
+        """End the executor and all that it has started: the supervisor does, once nobody listens to it."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+            self._connection.settimeout(_PATIENCE_S)
+            while self._connection.recv(64):
+                pass
+        if self._process.returncode is None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STATUS_S)
+        if self._process.returncode is None:  # it hangs, or was stopped
+            kill_descendants(self._process.pid)
+            self._process.kill()
+            self._process.wait()
+
+    def _close(self) -> None:
+        os.close(self._to_child)
+        os.close(self._from_child)
+        self._connection.close()
 
     def _import_path(self) -> list[str]:
         """Where this process imports from, but for the workspace, which a model writes to.
@@ -241,24 +328,27 @@ class _Child:
         ]
 
 
-def _environment(workspace: Path) -> dict[str, str]:
-    """This process's environment, where paths of Python's code mean here what they meant there."""
-    environment = dict(os.environ)
-    for name in _CODE_VARIABLES & environment.keys():
+def _settings(executor: Executor, context: Context) -> dict[str, str]:
+    """The settings that the manifest names, and everybody's."""
+    wanted = EVERYBODYS.union(executor.run.env)
+    return {name: value for name, value in context.settings.items() if name in wanted}
+
+
+def _environment(context: Context, named: tuple[str, ...]) -> dict[str, str]:
+    """What everybody gets of this process's environment, what the manifest names, and the settings.
+
+    Paths of code mean there what they mean here.
+    """
+    workspace = context.workspace.root
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or name in PATHS or name.startswith("LC_") or name in named
+        if not name.startswith(PREFIX)  # a program may have given others
+    }
+    for name in PATHS & environment.keys():
         # an empty entry, or a relative one, would be looked for in the folder that the child starts in
         paths = [Path(path).absolute() for path in environment.pop(name).split(os.pathsep) if path]
         if kept := [str(path) for path in paths if not path.resolve().is_relative_to(workspace)]:
             environment[name] = os.pathsep.join(kept)
-    return environment
-
-
-def _with_secrets(value: Any, secrets: Mapping[str, str]) -> Any:
-    match value:
-        case str():
-            return secrets.get(value, value)
-        case dict():
-            return {key: _with_secrets(inner, secrets) for key, inner in value.items()}
-        case list():
-            return [_with_secrets(inner, secrets) for inner in value]
-        case _:
-            return value
+    return {**environment, **context.settings}

@@ -21,6 +21,7 @@ from typing import Any
 from gbnf.manifests import FINAL_ANSWER, Executor
 from gbnf.validation import validate_call
 from gbnf_server.backends.base import Completion
+from gbnf_server.executors.protocol import DEPTH, depth_of
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.reasoning import LEFT_OUT, take_thought, thought_in
@@ -69,6 +70,10 @@ class Offer:
 def judge(completion: Completion, offer: Offer, state: State, settings: Settings) -> Judged:
     """The call in the model's text. Raises `Refused` at the first gate that the text does not pass."""
     call, repairs = _read(completion, offer, settings)
+    if depth_of(call, DEPTH) > DEPTH:  # what comes after walks through it, and JSON has no limit of its own
+        raise Refused(
+            "invalid", f"the call is nested deeper than {DEPTH} arrays and objects; write a flatter one"
+        )
     thought = ""
     if settings.reasoning == "field":
         thought, call = take_thought(call)

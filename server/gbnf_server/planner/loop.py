@@ -26,6 +26,7 @@ from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import thoughts_grammar
 from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
+from gbnf_server.executors.protocol import DEPTH, depth_of, too_deep
 from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import (
@@ -331,6 +332,10 @@ class _Loop:
                 raise _Denied("the person did not approve this call; it was not executed")
         result = yield Execute(executor, arguments)
         assert isinstance(result, dict)
+        if (
+            depth_of(result, DEPTH) > DEPTH
+        ):  # whoever executed it: a run is walked through, and written as JSON
+            raise too_deep(executor.name)
         return result
 
     def _started(self, selection: Selection) -> RunStarted:

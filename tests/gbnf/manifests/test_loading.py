@@ -29,7 +29,7 @@ words = st.sampled_from(
     [
         "name", "description", "args", "offer", "run", "type", "properties", "required", "requires_one_of",
         "fills", "runtime_resolved", "$ref", "#", "object", "integer", "items", "enum", "anyOf", "a", "b",
-        "markers", "effect", "timeout_s",
+        "markers", "effect", "timeout_s", "env", "memory_mb", "max_result_kb",
     ]
 )  # fmt: skip
 schema_like = st.recursive(
@@ -233,6 +233,19 @@ ARGS: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}
         ({"run": {"confirm": "yes"}}, "run.confirm"),
         ({"run": {"timeout_s": -1}}, "run.timeout_s"),
         ({"run": {"timeout_s": True}}, "run.timeout_s"),
+        ({"run": {"env": "HOME"}}, "run.env"),
+        ({"run": {"env": ["HOME", 3]}}, "run.env[1]"),
+        ({"run": {"env": ["A=b"]}}, "run.env[0]"),
+        ({"run": {"env": [""]}}, "run.env[0]"),
+        ({"run": {"env": ["1A"]}}, "run.env[0]"),
+        ({"run": {"env": ["A\n"]}}, "run.env[0]"),
+        ({"run": {"memory_mb": 63}}, "run.memory_mb"),
+        ({"run": {"memory_mb": -1}}, "run.memory_mb"),
+        ({"run": {"memory_mb": True}}, "run.memory_mb"),
+        ({"run": {"memory_mb": 512.5}}, "run.memory_mb"),
+        ({"run": {"max_result_kb": 0}}, "run.max_result_kb"),
+        ({"run": {"max_result_kb": True}}, "run.max_result_kb"),
+        ({"run": {"max_result_kb": "1 MB"}}, "run.max_result_kb"),
     ],
 )  # fmt: skip
 def test_each_fault_names_its_key(change: Any, key: Any) -> None:
@@ -341,3 +354,12 @@ def test_the_built_in_names_are_reserved() -> None:
     assert {executor.name for executor in BUILT_IN} == RESERVED_NAMES
     assert FINAL_ANSWER.args["required"] == ["message"]
     assert list(ASK_USER.args["properties"]) == ["question", "options"]
+
+
+def test_what_a_manifest_says_of_its_surroundings_is_kept() -> None:
+    run = {"env": ["A", "_b2"], "memory_mb": 0, "max_result_kb": 1, "other": 1}
+    content = {"name": "a", "description": "d", "args": ARGS}
+    tool = Executor.from_mapping({**content, "run": run})
+    assert (tool.run.env, tool.run.memory_mb, tool.run.max_result_kb) == (("A", "_b2"), 0, 1)
+    assert tool.extra == {"run": {"other": 1}}
+    assert tool != Executor.from_mapping(content)

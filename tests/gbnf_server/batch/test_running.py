@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -12,15 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf.manifests import Executor
-from gbnf_server.batch import Batch, BatchError, Request, Result
+from gbnf_server.batch import Batch, BatchError, Request, Result, write_line
 from gbnf_server.errors import BackendUnreachable, ServerError
-from gbnf_server.executors import AbsentPerson, Context, Person, ScriptedPerson, Workspace
+from gbnf_server.executors import AbsentPerson, Context, Form, Person, Workspace
 from gbnf_server.planner import Planner
 from support.by_hand import ANSWER, call
-from support.scripts import Script
+from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
 
 REQUESTS = tuple(Request(f"r{number}", f"request {number}") for number in range(3))
+GARBAGE = """
+for descriptor in range(3, 50):
+    try:
+        os.write(descriptor, b"\\xff{{{\\n")
+    except OSError:
+        pass
+time.sleep(60)
+"""
 #: Each request notes two words and looks once.
 TEXTS = {
     one.query: (
@@ -211,25 +220,31 @@ def lonely(tools: tuple[Executor, ...], backend: Script, folder: Path) -> Planne
     return Planner(tools, backend, context=Context(Workspace(folder / "world")), max_tokens=64, salvage=False)
 
 
-@pytest.mark.parametrize("person", [ScriptedPerson({"pw": "hunter2"}), AbsentPerson()])
+class Typing(AbsentPerson):
+    """Types the same password wherever one is wanted."""
+
+    def answer(self, form: Form) -> dict[str, str]:
+        return dict.fromkeys((field.var for field in form.fields), "hunter2")
+
+
+@pytest.mark.parametrize("person", [Typing(), AbsentPerson()])
 def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, person: Person) -> None:
     ask = make_tool(
         tmp_path,
         "ask",
         """
         from gbnf_server.executors import Field, Form
-        context.ask(Form("F", (Field("pw", "Password?", "credentials"),)))
-        return {"entries": ["secret:pw"]}
+        return {"entries": list(context.ask(Form("F", (Field("pw", "Password?", "credentials"),))).values())}
         """,
     )
     use = make_tool(
         tmp_path,
         "use",
-        'return {"length": len(arguments["word"])}',
+        'return {"length": len(context.secret(arguments["word"]))}',
         args={"properties": {"word": {"type": "string"}}, "required": ["word"]},
         effect="write",
     )
-    texts = {"go": (call("ask"), call("use", word="secret:pw"), ANSWER)}
+    texts = {"go": (call("ask"), call("use", word=HANDLE), call("use", word=HANDLE), ANSWER)}
 
     def batch(script: Script, person: Person) -> list[Result]:
         context = Context(Workspace(tmp_path / "world"), person=person)
@@ -238,11 +253,12 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
             return results(batch)
 
     with pytest.raises(BackendUnreachable):
-        batch(Script(texts, lost_after=1), ScriptedPerson({"pw": "hunter2"}))
-    [result] = batch(Script(texts), person)
+        batch(Copying(texts, lost_after=2), Typing())
+    [result] = batch(Copying(texts), person)
     assert result.run is not None
-    step = result.run["steps"][1]
-    if isinstance(person, AbsentPerson):
+    assert result.run["steps"][1]["result"] == {"length": len("hunter2")}
+    step = result.run["steps"][2]
+    if isinstance(person, AbsentPerson) and not isinstance(person, Typing):
         assert "credentials aren't kept, and are asked for again: nobody is there" in step["error"]
     else:
         assert step["result"] == {"length": len("hunter2")}
@@ -370,3 +386,68 @@ def test_a_tool_that_reads_may_be_asked_again_after_a_kill(
     (tmp_path / "world" / "notes.txt").write_text(f"{one}-a\n")
     assert {result.outcome for result in run(tools, tmp_path)} == {"answered"}
     assert notes(tmp_path) == WORDS
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("import signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)\ntime.sleep(60)", "killed by SIGRTMIN+3"),
+        (GARBAGE, "what is no message"),
+        ("deep = []\nfor _ in range(600): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
+        ("deep = []\nfor _ in range(940): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
+        (r"raise ExecutorError('half a \ud800 character')", "half a \ufffd character"),
+    ],
+)
+def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str, says: str) -> None:
+    bad = make_tool(
+        tmp_path, "bad", "from gbnf_server.executors import ExecutorError\n" + body, effect="write"
+    )
+    texts = {"go": (call("bad"), call("bad"), ANSWER)}
+
+    def batch(script: Script) -> str:
+        with Batch([Request("r", "go")], planner((bad,), script, tmp_path), tmp_path / "log") as batch:
+            file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+            for one in results(batch):
+                write_line(file, one)
+            file.seek(0)
+            return file.read()
+
+    with pytest.raises(BackendUnreachable):
+        batch(Script(texts, lost_after=1))
+    [line] = batch(Script(texts)).splitlines()
+    assert json.loads(line)["outcome"] == "answered"
+    for step in json.loads(line)["steps"][:2]:
+        assert says in step["error"]
+    assert batch(Script({})).splitlines() == [line]
+
+
+def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
+    """As a search finds them that lists files of any name."""
+    names = make_tool(tmp_path, "names", "return {'entries': ['a\\udcff.txt', 'b']}")
+    texts = {"go": (call("names"), ANSWER)}
+    for script in (Script(texts), Script({})):
+        with Batch([Request("r", "go")], planner((names,), script, tmp_path), tmp_path / "log") as batch:
+            [one] = results(batch)
+        file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        write_line(file, one)
+        assert one.run is not None
+        assert one.run["steps"][0]["result"] == {"entries": ["a\ufffd.txt", "b"]}
+
+
+@pytest.mark.parametrize("depth", [100, 600, 940, 100_000])
+def test_a_log_with_a_result_of_any_depth_is_gone_on_from(
+    looks: tuple[Executor, ...], tmp_path: Path, depth: int
+) -> None:
+    """A version that kept such results crashed where it wrote the run, and at each resume."""
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    with pytest.raises(BackendUnreachable):
+        run(looks, tmp_path, Script(texts, lost_after=4))
+    log = tmp_path / "log"
+    assert '{"seen": "nothing"}' in log.read_text()
+    deep = '{"seen": ' + "[" * depth + "]" * depth + ', "entries": ["a"]}'
+    log.write_text(log.read_text().replace('{"seen": "nothing"}', deep))
+    for script in (Script(texts), Script({})):
+        found = run(looks, tmp_path, script)
+        assert {one.outcome for one in found} == {"answered"}
+        lines = [json.dumps(one.to_json()) for one in found]
+    assert any('"entries": ["a"]' in line for line in lines)

@@ -51,6 +51,8 @@ def test_every_key_of_a_manifest_has_its_line() -> None:
     policy = RunPolicy()
     assert rows["run.effect"] == f'`"{policy.effect}"`'
     assert rows["run.timeout_s"] == f"`{policy.timeout_s:g}`"
+    assert rows["run.memory_mb"] == f"`{policy.memory_mb}`"
+    assert rows["run.max_result_kb"] == f"`{policy.max_result_kb}`"
     assert all(f"`{tool.name}`" in text for tool in BUILT_IN)
 
 

@@ -13,6 +13,7 @@ from gbnf.calls import SHAPES, ShapeName, ToolCall, render
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
+from gbnf.manifests import Executor
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
@@ -336,3 +337,38 @@ def test_entries_that_a_tool_does_not_take_are_refused_before_it_is_called() -> 
 def _at_most_one_path(args: Mapping[str, Any]) -> dict[str, Any]:
     properties = args["properties"]
     return {**args, "properties": {**properties, "paths": {**properties["paths"], "maxItems": 1}}}
+
+
+def deep(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [64, 600, 2000])
+def test_a_result_that_is_too_deep_is_an_error_of_its_call(depth: int) -> None:
+    """Whoever executes the tool: `run_executor` refuses it already."""
+    driven = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], replies=[{"x": deep(depth)}])
+    json.dumps(driven.run.to_json())
+    assert driven.run.outcome == "answered"
+    assert driven.run.steps[0].error is not None
+    assert "nested deeper than 64" in driven.run.steps[0].error
+    assert driven.run.steps[0].result is None
+
+
+def test_a_result_that_is_as_deep_as_allowed_is_kept() -> None:
+    driven = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], replies=[{"x": deep(63)}])
+    assert json.dumps(driven.run.to_json()["steps"][0]["result"]) == json.dumps({"x": deep(63)})
+
+
+@pytest.mark.parametrize("depth", [62, 63, 600, 940, 5000])
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_call_that_is_too_deep_is_refused(depth: int, *, soft: bool) -> None:
+    anything = Executor.from_mapping({"name": "any", "description": "x", "args": {"properties": {"x": {}}}})
+    text = '{"name": "any", "arguments": {"x": ' + "[" * depth + "]" * depth + "}}"
+    settings = Settings(soft=soft, grammar=not soft, final_answer_from=1)
+    driven = drive_by_hand([anything], [completion(text), completion(ANSWER)], settings=settings)
+    json.dumps(driven.run.to_json())
+    assert driven.run.outcome == "answered"
+    assert (driven.run.steps[0].refusal is None) == (depth == 62)

@@ -1,0 +1,81 @@
+"""What a person typed as credentials during one run, and the handles that stand for it in the conversation.
+
+A credential goes to the tool call that asked the person for it, and to a call whose executor asks for it by
+its handle (`Context.secret`). Arguments are never replaced, so that no model can put a credential into a file
+or a message by writing its handle there. Whatever a call returns, raises or prints is searched for the run's
+credentials, and each is replaced by its handle.
+
+Handles are random: a model that was not given one cannot write it, nor use one of another run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+
+SECRET = "secret:"  # noqa: S105 - it marks a handle, and is no secret
+"""What every handle begins with."""
+
+
+_SHORTEST_PART = 4
+
+
+class Secrets:
+    """The credentials of one run. `prompts`: what the person was asked, by handle."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._handles: dict[str, str] = {}  # of each spelling
+        self._found: re.Pattern[str] | None = None
+        self.prompts: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<{len(self._values)} secrets>"
+
+    def keep(self, value: str, prompt: str) -> str:
+        """Return the handle of a credential: that of the same value, or a new one."""
+        handle = self._handles.get(value) or SECRET + os.urandom(8).hex()
+        self.restore(handle, value, prompt)
+        return handle
+
+    def restore(self, handle: str, value: str, prompt: str) -> None:
+        """Keep a credential under a handle that an interrupted run gave it."""
+        self._values[handle] = value
+        self.prompts[handle] = prompt
+        for spelling in _spellings(value):
+            self._handles.setdefault(spelling, handle)
+        longest_first = sorted(self._handles, key=lambda each: (-len(each), each))
+        self._found = re.compile("|".join(map(_pattern, longest_first)))
+
+    def value(self, handle: str) -> str | None:
+        """Return the credential behind a handle; None where there is none."""
+        return self._values.get(handle)
+
+    def hidden(self, text: str) -> str:
+        """Return a text with every credential in it replaced by its handle."""
+        if self._found is None:
+            return text
+        return self._found.sub(lambda found: self._handles[found[0]], text)
+
+    def hidden_number(self, number: float) -> float | str:
+        """Return a number, or the handle of the credential that is spelled like it."""
+        return self._handles.get(json.dumps(number), number)
+
+
+def _pattern(spelling: str) -> str:
+    """One of few characters is part of too many words: it counts where it stands alone."""
+    escaped = re.escape(spelling)
+    return escaped if len(spelling) >= _SHORTEST_PART else rf"(?<!\w){escaped}(?!\w)"
+
+
+def _spellings(value: str) -> set[str]:
+    """A credential as it may appear: as it is, in a line, in JSON, in a traceback and in a URL."""
+    from urllib.parse import quote, quote_plus  # noqa: PLC0415 - few runs have credentials
+
+    texts = {value, value.strip(), " ".join(value.split())}
+    with suppress(UnicodeEncodeError):  # half a surrogate pair has no bytes
+        texts |= {quote(value), quote(value, safe=""), quote_plus(value)}
+    texts |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+    return {text for text in texts if text}

@@ -1,0 +1,85 @@
+"""The process between the runner and an executor's process: it outlives the executor, and ends what is left.
+
+Linux gives a process whose parent has ended to the nearest ancestor that asks for it (PR_SET_CHILD_SUBREAPER,
+prctl(2)), which is this one: so a grandchild in a session of its own is still found when the executor ends,
+however it ends. macOS has no such thing: there, a grandchild is found as long as its parent runs, which an
+executor that has given its result does.
+
+Invariants:
+
+- It ends when the runner closes its end of the connection, or ends itself, and everything below it then has
+  ended too.
+- It signals only processes that it has not reaped, and their descendants as psutil identifies them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+from gbnf_server.processes import has_ended, kill_descendants
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_S = 3.0
+_LINUX = sys.platform == "linux"
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, where the system can do that."""
+    if _LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_supervisor() -> None:
+    """Have the calling process killed when the one that started it ends, where the system can do that."""
+    if _LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def supervise(executor: int, connection: int) -> NoReturn:
+    """Wait for the executor or the runner to end, then end everything, and exit.
+
+    The runner is sent the executor's status, an exit code or a signal's negative number, as a line of digits.
+    """
+    woken, wake = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, no byte is written
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    while not has_ended(executor):
+        ready, _, _ = select.select([woken, connection], [], [])
+        if connection in ready:
+            break
+        os.read(woken, 4096)
+    _end(executor, connection)
+    os._exit(0)
+
+
+def _end(executor: int, connection: int) -> None:
+    if not _LINUX:  # nothing finds its grandchildren any more once it has ended
+        kill_descendants(os.getpid(), patience=_PATIENCE_S)
+    for kill in (os.kill, os.killpg):  # it leads a group, or has not come to that yet
+        with suppress(ProcessLookupError, PermissionError):
+            kill(executor, signal.SIGKILL)
+    _, status = os.waitpid(executor, 0)
+    with suppress(OSError):  # the runner is gone, or no longer wants to know
+        os.write(connection, b"%d\n" % os.waitstatus_to_exitcode(status))
+    end = time.monotonic() + _PATIENCE_S
+    while _has_children() and time.monotonic() < end:
+        kill_descendants(os.getpid(), patience=_PATIENCE_S)
+
+
+def _has_children() -> bool:
+    """Reap those that have ended; return whether others are left."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False

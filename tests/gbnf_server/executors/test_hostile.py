@@ -1,0 +1,155 @@
+"""Whatever an executor does, its call ends in an `ExecutorError`, in bounded memory, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gbnf_server.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.executors import AbsentPerson, Form, run_executor
+from support.executors import snapshot, world
+from support.hostile_executors import DEADLY, HOSTILE, MARK, Hostile
+from support.processes import limits_s, wait_until
+
+LINUX_ALONE = {
+    "eats_memory",
+    "eats_memory_at_once",
+    "leaves_a_session_and_dies",
+    "leaves_a_daemon_and_dies",
+} | {"leaves_a_daemon_and_waits"}
+"""What macOS has no means against: limits of a process's memory, and finding orphans."""
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The processes that have a variable of this value in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=[each.name for each in HOSTILE])
+def test_it_ends_in_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Hostile
+) -> None:
+    if sys.platform != "linux" and hostile.name in LINUX_ALONE:
+        pytest.skip("only Linux has the means")
+    monkeypatch.setenv(MARK, str(tmp_path))
+    context = world(tmp_path / "space", person=AbsentPerson())
+    (tmp_path / "space" / "kept.txt").write_text("as it was")
+    before, descriptors = snapshot(context.workspace.root), psutil.Process().num_fds()
+    executor = hostile.made(tmp_path / "hostile")
+    with pytest.raises(ExecutorError) as caught:
+        run_executor(executor, {}, context)
+    said = str(caught.value)
+    assert re.search(hostile.says, said)
+    assert len(said) <= 2000
+    assert "\n" not in said
+    json.dumps(said, ensure_ascii=False).encode()
+    assert sum(map(len, getattr(caught.value, "__notes__", ()))) <= 10_000
+    assert snapshot(context.workspace.root) == before
+    assert psutil.Process().num_fds() == descriptors
+    if hostile.name != "kills_its_supervisor":
+        assert marked(str(tmp_path)) == []
+    wait_until(lambda: not marked(str(tmp_path)))
+
+
+def test_the_table_has_every_deadly_signal() -> None:
+    assert {f"dies_of_{number}" for number in DEADLY} <= {each.name for each in HOSTILE}
+    assert len(DEADLY) >= 20
+
+
+def test_the_parent_keeps_no_more_than_a_message(tmp_path: Path) -> None:
+    """In a process of its own, whose largest size the system tells."""
+    flood = next(each for each in HOSTILE if each.name == "floods_the_pipe")
+    executor = flood.made(tmp_path / "hostile")
+    code = f"""
+import resource, sys
+from pathlib import Path
+from gbnf.manifests import Executor
+from gbnf_server.executors import Context, ExecutorError, Workspace, run_executor
+
+def peak():
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if sys.platform == "darwin" else size * 1024
+
+mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"max_result_kb": 64}}}}
+hostile = Executor.from_mapping(mapping, Path({str(executor.path)!r}))
+context = Context(Workspace({str(tmp_path / "space")!r}))
+before = peak()
+for _ in range(3):
+    try:
+        run_executor(hostile, {{}}, context)
+    except ExecutorError:
+        pass
+print(peak() - before)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 20_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="CPU affinity is Linux's")
+def test_cpu_time_is_limited_while_its_clock_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is for every core that may be used: here one, so that it comes soon on every machine."""
+    monkeypatch.setenv(MARK, str(tmp_path))
+    burns = (
+        "def burn():\n    while True: pass\n"
+        "threading.Thread(target=burn, daemon=True).start()\n"
+        "context.ask(Form('F', (Field('a', 'A?', 'text'),)))\nforever()"
+    )
+
+    class Slow(AbsentPerson):
+        def answer(self, form: Form) -> dict[str, Any]:  # noqa: ARG002 - a person's signature
+            wait_until(lambda: len(marked(str(tmp_path))) <= 1, 500)  # the supervisor alone, or nobody
+            return {"a": "x"}
+
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(usable)})
+    try:
+        for timeout_s in limits_s(2):
+            hostile = Hostile("burns_while_asking", burns, "", timeout_s=timeout_s).made(tmp_path / "hostile")
+            with pytest.raises(ExecutorError) as caught:
+                run_executor(hostile, {}, world(tmp_path / "space", person=Slow()))
+            if not isinstance(caught.value, ExecutorTimeout):  # it came to asking in time
+                break
+    finally:
+        os.sched_setaffinity(0, usable)
+    assert "was killed by SIGXCPU (it used up its CPU time" in str(caught.value)
+
+
+def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+    waits = next(each for each in HOSTILE if each.name == "leaves_a_daemon_and_waits")
+    executor = waits.made(tmp_path / "hostile")
+    code = f"""
+from pathlib import Path
+from gbnf.manifests import Executor
+from gbnf_server.executors import Context, Workspace, run_executor
+mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"env": [{MARK!r}]}}}}
+hostile = Executor.from_mapping(mapping, Path({str(executor.path)!r}))
+run_executor(hostile, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as runner:
+        wait_until(lambda: len(marked(str(tmp_path))) >= 4)  # itself, supervisor, executor, its child
+        runner.kill()
+    wait_until(lambda: not marked(str(tmp_path)))

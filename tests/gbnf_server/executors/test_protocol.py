@@ -1,0 +1,196 @@
+"""Whatever bytes an executor's process writes, they are messages within the limits, or an `ExecutorError`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors.person import KINDS, Field, Form
+from gbnf_server.executors.protocol import (
+    DEPTH,
+    Asked,
+    Failed,
+    Inbox,
+    Message,
+    Returned,
+    SecretAsked,
+    ask,
+    cleaned,
+    depth_of,
+    encode,
+    error,
+    flattened,
+    result,
+    secret,
+    whole,
+)
+from gbnf_server.executors.secrets import Secrets
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+any_text = st.text(st.characters())  # halves of characters too
+fields = st.builds(
+    Field, any_text, any_text, st.sampled_from(KINDS), st.lists(any_text, min_size=1).map(tuple)
+)
+results = st.dictionaries(st.text().filter(lambda key: key != "entries"), json_values)
+messages = st.one_of(
+    st.builds(lambda title, asked: Asked(Form(title, tuple(asked))), any_text, st.lists(fields)),
+    st.builds(SecretAsked, any_text),
+    st.builds(Returned, results),
+    st.builds(Failed, any_text, any_text),
+)
+nearly = st.dictionaries(
+    st.sampled_from(["is", "title", "fields", "value", "text", "trace", "handle"]),
+    st.sampled_from(["ask", "secret", "result", "error", "start"]) | json_values,
+).map(lambda value: json.dumps(value).encode() + b"\n")
+
+
+def encoded(message: Message) -> bytes:
+    match message:
+        case Asked(form):
+            return encode(ask(form))
+        case SecretAsked(handle):
+            return encode(secret(handle))
+        case Returned(value):
+            return encode(result(value))
+        case Failed(text, trace):
+            return encode(error(text, trace))
+
+
+def inbox(limit_kb: int = 100) -> Inbox:
+    return Inbox("mine", limit_kb, Secrets())
+
+
+@given(sent=st.lists(messages), data=st.data())
+def test_what_is_sent_arrives_however_it_is_cut_into_pieces(sent: list[Message], data: st.DataObject) -> None:
+    stream, box, got = b"".join(map(encoded, sent)), inbox(), list[Message]()
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        box.feed(stream[:size])
+        stream = stream[size:]
+        while message := box.take():
+            got.append(message)
+    assert got == sent
+
+
+@given(pieces=st.lists(st.binary() | nearly | messages.map(encoded)))
+def test_other_bytes_are_an_error_of_the_tool(pieces: list[bytes]) -> None:
+    box = inbox()
+    with suppress(ExecutorError):
+        for piece in pieces:
+            box.feed(piece)
+            while box.take():
+                pass
+
+
+@pytest.mark.parametrize("limit_kb", [64, 65, 200])
+@pytest.mark.parametrize("over", [False, True])
+def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> None:
+    padding = limit_kb * 1024 - len(encode(result({"x": ""}))) + 1
+    line = encode(result({"x": "x" * (padding + over)}))
+    assert len(line) == limit_kb * 1024 + 1 + over  # the line feed is no part of it
+    box = inbox(limit_kb)
+    box.feed(line)
+    if over:
+        with pytest.raises(ExecutorError, match=f"returned more than {limit_kb} kB.*run.max_result_kb"):
+            box.take()
+    else:
+        assert isinstance(box.take(), Returned)
+
+
+def test_a_small_limit_is_for_results_and_not_for_questions() -> None:
+    box = inbox(1)
+    box.feed(encode(ask(Form("x" * 2000, ()))) + encode(result({"x": "x" * 2000})))
+    assert isinstance(box.take(), Asked)
+    with pytest.raises(ExecutorError, match="returned more than 1 kB"):
+        box.take()
+
+
+def test_bytes_without_a_line_end_are_refused_before_they_are_many() -> None:
+    box, fed = inbox(64), 0
+    with pytest.raises(ExecutorError, match="more than 64 kB"):  # noqa: PT012 - until it refuses
+        while True:
+            box.feed(b"x" * 1000)
+            fed += 1000
+            assert box.take() is None
+    assert fed <= 64 * 1024 + 1000
+
+
+def nested(depth: int, *, kind: type) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if kind is list else {"a": value}
+    return value
+
+
+@given(depth=st.integers(0, 2 * DEPTH), enough=st.integers(0, DEPTH), kind=st.sampled_from([list, dict]))
+def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: type) -> None:
+    assert depth_of([nested(depth, kind=kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
+
+
+@given(
+    value=st.recursive(
+        st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    ),
+    depth=st.integers(0, 6),
+)
+def test_what_is_flattened_is_so_deep_at_most_and_else_as_it_was(value: Any, depth: int) -> None:
+    flat = flattened(value, depth)
+    assert depth_of(flat, 10) <= depth
+    if depth_of(value, 10) <= depth:
+        assert flat == value
+
+
+@pytest.mark.parametrize("kind", [list, dict])
+def test_a_result_may_be_so_deep_and_no_deeper(kind: type) -> None:
+    box = inbox()
+    box.feed(
+        encode(result({"x": nested(DEPTH - 1, kind=kind)})) + encode(result({"x": nested(DEPTH, kind=kind)}))
+    )
+    assert isinstance(box.take(), Returned)
+    with pytest.raises(ExecutorError, match=f"nested deeper than {DEPTH}"):
+        box.take()
+
+
+@pytest.mark.parametrize("digits", [4300, 4301])
+def test_integers_have_as_many_digits_as_python_writes(digits: int) -> None:
+    box = inbox()
+    box.feed(b'{"is": "result", "value": {"x": ' + b"9" * digits + b"}}\n")
+    if digits > 4300:
+        with pytest.raises(ExecutorError, match="what is no message"):
+            box.take()
+    else:
+        assert box.take() == Returned({"x": 10**digits - 1})
+
+
+@given(text=any_text)
+def test_halves_of_characters_become_replacement_characters(text: str) -> None:
+    clean = whole(text)
+    assert clean.encode().decode() == clean
+    if text.encode("utf-8", "ignore").decode() == text:
+        assert clean == text
+    else:
+        assert "\ufffd" in clean or len(clean) < len(text)  # two halves made one
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\ud800", "\ufffd"),
+        ("a\udc00b", "a\ufffdb"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+    ],
+)
+def test_halves_by_example(text: str, expected: str) -> None:
+    assert whole(text) == expected
+    assert cleaned({text: [text]}, Secrets()) == {expected: [expected]}

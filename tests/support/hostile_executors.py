@@ -1,0 +1,265 @@
+"""Executors that do what they should not, as a table: each ends in an `ExecutorError`, and leaves nothing."""
+
+from __future__ import annotations
+
+import signal
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from gbnf.manifests import Executor
+
+MARK = "HOSTILE"
+"""A variable of the environment by which everything that a hostile executor starts is found."""
+
+_HEAD = """
+import json, os, resource, signal, socket, subprocess, sys, threading, time
+from gbnf_server.executors import ExecutorError, Field, Form, Write
+
+
+def pipe(data):
+    # the connection with the runner, among all descriptors that this process has
+    for descriptor in range(3, 50):
+        try:
+            os.write(descriptor, data)
+        except OSError:
+            pass
+
+
+def forever():
+    while True:
+        time.sleep(60)
+
+
+def changing(context, then):
+    # changes two files, and does something in the middle of it
+    journal = context.workspace.journal
+    with journal.locked():
+        changes = [Write("kept.txt", b"changed"), Write("new/file.txt", b"new")]
+        journal.apply(changes, turn=context.turn, tool=context.tool, then=then)
+
+
+def run(arguments, context):
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hostile:
+    """`body`: the code of `run`; `says`: a pattern that the error's text holds. Limits as in a manifest."""
+
+    name: str
+    body: str
+    says: str
+    timeout_s: float = 60.0
+    memory_mb: int = 512
+    max_result_kb: int = 64
+
+    def made(self, folder: Path) -> Executor:
+        folder.mkdir(exist_ok=True)
+        code = _HEAD + textwrap.indent(textwrap.dedent(self.body), "    ")
+        (folder / "executor.py").write_text(code)
+        mapping = {
+            "name": "hostile",
+            "description": "Hostile.",
+            "args": {"type": "object"},
+            "run": {
+                "timeout_s": self.timeout_s,
+                "memory_mb": self.memory_mb,
+                "max_result_kb": self.max_result_kb,
+                "env": [MARK],
+            },
+        }
+        return Executor.from_mapping(mapping, folder / "manifest.toml")
+
+
+def _writes(name: str, data: bytes, says: str = "what is no message") -> Hostile:
+    return Hostile(name, f"pipe({data!r})\nforever()", says)
+
+
+def _dies_of(number: int) -> Hostile:
+    body = f"changing(context, lambda: (os.kill(os.getpid(), {number}), forever()))"
+    return Hostile(f"dies_of_{number}", body, "was killed by SIG", timeout_s=0)
+
+
+_SLEEPER = "[sys.executable, '-c', 'import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(90)']"
+_CHILD = f"subprocess.Popen({_SLEEPER})\n"
+_SESSION = f"subprocess.Popen({_SLEEPER}, start_new_session=True)\n"
+_DAEMON = f"""
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: os.execv(sys.executable, {_SLEEPER})
+    os._exit(0)
+os.wait()
+"""
+_ASKS = b'{"is": "ask", "title": "t", "fields": [%s]}\n'
+_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+_HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGINT}
+_HARMLESS |= {getattr(signal, "SIGXFSZ", signal.SIGCHLD), getattr(signal, "SIGINFO", signal.SIGCHLD)}
+"""Those that end no Python program: ignored by default or by Python, or an exception."""
+
+DEADLY = tuple(
+    number
+    for number in range(1, int(getattr(signal, "SIGRTMAX", 31)) + 1)
+    if number not in _STOPS | _HARMLESS and number in signal.valid_signals()
+)
+
+_BIG = 4_000_000
+
+HOSTILE: tuple[Hostile, ...] = (
+    # what it prints
+    Hostile("floods_stdout", "while True: os.write(1, b'x' * 65536)", "was stopped after 2 s", timeout_s=2),
+    Hostile(
+        "floods_stderr_with_lines", "while True: os.write(2, b'x\\n' * 30000)", "was stopped", timeout_s=2
+    ),
+    Hostile("prints_garbage_and_dies", "os.write(1, bytes(range(256)) * 99); os._exit(3)", "exit code 3"),
+    # what it writes to its connection
+    Hostile("floods_the_pipe", "while True: pipe(b'x' * 65536)", "returned more than 64 kB"),
+    Hostile("floods_the_pipe_with_lines", "while True: pipe(b'x\\n' * 30000)", "what is no message"),
+    Hostile("floods_the_pipe_with_blank_lines", "while True: pipe(b'\\n' * 65536)", "what is no message"),
+    Hostile(
+        "floods_with_questions",
+        "question = json.dumps({'is': 'ask', 'title': 't', 'fields': []}).encode() + b'\\n'\n"
+        "while True: pipe(question * 500)",
+        "was stopped after 2 s",
+        timeout_s=2,
+    ),
+    Hostile(
+        "floods_with_large_questions",
+        "question = json.dumps({'is': 'ask', 'title': 'x' * 60_000, 'fields': []}).encode() + b'\\n'\n"
+        "while True: pipe(question * 9)",
+        "was stopped after 2 s",
+        timeout_s=2,
+    ),
+    _writes("writes_words", b"hello\n"),
+    _writes("writes_bytes", b"\xff\xfe\x00\xc3\x28\n"),
+    _writes("writes_utf16", '{"is": "result", "value": {}}\n'.encode("utf-16")),
+    _writes("writes_nul", b"\0" * 1000 + b"\n"),
+    _writes("writes_a_number", b"1\n"),
+    _writes("writes_null", b"null\n"),
+    _writes("writes_a_list", b"[]\n"),
+    _writes("writes_an_empty_object", b"{}\n"),
+    _writes("writes_another_kind", b'{"is": "start"}\n'),
+    _writes("writes_a_kind_of_another_type", b'{"is": ["result"]}\n'),
+    _writes("writes_a_result_without_value", b'{"is": "result"}\n'),
+    _writes("writes_an_error_without_text", b'{"is": "error", "text": 1, "trace": ""}\n'),
+    _writes("writes_a_question_without_fields", b'{"is": "ask", "title": "t"}\n'),
+    _writes("writes_a_question_of_numbers", b'{"is": "ask", "title": "t", "fields": [1]}\n'),
+    _writes(
+        "writes_options_of_numbers",
+        _ASKS % b'{"var": "a", "prompt": "b", "kind": "choice", "options": [1]}',
+    ),
+    _writes(
+        "writes_an_unknown_kind_of_field",
+        _ASKS % b'{"var": "a", "prompt": "b", "kind": "x", "options": []}',
+        "no kind of field",
+    ),
+    _writes(
+        "writes_two_results_at_once",
+        b'{"is": "result", "value": 1}\n{"is": "result", "value": {}}\n',
+        "not an object",
+    ),
+    _writes("writes_half_a_result", b'{"is": "result", "value": {\n'),
+    _writes("writes_nan", b'{"is": "result", "value": {"x": NaN}}\n'),
+    _writes("writes_infinity", b'{"is": "result", "value": {"x": -Infinity}}\n'),
+    _writes("writes_what_parses_to_infinity", b'{"is": "result", "value": {"x": 1e999}}\n'),
+    _writes("writes_an_endless_integer", b'{"is": "result", "value": {"x": ' + b"9" * 5000 + b"}}\n"),
+    _writes("writes_a_deep_message", b"[" * 30_000 + b"\n", "nested deeper than 64"),
+    Hostile("writes_no_line_end", f"pipe(b'x' * {_BIG})\nforever()", "returned more than 64 kB"),
+    # what it returns
+    Hostile("returns_too_much", f"return {{'x': 'x' * {_BIG}}}", "returned more than 64 kB"),
+    Hostile("returns_a_little_too_much", "return {'x': 'x' * 65_536}", "returned more than 64 kB"),
+    Hostile("returns_65_deep", "x = {}\nfor _ in range(64): x = {'a': x}\nreturn x", "nested deeper than 64"),
+    Hostile(
+        "returns_600_deep", "x = []\nfor _ in range(600): x = [x]\nreturn {'x': x}", "nested deeper than 64"
+    ),
+    Hostile(
+        "returns_940_deep", "x = []\nfor _ in range(940): x = [x]\nreturn {'x': x}", "nested deeper than 64"
+    ),
+    Hostile(
+        "returns_20000_deep",
+        "x = []\nfor _ in range(20000): x = [x]\nreturn {'x': x}",
+        "nested deeper than 64",
+    ),
+    Hostile("returns_itself", "x = {}\nx['x'] = x\nreturn x", "no JSON: Circular reference"),
+    Hostile("returns_nan", "return {'x': float('nan')}", "is no JSON"),
+    Hostile("returns_infinity", "return {'x': float('-inf')}", "is no JSON"),
+    Hostile("returns_an_endless_integer", "return {'x': 1 << 100_000}", "is no JSON"),
+    Hostile("returns_bytes", "return {'x': b'x'}", "is no JSON"),
+    Hostile("raises_a_long_text", f"raise ExecutorError('x ' * {_BIG})", "x x"),
+    Hostile("raises_a_long_exception", f"raise ValueError('x' * {_BIG})", "failed: ValueError: xx"),
+    Hostile("raises_half_a_character", "raise ExecutorError('a \\ud800 b')", "a \ufffd b"),
+    # what it uses
+    Hostile("never_answers", "forever()", "was stopped after 2 s", timeout_s=2),
+    Hostile("burns_time", "while True: pass", "was stopped after 2 s", timeout_s=2),
+    Hostile(
+        "ignores_sigterm",
+        "for number in signal.valid_signals() - {9, 19, 32, 33}:\n"
+        "    try: signal.signal(number, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\n"
+        "forever()",
+        "was stopped after 2 s",
+        timeout_s=2,
+    ),
+    Hostile(
+        "eats_memory", "x = []\nwhile True: x.append(bytearray(10_000_000))", "more memory than its 512 MB"
+    ),
+    Hostile("eats_memory_at_once", "x = bytearray(1 << 40)", "more memory than its 512 MB"),
+    Hostile(
+        "eats_shared_memory",
+        "import mmap\nx = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): x[i] = 1\nforever()",
+        "more memory than its 512 MB",
+    ),
+    Hostile(
+        "eats_memory_in_children",
+        "code = 'x = bytearray(220_000_000)\\nimport time\\ntime.sleep(90)'\n"
+        "for _ in range(4): subprocess.Popen([sys.executable, '-c', code], start_new_session=True)\n"
+        "forever()",
+        "more memory than its 512 MB",
+    ),
+    # how it ends
+    *map(_dies_of, DEADLY),
+    Hostile("exits", "changing(context, lambda: os._exit(0))", "ended with exit code 0"),
+    Hostile("exits_by_exception", "changing(context, lambda: sys.exit(7))", "exit code 7"),
+    Hostile("kills_its_group", "changing(context, lambda: os.killpg(0, 9))", "killed by SIGKILL"),
+    Hostile(
+        "kills_its_supervisor",
+        "changing(context, lambda: (os.kill(os.getppid(), 9), forever()))",
+        "killed by SIGKILL",
+    ),
+    Hostile(
+        "stops",
+        "changing(context, lambda: os.kill(os.getpid(), signal.SIGSTOP))",
+        "was stopped after 3 s",
+        timeout_s=3,
+    ),
+    Hostile(
+        "stops_its_supervisor",
+        "os.kill(os.getppid(), signal.SIGSTOP)\nforever()",
+        "was stopped after 2 s",
+        timeout_s=2,
+    ),
+    Hostile(
+        "closes_its_pipes_and_lingers",
+        "changing(context, lambda: (os.closerange(3, 100), forever()))",
+        "closed its connection",
+    ),
+    Hostile("overflows_the_stack", "def deep(): deep()\ndeep()", "failed: RecursionError"),
+    Hostile(
+        "reads_at_zero",
+        "import ctypes\nctypes.string_at(0)",
+        "was killed by SIGSEGV .the fault is in compiled code",
+    ),
+    # what it leaves behind
+    Hostile("leaves_a_child_and_dies", _CHILD + "os._exit(1)", "exit code 1"),
+    Hostile("leaves_a_session_and_dies", _SESSION + "os._exit(1)", "exit code 1"),
+    Hostile("leaves_a_session_and_fails", _SESSION + "raise ExecutorError('no')", "no"),
+    Hostile("leaves_a_daemon_and_dies", _DAEMON + "os._exit(1)", "exit code 1"),
+    Hostile("leaves_a_daemon_and_waits", _DAEMON + "forever()", "was stopped after 2 s", timeout_s=2),
+    Hostile("forks_with_its_pipes_and_dies", "if os.fork(): os._exit(4)\nforever()", "exit code 4"),
+    Hostile(
+        "forks_on_and_on",
+        "for _ in range(5):\n    if os.fork() == 0: os.setsid()\nforever()",
+        "was stopped after 3 s",
+        timeout_s=3,
+    ),
+)
