@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.primitives import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
@@ -28,6 +30,8 @@ from gbnf.grammar.ir import (
 )
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+#: The longest spelling of a double that is listed: a sign and 39 digits.
+_LONGEST = 40
 _KEY_REST = Ref("keyRest")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
@@ -54,10 +58,25 @@ def value_expr(value: Any, layout: Layout) -> Expr:
                 return layout.empty_array
             items = [value_expr(item, layout) for item in value]
             return seq(layout.begin_array, _joined(items, layout.comma), layout.end_array)
-        case float() if value.is_integer():
-            return alt(literal(str(int(value))), literal(_encode(value)))
+        case int() | float() if not isinstance(value, bool):
+            return alt(*map(literal, _number_texts(value)))
         case _:
             return literal(_encode(value))
+
+
+def _number_texts(value: float) -> Iterable[str]:
+    """The spellings of a number: those of `json.dumps` and `JSON.stringify`, and without an exponent."""
+    text = _encode(value)
+    if isinstance(value, int):
+        # From 1e21 on, JavaScript writes an exponent.
+        is_double = 10**21 <= abs(value) < INFINITE and float(value) == value
+        return (text, repr(float(value))) if is_double else (text,)
+    if value.is_integer():
+        texts = [str(int(value)), text]
+    else:
+        # Python writes 1e-07, JavaScript 1e-7; and 1e-05 and 0.00001
+        texts = [text, text.replace("e-0", "e-"), format(Decimal(text), "f")]
+    return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
 
 
 def values_expr(values: Iterable[Any], layout: Layout) -> Expr:

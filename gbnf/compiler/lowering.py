@@ -21,6 +21,7 @@ from gbnf.compiler.arrays import (
     possible,
     unique_expr,
 )
+from gbnf.compiler.decimals import BOUNDED, LIFTED, Digits
 from gbnf.compiler.layout import LAYOUTS, Whitespace
 from gbnf.compiler.literals import factor, value_expr, values_expr
 from gbnf.compiler.multiples import multiples_expr
@@ -62,13 +63,20 @@ class Options:
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
     that is still held; None: any number. `closed`: objects that declare properties and say nothing of
     additional ones have none. `property_order`: declared properties come in declared order, or in any, as
-    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.orders` go.
+    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.orders` go. `bounded_digits`: numbers have
+    at most the digits of `gbnf.compiler.decimals.BOUNDED`.
     """
 
     whitespace: Whitespace = "default"
     max_depth: int | None = None
     closed: bool = False
     property_order: PropertyOrder = "declared"
+    bounded_digits: bool = True
+
+    @property
+    def digits(self) -> Digits:
+        """How many digits numbers may have."""
+        return BOUNDED if self.bounded_digits else LIFTED
 
 
 #: How many rules one schema may take before the rest of it is left open.
@@ -114,6 +122,7 @@ class Lowering:
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
+        self._numbers: dict[Number, tuple[Expr, str]] = {}
         self._strings: dict[String, tuple[Expr, tuple[tuple[str, str], ...]]] = {}
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
@@ -212,12 +221,21 @@ class Lowering:
                 return self._object(shape, scope, pointer, depth)
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
-        if shape.divisors:
-            expr = multiples_expr(shape, scope)
-            if expr is not None:
-                return expr
-            self._unheld(shape, pointer, "multipleOf", "its automaton is too large")
-        return range_expr(shape)
+        """Numbers of one kind are written once."""
+        known = self._numbers.get(shape)
+        if known is None:
+            expr, reason = None, ""
+            if shape.divisors:
+                expr, reason = multiples_expr(shape, self.options.digits, scope)
+            if expr is None:
+                expr = range_expr(shape, self.options.digits)
+            if _weight(expr) > _LIGHT:
+                expr = scope.add("Number", expr)
+            known = self._numbers[shape] = (expr, reason)
+        expr, reason = known
+        if reason:
+            self._unheld(shape, pointer, "multipleOf", reason)
+        return expr
 
     def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
         """Strings of one kind are written once."""

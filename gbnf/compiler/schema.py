@@ -25,6 +25,7 @@ def compile_schema(
     max_depth: int | None = None,
     closed: bool = False,
     property_order: PropertyOrder = "declared",
+    bounded_digits: bool = True,
 ) -> Grammar:
     """The grammar of the JSON texts that satisfy a JSON Schema.
 
@@ -32,13 +33,14 @@ def compile_schema(
     recursive schemas become recursive rules. `closed=True` gives objects that declare properties and say
     nothing of additional ones none; the standard, and the default, leave them open. With
     `property_order="any"` small objects take their properties in any order, larger ones in many or in the
-    declared one (the report names them).
+    declared one (the report names them). Numbers have at most 39 digits before the point and 20 behind it;
+    with `bounded_digits=False` integers and fractions may have any number of digits.
 
     Raises SchemaError where the schema is malformed, or where no value satisfies it.
     """
     check_whitespace(whitespace)
     with compilation(schema):
-        return _compile(schema, Options(whitespace, max_depth, closed, property_order))
+        return _compile(schema, Options(whitespace, max_depth, closed, property_order, bounded_digits))
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
@@ -50,7 +52,7 @@ def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
     if rules.productions[root.name] == NOTHING:
         reason = lowering.reason or "it asks for itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([Part(rules)], lowering.report, options.whitespace)
+    return link([Part(rules)], lowering.report, options.whitespace, options.digits)
 
 
 @contextmanager
