@@ -7,10 +7,10 @@ declared can't slip in among the additional ones by another spelling.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
@@ -42,22 +42,27 @@ def quoted(text: str) -> str:
     return _encode(text)
 
 
-def value_expr(value: Any, layout: Layout) -> Expr:
-    """One JSON value in a layout; objects keep their order."""
+#: From the pairs of an object to the expression of all of them, comma between.
+Pairs: TypeAlias = Callable[[Sequence[Expr]], Expr]
+
+
+def value_expr(value: Any, layout: Layout, pairs: Pairs | None = None) -> Expr:
+    """One JSON value in a layout. The pairs of an object keep their order, unless `pairs` is given."""
     match value:
         case dict():
             if not value:
                 return layout.empty_object
-            pairs = [
-                seq(literal(quoted(key)), layout.colon, value_expr(item, layout))
+            written = [
+                seq(literal(quoted(key)), layout.colon, value_expr(item, layout, pairs))
                 for key, item in value.items()
             ]
-            return seq(layout.begin_object, _joined(pairs, layout.comma), layout.end_object)
+            inside = joined(written, layout.comma) if pairs is None else pairs(written)
+            return seq(layout.begin_object, inside, layout.end_object)
         case list():
             if not value:
                 return layout.empty_array
-            items = [value_expr(item, layout) for item in value]
-            return seq(layout.begin_array, _joined(items, layout.comma), layout.end_array)
+            items = [value_expr(item, layout, pairs) for item in value]
+            return seq(layout.begin_array, joined(items, layout.comma), layout.end_array)
         case int() | float() if not isinstance(value, bool):
             return alt(*map(literal, _number_texts(value)))
         case _:
@@ -79,12 +84,12 @@ def _number_texts(value: float) -> Iterable[str]:
     return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
 
 
-def values_expr(values: Iterable[Any], layout: Layout) -> Expr:
+def values_expr(values: Iterable[Any], layout: Layout, pairs: Pairs | None = None) -> Expr:
     """Any of the values, with shared beginnings factored."""
-    return factor([value_expr(value, layout) for value in values])
+    return factor([value_expr(value, layout, pairs) for value in values])
 
 
-def _joined(items: Sequence[Expr], comma: Expr) -> Expr:
+def joined(items: Sequence[Expr], comma: Expr) -> Expr:
     parts: list[Expr] = []
     for item in items:
         parts += [comma, item] if parts else [item]

@@ -8,7 +8,7 @@ schemas become recursive grammars; with `max_depth`, deeper objects and arrays b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from typing import Literal as OneOf
@@ -23,11 +23,11 @@ from gbnf.compiler.arrays import (
 )
 from gbnf.compiler.decimals import BOUNDED, LIFTED, Digits
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import factor, value_expr, values_expr
+from gbnf.compiler.literals import Pairs, factor, joined, value_expr, values_expr
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.numbers import range_expr
-from gbnf.compiler.objects import object_expr
-from gbnf.compiler.orders import Budget
+from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
+from gbnf.compiler.orders import Budget, permuted_expr
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
@@ -196,7 +196,7 @@ class Lowering:
         return places, scope
 
     def _union(self, values: ValueSet, scope: Scope, pointer: str, depth: int) -> Expr:
-        alternatives = [values_expr(values.values, self._layout)] if values.values else []
+        alternatives = [self._listed(values.values, scope, pointer)] if values.values else []
         structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
@@ -204,6 +204,29 @@ class Lowering:
         if not alternatives:
             self.reason = values.reason
         return factor([one for one in alternatives if one != NOTHING])
+
+    def _listed(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
+        """Any of the values; objects in them in any order where that is asked for and they are small."""
+        return values_expr(values, self._layout, self._pairs(scope, pointer))
+
+    def _pairs(self, scope: Scope, pointer: str) -> Pairs | None:
+        """How the pairs of a listed object are put together; None: in their order."""
+        if not self._orders.any_order:
+            return None
+
+        def together(pairs: Sequence[Expr]) -> Expr:
+            count = len(pairs)
+            if count > 1:
+                before = len(self.table.productions)
+                if count <= MAX_ANY_ORDER and self._orders.frees(count << count - 1, share=8):
+                    expr = permuted_expr(pairs, self._layout, scope)
+                    self._for_orders += len(self.table.productions) - before
+                    return expr
+                reason = f"an object of {count} properties that is listed has them in its own order only"
+                self.report.remark(pointer, "enum", "declared_order", reason)
+            return joined(pairs, self._layout.comma)
+
+        return together
 
     def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int) -> Expr:
         match shape:
@@ -318,7 +341,8 @@ class Lowering:
         if shape.unique and not (items.maximum is not None and items.maximum <= 1):
             values = None if shape.prefix or shape.contains else self._few_values(shape.items)
             if values is not None:
-                written = [value_expr(value, self._layout) for value in values]
+                pairs = self._pairs(scope, pointer)
+                written = [value_expr(value, self._layout, pairs) for value in values]
                 return unique_expr(written, items.minimum, items.maximum, self._layout, scope)
             self._unheld(shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
