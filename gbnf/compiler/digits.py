@@ -16,7 +16,7 @@ def intersection(left: Expr, right: Expr) -> Expr:
 
 @lru_cache(maxsize=256)
 def language(expr: Expr) -> Dfa:
-    """The automaton of an expression without nonterminals but `integer`."""
+    """The automaton of an expression without nonterminals."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most numbers don't need it
 
     return search(f"^(?:{_as_pattern(expr)})$")
@@ -41,7 +41,5 @@ def _as_pattern(expr: Expr) -> str:
             return "(?:" + "|".join(map(_as_pattern, items)) + ")"
         case Repeat(item, minimum, maximum):
             return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
-        case Ref("integer"):
-            return "-?(?:0|[1-9][0-9]*)"
         case Ref(name):
             raise ValueError(f"{name} is a nonterminal")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 
+from gbnf.compiler.decimals import BOUNDED, Digits
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.report import Finding
@@ -27,9 +28,9 @@ class Part:
 
 
 @lru_cache(maxsize=256)
-def _shared_part(needs: frozenset[str], whitespace: Whitespace) -> Part:
+def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: Digits) -> Part:
     """The primitives that `needs` names, and those that they need in their turn."""
-    table = Rules(primitives(whitespace))
+    table = Rules(primitives(whitespace, digits))
     reached: set[str] = set()
     pending = [name for name in needs if name in table.productions]
     while pending:
@@ -68,11 +69,13 @@ class Grammar:
         return all(finding.kind != "unenforced" for finding in self.report)
 
 
-def link(parts: Iterable[Part], findings: Iterable[Finding], whitespace: Whitespace) -> Grammar:
+def link(
+    parts: Iterable[Part], findings: Iterable[Finding], whitespace: Whitespace, digits: Digits = BOUNDED
+) -> Grammar:
     """Put parts together with the primitives that they need. The first part holds `root`."""
     parts = tuple(parts)
     needs = frozenset().union(*(part.needs for part in parts)) - frozenset().union(
         *(part.names for part in parts)
     )
-    shared = _shared_part(needs, whitespace)
+    shared = _shared_part(needs, whitespace, digits)
     return Grammar((*parts, shared) if shared.productions else parts, tuple(sorted(findings)))

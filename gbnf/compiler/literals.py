@@ -7,10 +7,12 @@ declared can't slip in among the additional ones by another spelling.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
+from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.primitives import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
@@ -28,6 +30,8 @@ from gbnf.grammar.ir import (
 )
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+#: The longest spelling of a double that is listed: a sign and 39 digits.
+_LONGEST = 40
 _KEY_REST = Ref("keyRest")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
@@ -38,34 +42,54 @@ def quoted(text: str) -> str:
     return _encode(text)
 
 
-def value_expr(value: Any, layout: Layout) -> Expr:
-    """One JSON value in a layout; objects keep their order."""
+#: From the pairs of an object to the expression of all of them, comma between.
+Pairs: TypeAlias = Callable[[Sequence[Expr]], Expr]
+
+
+def value_expr(value: Any, layout: Layout, pairs: Pairs | None = None) -> Expr:
+    """One JSON value in a layout. The pairs of an object keep their order, unless `pairs` is given."""
     match value:
         case dict():
             if not value:
                 return layout.empty_object
-            pairs = [
-                seq(literal(quoted(key)), layout.colon, value_expr(item, layout))
+            written = [
+                seq(literal(quoted(key)), layout.colon, value_expr(item, layout, pairs))
                 for key, item in value.items()
             ]
-            return seq(layout.begin_object, _joined(pairs, layout.comma), layout.end_object)
+            inside = joined(written, layout.comma) if pairs is None else pairs(written)
+            return seq(layout.begin_object, inside, layout.end_object)
         case list():
             if not value:
                 return layout.empty_array
-            items = [value_expr(item, layout) for item in value]
-            return seq(layout.begin_array, _joined(items, layout.comma), layout.end_array)
-        case float() if value.is_integer():
-            return alt(literal(str(int(value))), literal(_encode(value)))
+            items = [value_expr(item, layout, pairs) for item in value]
+            return seq(layout.begin_array, joined(items, layout.comma), layout.end_array)
+        case int() | float() if not isinstance(value, bool):
+            return alt(*map(literal, _number_texts(value)))
         case _:
             return literal(_encode(value))
 
 
-def values_expr(values: Iterable[Any], layout: Layout) -> Expr:
+def _number_texts(value: float) -> Iterable[str]:
+    """The spellings of a number: those of `json.dumps` and `JSON.stringify`, and without an exponent."""
+    text = _encode(value)
+    if isinstance(value, int):
+        # From 1e21 on, JavaScript writes an exponent.
+        is_double = 10**21 <= abs(value) < INFINITE and float(value) == value
+        return (text, repr(float(value))) if is_double else (text,)
+    if value.is_integer():
+        texts = [str(int(value)), text]
+    else:
+        # Python writes 1e-07, JavaScript 1e-7; and 1e-05 and 0.00001
+        texts = [text, text.replace("e-0", "e-"), format(Decimal(text), "f")]
+    return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
+
+
+def values_expr(values: Iterable[Any], layout: Layout, pairs: Pairs | None = None) -> Expr:
     """Any of the values, with shared beginnings factored."""
-    return factor([value_expr(value, layout) for value in values])
+    return factor([value_expr(value, layout, pairs) for value in values])
 
 
-def _joined(items: Sequence[Expr], comma: Expr) -> Expr:
+def joined(items: Sequence[Expr], comma: Expr) -> Expr:
     parts: list[Expr] = []
     for item in items:
         parts += [comma, item] if parts else [item]

@@ -8,7 +8,7 @@ schemas become recursive grammars; with `max_depth`, deeper objects and arrays b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from typing import Literal as OneOf
@@ -21,12 +21,13 @@ from gbnf.compiler.arrays import (
     possible,
     unique_expr,
 )
+from gbnf.compiler.decimals import BOUNDED, LIFTED, Digits
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import factor, value_expr, values_expr
+from gbnf.compiler.literals import Pairs, factor, joined, value_expr, values_expr
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.numbers import range_expr
-from gbnf.compiler.objects import object_expr
-from gbnf.compiler.orders import Budget
+from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
+from gbnf.compiler.orders import Budget, permuted_expr
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
@@ -62,13 +63,20 @@ class Options:
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
     that is still held; None: any number. `closed`: objects that declare properties and say nothing of
     additional ones have none. `property_order`: declared properties come in declared order, or in any, as
-    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.orders` go.
+    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.orders` go. `bounded_digits`: numbers have
+    at most the digits of `gbnf.compiler.decimals.BOUNDED`.
     """
 
     whitespace: Whitespace = "default"
     max_depth: int | None = None
     closed: bool = False
     property_order: PropertyOrder = "declared"
+    bounded_digits: bool = True
+
+    @property
+    def digits(self) -> Digits:
+        """How many digits numbers may have."""
+        return BOUNDED if self.bounded_digits else LIFTED
 
 
 #: How many rules one schema may take before the rest of it is left open.
@@ -114,6 +122,7 @@ class Lowering:
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
+        self._numbers: dict[Number, tuple[Expr, str]] = {}
         self._strings: dict[String, tuple[Expr, tuple[tuple[str, str], ...]]] = {}
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
@@ -187,7 +196,7 @@ class Lowering:
         return places, scope
 
     def _union(self, values: ValueSet, scope: Scope, pointer: str, depth: int) -> Expr:
-        alternatives = [values_expr(values.values, self._layout)] if values.values else []
+        alternatives = [self._listed(values.values, scope, pointer)] if values.values else []
         structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
@@ -195,6 +204,29 @@ class Lowering:
         if not alternatives:
             self.reason = values.reason
         return factor([one for one in alternatives if one != NOTHING])
+
+    def _listed(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
+        """Any of the values; objects in them in any order where that is asked for and they are small."""
+        return values_expr(values, self._layout, self._pairs(scope, pointer))
+
+    def _pairs(self, scope: Scope, pointer: str) -> Pairs | None:
+        """How the pairs of a listed object are put together; None: in their order."""
+        if not self._orders.any_order:
+            return None
+
+        def together(pairs: Sequence[Expr]) -> Expr:
+            count = len(pairs)
+            if count > 1:
+                before = len(self.table.productions)
+                if count <= MAX_ANY_ORDER and self._orders.frees(count << count - 1, share=8):
+                    expr = permuted_expr(pairs, self._layout, scope)
+                    self._for_orders += len(self.table.productions) - before
+                    return expr
+                reason = f"an object of {count} properties that is listed has them in its own order only"
+                self.report.remark(pointer, "enum", "declared_order", reason)
+            return joined(pairs, self._layout.comma)
+
+        return together
 
     def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int) -> Expr:
         match shape:
@@ -212,12 +244,21 @@ class Lowering:
                 return self._object(shape, scope, pointer, depth)
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
-        if shape.divisors:
-            expr = multiples_expr(shape, scope)
-            if expr is not None:
-                return expr
-            self._unheld(shape, pointer, "multipleOf", "its automaton is too large")
-        return range_expr(shape)
+        """Numbers of one kind are written once."""
+        known = self._numbers.get(shape)
+        if known is None:
+            expr, reason = None, ""
+            if shape.divisors:
+                expr, reason = multiples_expr(shape, self.options.digits, scope)
+            if expr is None:
+                expr = range_expr(shape, self.options.digits)
+            if _weight(expr) > _LIGHT:
+                expr = scope.add("Number", expr)
+            known = self._numbers[shape] = (expr, reason)
+        expr, reason = known
+        if reason:
+            self._unheld(shape, pointer, "multipleOf", reason)
+        return expr
 
     def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
         """Strings of one kind are written once."""
@@ -300,7 +341,8 @@ class Lowering:
         if shape.unique and not (items.maximum is not None and items.maximum <= 1):
             values = None if shape.prefix or shape.contains else self._few_values(shape.items)
             if values is not None:
-                written = [value_expr(value, self._layout) for value in values]
+                pairs = self._pairs(scope, pointer)
+                written = [value_expr(value, self._layout, pairs) for value in values]
                 return unique_expr(written, items.minimum, items.maximum, self._layout, scope)
             self._unheld(shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:

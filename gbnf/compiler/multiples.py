@@ -7,10 +7,11 @@ from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
 
+from gbnf.compiler.decimals import Digits, decimal_expr, scientific_expr
 from gbnf.compiler.digits import language, written
-from gbnf.compiler.numbers import range_expr, split_decimal
+from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import Expr, Literal, alt, char_class, literal, optional, repeat, seq
+from gbnf.grammar.ir import Expr, alt, literal
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.values import Bound, Number
 
@@ -19,14 +20,18 @@ MAX_DIVISOR = 1000
 _MAX_DECIMALS = 6
 #: So few multiples between the bounds are written out.
 _MAX_LISTED = 200
-_ZEROS = repeat(char_class((0x30, 0x30)))
-_ZERO_FRACTION = optional(seq(Literal("."), repeat(char_class((0x30, 0x30)), 1)))
+#: The most states of an automaton of multiples that counts digits too.
+_MAX_COUNTED = 400
+#: Doubles from the first to the second are written without exponent by everyone.
+_PLAIN = (Fraction(1, 10**4), 10**16)
+_UNCOUNTED = Digits(None, None, None, None)
 
 
-def multiples_expr(shape: Number, scope: Scope) -> Expr | None:
-    """The numbers of a shape with divisors; None where they have no automaton of reasonable size.
+def multiples_expr(shape: Number, digits: Digits, scope: Scope) -> tuple[Expr | None, str]:
+    """The numbers of a shape with divisors, and what is not held of them, "" for nothing.
 
-    Listed where the bounds leave few, else by an automaton, which spells numbers without exponent.
+    Listed where the bounds leave few, else by an automaton, which spells numbers without exponent; None where
+    it would be too large. It counts no digits where that would make it too large.
     """
     whole = shape.integer is True
     divisor = _least_common_multiple((*shape.divisors, Fraction(1)) if whole else shape.divisors)
@@ -37,13 +42,18 @@ def multiples_expr(shape: Number, scope: Scope) -> Expr | None:
         listed = [value for value in multiples if _within(value, low, high)]
         if shape.integer is False:
             listed = [value for value in listed if value.denominator != 1]
-        return alt(*(_spelled(value, whole=whole) for value in listed))
+        return alt(*(_spelled(value, digits, whole=whole) for value in listed)), ""
     words = _multiples(divisor, whole=whole)
     if words is None or shape.integer is False:
-        return None
-    if low is not None or high is not None:
-        words &= language(range_expr(replace(shape, divisors=()), exponents=False))
-    return written(words, scope)
+        return None, "its automaton is too large"
+    most = digits.integer if whole else digits.whole
+    counts = len(words.table.rows) * (most or 1) <= _MAX_COUNTED
+    limits = digits if counts else _UNCOUNTED
+    if counts or low is not None or high is not None:
+        words &= language(range_expr(replace(shape, divisors=()), limits, exponents=False))
+    endless = not (counts or whole) and (low is None or high is None)
+    reason = "with so large a divisor digits are not counted, and a number of 310 is read as infinity"
+    return written(words, scope), reason if endless else ""
 
 
 def _within(value: Fraction, low: Bound, high: Bound) -> bool:
@@ -51,12 +61,13 @@ def _within(value: Fraction, low: Bound, high: Bound) -> bool:
     return above and (value < high.value or (value == high.value and not high.exclusive))
 
 
-def _spelled(value: Fraction, *, whole: bool) -> Expr:
-    sign = "-" if value < 0 else ""
-    units, digits = split_decimal(abs(value))
-    if digits:
-        return seq(literal(f"{sign}{units}.{digits}"), _ZEROS)
-    return literal(f"{sign}{units}") if whole else seq(literal(f"{sign}{units}"), _ZERO_FRACTION)
+def _spelled(value: Fraction, digits: Digits, *, whole: bool) -> Expr:
+    if whole:
+        return literal(str(int(value)))
+    decimals = decimal_expr(value, value, digits)
+    if not value or _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        return decimals
+    return alt(decimals, scientific_expr(value, value, digits))
 
 
 def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:

@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from gbnf.compiler.chain import trie
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import quoted
+from gbnf.compiler.literals import factor, quoted
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY, NOTHING, Expr, alt, optional, repeat, seq
 
@@ -46,6 +46,23 @@ def split_expr(
     The arguments are those of `gbnf.compiler.chain.chain_expr`.
     """
     return _Splits(names, required, values, others, layout, scope).expression()
+
+
+def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
+    """All of the pairs, in any order. A state is the set of those that are still to come."""
+
+    def rest(left: tuple[Expr, ...]) -> Expr:
+        if len(left) == 1:
+            return left[0]
+        if left not in rests:
+            first = [
+                seq(one, layout.comma, rest((*left[:at], *left[at + 1 :]))) for at, one in enumerate(left)
+            ]
+            rests[left] = scope.add(f"Order {len(left)}", factor(first))
+        return rests[left]
+
+    rests: dict[tuple[Expr, ...], Expr] = {}
+    return rest(tuple(pairs))
 
 
 def split_pairs(count: int) -> int:

@@ -51,6 +51,7 @@ def compile_pool(
     max_depth: int = _MAX_DEPTH,
     closed: bool = True,
     property_order: PropertyOrder = "declared",
+    bounded_digits: bool = True,
     union: bool = True,
 ) -> Grammar:
     """The grammar of `{"name": …, "arguments": {…}}` for calls of these tools.
@@ -58,8 +59,8 @@ def compile_pool(
     `final_answer` and `ask_user` add the built-in tools of these names. `steps` are the numbers of earlier
     steps that arguments may refer to; with none, step references aren't offered, nor are tools that need
     one. `closed` gives objects that declare properties and say nothing of additional ones none. For
-    `property_order` and `whitespace` see `compile_schema`. With `union=False` any name goes with any
-    arguments: a baseline to compare with, nothing to run.
+    `property_order`, `bounded_digits` and `whitespace` see `compile_schema`. With `union=False` any name
+    goes with any arguments: a baseline to compare with, nothing to run.
 
     Tools are compiled once and kept; linking a new pool from compiled tools costs microseconds.
 
@@ -68,7 +69,8 @@ def compile_pool(
     """
     check_whitespace(whitespace)
     tools = (*executors, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
-    return _link_pool(tools, tuple(steps), Options(whitespace, max_depth, closed, property_order), union)
+    options = Options(whitespace, max_depth, closed, property_order, bounded_digits)
+    return _link_pool(tools, tuple(steps), options, union)
 
 
 @lru_cache(maxsize=512)
@@ -96,7 +98,8 @@ def _link_pool(tools: tuple[Executor, ...], steps: tuple[int, ...], options: Opt
     if steps and any(_FROM_STEP.name in unit.part.needs for unit in compiled):
         head[_FROM_STEP.name] = factor([literal(str(step)) for step in steps])
     findings = [finding for unit in compiled for finding in unit.findings]
-    return link([Part(Rules(head)), *(unit.part for unit in compiled)], findings, options.whitespace)
+    parts = [Part(Rules(head)), *(unit.part for unit in compiled)]
+    return link(parts, findings, options.whitespace, options.digits)
 
 
 def _union(tools: Sequence[CompiledTool], layout: Layout) -> Expr:

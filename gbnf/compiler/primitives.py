@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 
+from gbnf.compiler.decimals import BOUNDED, Digits, number_rules
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, optional, repeat, seq
+from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, repeat, seq
 
 _HEX = char_class((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
-_DIGIT = char_class((0x30, 0x39))
-_NONZERO = char_class((0x31, 0x39))
 
 #: One character of a JSON string as it is, without an escape.
 PLAIN_CHAR = char_class('"\\', (0x00, 0x1F), negated=True)
@@ -51,21 +50,9 @@ _FORCED_ESCAPE = seq(
     ),
 )
 
-#: Up to 307, so that a number stays within a double: beyond, a parser reads infinity or zero.
-EXPONENT = seq(
-    char_class("eE"),
-    optional(char_class("+-")),
-    alt(
-        seq(optional(char_class((0x30, 0x32))), repeat(_DIGIT, 1, 2)),
-        seq(Literal("30"), char_class((0x30, 0x37))),
-    ),
-)
-
-INTEGER = seq(optional(Literal("-")), alt(Literal("0"), seq(_NONZERO, repeat(_DIGIT))))
-
 
 @cache
-def primitives(whitespace: Whitespace) -> dict[str, Expr]:
+def primitives(whitespace: Whitespace, digits: Digits = BOUNDED) -> dict[str, Expr]:
     """Every shared production by name, for a layout. Names start with a lower-case letter, as all do."""
     layout = LAYOUTS[whitespace]
     string = Ref("string")
@@ -90,12 +77,7 @@ def primitives(whitespace: Whitespace) -> dict[str, Expr]:
         "keyEnd": alt(Literal('"'), seq(Ref("keyEscape"), Ref("keyRest"))),
         "keyChar": alt(PLAIN_CHAR, Ref("keyEscape")),
         "keyEscape": _FORCED_ESCAPE,
-        "number": seq(
-            Ref("integer"),
-            optional(seq(Literal("."), repeat(_DIGIT, 1))),
-            optional(EXPONENT),
-        ),
-        "integer": INTEGER,
+        **number_rules(digits),
         "boolean": alt(Literal("true"), Literal("false")),
         "null": Literal("null"),
     }

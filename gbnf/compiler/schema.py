@@ -15,6 +15,7 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import NOTHING, Rules
 from gbnf.grammar.passes import run_passes
+from gbnf.schema.counts import check_numbers
 from gbnf.schema.document import Document, lone_surrogate
 
 
@@ -25,6 +26,7 @@ def compile_schema(
     max_depth: int | None = None,
     closed: bool = False,
     property_order: PropertyOrder = "declared",
+    bounded_digits: bool = True,
 ) -> Grammar:
     """The grammar of the JSON texts that satisfy a JSON Schema.
 
@@ -32,13 +34,14 @@ def compile_schema(
     recursive schemas become recursive rules. `closed=True` gives objects that declare properties and say
     nothing of additional ones none; the standard, and the default, leave them open. With
     `property_order="any"` small objects take their properties in any order, larger ones in many or in the
-    declared one (the report names them).
+    declared one (the report names them). Numbers have at most 39 digits before the point and 20 behind it;
+    with `bounded_digits=False` integers and fractions may have any number of digits.
 
     Raises SchemaError where the schema is malformed, or where no value satisfies it.
     """
     check_whitespace(whitespace)
     with compilation(schema):
-        return _compile(schema, Options(whitespace, max_depth, closed, property_order))
+        return _compile(schema, Options(whitespace, max_depth, closed, property_order, bounded_digits))
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
@@ -50,14 +53,14 @@ def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
     if rules.productions[root.name] == NOTHING:
         reason = lowering.reason or "it asks for itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([Part(rules)], lowering.report, options.whitespace)
+    return link([Part(rules)], lowering.report, options.whitespace, options.digits)
 
 
 @contextmanager
 def compilation(schema: Any) -> Iterator[None]:
     """Around the work on one schema. Raises SchemaError for what nests too deeply to be compiled.
 
-    Also for texts with half a surrogate pair.
+    Also for texts with half a surrogate pair, and numbers that JSON can't hold.
 
     Python's cycle collector pauses: what a compilation makes holds next to no cycles, and looking for them
     again and again takes half the time of a large schema. What is made belongs to a function called inside,
@@ -66,6 +69,7 @@ def compilation(schema: Any) -> Iterator[None]:
     was_collecting = gc.isenabled()
     gc.disable()
     try:
+        check_numbers(schema)
         yield
     except RecursionError:
         problem = "a value, a key or a chain of references in it nests too deeply to be compiled"

@@ -13,14 +13,12 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from gbnf.calls.names import fold
-from gbnf.compiler.digits import intersection
+from gbnf.compiler.decimals import Digits, decimal_expr, integer_expr
 from gbnf.compiler.literals import factor
-from gbnf.compiler.numbers import decimal_expr, integer_expr
 from gbnf.compiler.repetitions import bounded, separated
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import Expr, char_class, literal, optional, repeat, seq
+from gbnf.grammar.ir import Expr, literal, optional, seq
 from gbnf.lines.characters import is_line, line_rule
-from gbnf.schema.values import Bound
 
 Outside: TypeAlias = Literal["refuse", "clamp"]
 
@@ -104,14 +102,8 @@ class Number:
     def expr(self, _scope: Scope) -> Expr:
         if self.whole:
             return integer_expr(int(self.minimum), int(self.maximum))
-        digit = char_class((0x30, 0x39))
-        spelling = seq(
-            optional(literal("-")),
-            repeat(digit, 1),
-            optional(seq(literal("."), repeat(digit, 1, self.decimals))),
-        )
-        low, high = Bound(Fraction(str(self.minimum))), Bound(Fraction(str(self.maximum)))
-        return intersection(decimal_expr(low, high), spelling)
+        low, high = Fraction(str(self.minimum)), Fraction(str(self.maximum))
+        return decimal_expr(low, high, Digits(None, None, self.decimals, self.decimals))
 
     def written(self, value: Any) -> tuple[str, ...]:
         wanted = f"a {'whole ' * self.whole}number from {self.minimum} to {self.maximum}"

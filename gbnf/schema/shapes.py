@@ -32,7 +32,7 @@ from gbnf.schema.values import (
 
 #: The most states that the classes of keys may have, all in all, into which patterns part them.
 MAX_KEY_STATES = 3000
-#: Bounds of more digits than this has are not held.
+#: Bounds of more digits before the point than this has are not held.
 MAX_BOUND_SIZE = 10**40
 
 Report = Callable[[str, str, str], None]
@@ -450,7 +450,7 @@ def _bound(facet: Subschema, keyword: str, exclusive: str) -> Bound | None:
 
 def _held(bound: Bound | None, facet: Subschema, keyword: str, report: Report) -> Bound | None:
     """A bound, unless it has so many digits that the grammar leaves it out."""
-    if bound is None or max(abs(bound.value.numerator), bound.value.denominator) < MAX_BOUND_SIZE:
+    if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
         return bound
     for name in (keyword, f"exclusive{keyword.capitalize()}"):
         if name in facet.raw:

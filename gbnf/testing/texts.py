@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
 
+_TOO_GREAT = 10**39
 _TIMES = st.times().map(lambda time: f"{time.isoformat()}Z")
 
 SAMPLES: Mapping[str, st.SearchStrategy[str]] = {
@@ -33,9 +34,12 @@ SAMPLES: Mapping[str, st.SearchStrategy[str]] = {
 
 
 def canonical(value: Any) -> Any:
-    """The value with whole numbers as integers: `1.0` is an integer, and a grammar spells it `1`."""
+    """The value with whole numbers as integers: `1.0` is an integer, and a grammar spells it `1`.
+
+    Greater ones than a grammar has digits for stay as they are.
+    """
     match value:
-        case float() if value.is_integer():
+        case float() if value.is_integer() and abs(value) < _TOO_GREAT:
             return int(value)
         case list():
             return [canonical(item) for item in value]
@@ -45,12 +49,21 @@ def canonical(value: Any) -> Any:
             return value
 
 
+def fits(text: str) -> bool:
+    """Whether a number without exponent has so few digits that every grammar takes it."""
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    return len(whole) <= 39 and len(fraction) <= 20
+
+
 def spelled(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
-    """The canonical JSON text: no exponents, no escape that JSON doesn't ask for, keys as they come."""
+    """The canonical JSON text: exponents only where digits would be too many, no escape that JSON doesn't ask
+    for, keys as they come.
+    """
     match value:
         case float():
             number = canonical(value)
-            return str(number) if isinstance(number, int) else format(Decimal(repr(value)), "f")
+            text = str(number) if isinstance(number, int) else format(Decimal(repr(value)), "f")
+            return text if fits(text) else repr(value)
         case list():
             return "[" + comma.join(spelled(item, comma=comma, colon=colon) for item in value) + "]"
         case dict():

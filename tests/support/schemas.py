@@ -329,10 +329,10 @@ def _parts(schema: Any) -> list[Mapping[str, Any]]:
 
 
 def canonical(value: Any) -> Any:
-    """The value in canonical spelling: whole numbers as integers, and none with an exponent."""
+    """The value with whole numbers as integers, of as many digits as a grammar has room for."""
     match value:
-        case float() if value.is_integer() or "e" in repr(value):
-            return int(value)
+        case float() if value.is_integer():
+            return int(value) % 10**39
         case list():
             return [canonical(item) for item in value]
         case dict():

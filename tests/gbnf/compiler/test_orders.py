@@ -136,6 +136,46 @@ def _splits(order: list[int], block: int, *, last: bool = True) -> bool:
     return in_blocks and _splits(higher, block)
 
 
+@given(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9), max_size=5), st.data())
+def test_a_listed_object_takes_every_order(value: dict[str, int], data: st.DataObject) -> None:
+    schema: Any = data.draw(st.sampled_from([{"const": value}, {"enum": ["a", [value], value]}]))
+    grammar = compile_schema(schema, property_order="any")
+    assert grammar.report == ()
+    shuffled = dict(data.draw(st.permutations(list(value.items()))))
+    assert accepts(grammar, json.dumps(shuffled, ensure_ascii=False))
+    for name in value:
+        without = {key: item for key, item in shuffled.items() if key != name}
+        assert not accepts(grammar, json.dumps(without, ensure_ascii=False))
+    assert accepts(compile_schema(schema), json.dumps(shuffled, ensure_ascii=False)) == (
+        list(shuffled) == list(value)
+    )
+
+
+def test_objects_inside_a_listed_object_take_every_order() -> None:
+    grammar = compile_schema(
+        {"const": {"a": {"b": 1, "c": [{"d": 2, "e": 3}]}, "f": 4}}, property_order="any"
+    )
+    assert accepts(grammar, '{"f": 4, "a": {"c": [{"e": 3, "d": 2}], "b": 1}}')
+    assert not accepts(grammar, '{"f": 4, "a": {"c": [{"e": 3}], "b": 1}}')
+
+
+def test_unique_items_that_are_listed_objects_take_every_order() -> None:
+    items = {"enum": [{"a": 1, "b": 2}, 3]}
+    schema = {"type": "array", "items": items, "uniqueItems": True}
+    assert accepts(compile_schema(schema, property_order="any"), '[3, {"b": 2, "a": 1}]')
+
+
+@pytest.mark.parametrize("count", [9, 40])
+def test_a_larger_listed_object_keeps_its_order_and_is_reported(count: int) -> None:
+    value = dict.fromkeys((f"p{number}" for number in range(count)), 1)
+    grammar = compile_schema({"properties": {"a": {"const": value}}}, property_order="any")
+    kinds = [(finding.pointer, finding.kind) for finding in grammar.report]
+    assert ("/properties/a", "declared_order") in kinds
+    backwards = dict(reversed(value.items()))
+    assert accepts(grammar, json.dumps({"a": value}))
+    assert not accepts(grammar, json.dumps({"a": backwards}))
+
+
 @pytest.mark.parametrize("count", [100, 300])
 def test_too_many_properties_keep_the_declared_order(count: int) -> None:
     schema = {"properties": {f"p{number}": {"const": 1} for number in range(count)}, "type": "object"}
