@@ -59,6 +59,8 @@ def has_ended(pid: int) -> bool:
 
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.ZombieProcess:
+        return True
     except psutil.NoSuchProcess:
         raise ChildProcessError(f"{pid} is no child") from None
 

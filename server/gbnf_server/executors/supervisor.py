@@ -58,6 +58,7 @@ def supervise(executor: int, connection: int) -> NoReturn:
         if connection in ready:
             break
         os.read(woken, 4096)
+        _reap_orphans(executor)
     _end(executor, connection)
     os._exit(0)
 
@@ -74,6 +75,15 @@ def _end(executor: int, connection: int) -> None:
     end = time.monotonic() + _PATIENCE_S
     while _has_children() and time.monotonic() < end:
         kill_descendants(os.getpid(), patience=_PATIENCE_S)
+
+
+def _reap_orphans(executor: int) -> None:
+    """Reap those that have ended before the executor, up to it: there may be many."""
+    if _LINUX:
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid == executor:
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def _has_children() -> bool:

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf.manifests import Executor
+from gbnf.manifests.checks import LEAST_MEMORY_MB
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import EVERYBODYS, PREFIX
@@ -287,6 +288,47 @@ def test_what_it_leaves_running_ends_with_its_result(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(pid))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds a process whose parent has ended")
+def test_daemons_end_with_its_result_and_those_that_end_before_it_are_reaped(tmp_path: Path) -> None:
+    body = """
+    def daemon(seconds):
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(seconds)
+            else:
+                os.write(writing, b"%d" % pid)
+            os._exit(0)
+        os.wait()
+        return int(os.read(reading, 20))
+    ended = [daemon(0) for _ in range(20)]
+    left = daemon(60)
+    while any(os.path.exists(f"/proc/{pid}") for pid in ended):
+        time.sleep(0.01)
+    return {"left": left}
+    """
+    assert not is_alive(result(tmp_path, body)["left"])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("compute", {"expression": "1 + 1"}),
+        ("find_files", {"base_path": "."}),
+        ("find_events_empty", {"start_date": "2026-11-23", "end_date": "2026-11-24"}),
+        ("get_now", {}),
+    ],
+)
+def test_the_least_memory_is_enough_for_small_tools(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    tool = shipped()[name]
+    little = replace(tool, run=replace(tool.run, memory_mb=LEAST_MEMORY_MB))
+    assert run_executor(little, arguments, world(tmp_path))
+
+
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     mine = executor(
         tmp_path / "mine",
@@ -295,6 +337,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
 from gbnf.manifests import Executor
+from gbnf.manifests.checks import LEAST_MEMORY_MB
 from gbnf_server.executors import Context, Workspace, run_executor
 mine = Executor.from_mapping(
     {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})
