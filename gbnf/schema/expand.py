@@ -12,13 +12,12 @@ import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gbnf.errors import SchemaError
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.cases import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.flatten import Branching, Flat, Flattener, Report, own_keywords
-from gbnf.schema.keywords import KEYWORDS, PRIVATE, TYPES
+from gbnf.schema.keywords import KEYWORDS, PRIVATE
 from gbnf.schema.negation import NotHeldError
 from gbnf.schema.shapes import array_shape, closed_to, number_shape, object_shape
 from gbnf.schema.strings import cut, joined, string_shape
@@ -223,10 +222,7 @@ class Expander:
         two branches of a `oneOf` share is `_exclusive`'s business. `whole` judges by the combinators too.
         """
         raw = source.raw
-        values = [raw["const"]] if "const" in raw else raw["enum"]
-        if not isinstance(values, list):
-            raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
-        kept = distinct(values)
+        kept = distinct([raw["const"]] if "const" in raw else raw["enum"])
         declared = closed_to(facets) if self._closed else None
         if declared is not None:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
@@ -304,10 +300,6 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
         if declared is None:
             continue
         names = [declared] if isinstance(declared, str) else declared
-        if not isinstance(names, list) or not names or any(name not in TYPES for name in names):
-            raise SchemaError(
-                f"{facet.pointer}/type", f"{declared!r} is no JSON type", f"The types are {', '.join(TYPES)}."
-            )
         if "integer" in names and "number" not in names:
             integer = True
         allowed &= frozenset("number" if name == "integer" else name for name in names)
