@@ -32,12 +32,16 @@ from gbnf.schema.values import (
     ValueSet,
     distinct,
     value_key,
+    whole_numbers,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
 MAX_COMBINATIONS = 200
 #: How many cases the complement of a branch's rivals may have, for a `oneOf` to be held exactly.
 MAX_EXCLUSIONS = 16
+
+#: The dialects in which 1.0 is no integer.
+_FRACTIONS_COUNT = ("draft-03/schema", "draft-04/schema")
 
 _ALL_TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
 
@@ -223,6 +227,8 @@ class Expander:
         """
         raw = source.raw
         kept = distinct([raw["const"]] if "const" in raw else raw["enum"])
+        if self._document.dialect.endswith(_FRACTIONS_COUNT):
+            kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
         declared = closed_to(facets) if self._closed else None
         if declared is not None:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
@@ -237,7 +243,7 @@ class Expander:
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
-        return ValueSet(tuple(kept), reason="" if kept else reason)
+        return ValueSet(tuple(distinct(kept)), reason="" if kept else reason)
 
     def _intersect(self, facets: tuple[Subschema, ...]) -> ValueSet:
         allowed, integer = _types(facets)

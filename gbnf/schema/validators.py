@@ -38,11 +38,11 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
             ("additionalProperties", _additional_properties(known["additionalProperties"])),
             ("unevaluatedProperties", _unevaluated_properties),
             ("required", _required(known["required"])),
+            ("items", _items(known["items"], tuples="prefixItems" in known)),
         )
         if keyword in known
     }
     if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
-        mended["items"] = _items(known["items"])
         mended |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
     private = {
         NOT_PATTERN: _not_pattern,
@@ -165,16 +165,17 @@ def _required(usual: _Rule) -> _Rule:
     return rule
 
 
-def _items(usual: _Rule) -> _Rule:
-    """With the tuples of earlier drafts."""
+def _items(usual: _Rule, *, tuples: bool) -> _Rule:
+    """With `true` and `false`, which draft 4 does not have, and with `tuples`, which 2020-12 does not."""
 
     def rule(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not isinstance(items, list):
+        first = items if tuples and isinstance(items, list) else []
+        if not first and not (isinstance(items, bool) and "prefixItems" not in schema):
             yield from usual(validator, items, instance, schema) or ()
             return
+        rest = schema.get("additionalItems", True) if first else items
         for index, value in enumerate(instance if validator.is_type(instance, "array") else ()):
-            one = items[index] if index < len(items) else schema.get("additionalItems", True)
-            yield from validator.descend(value, one, path=index)
+            yield from validator.descend(value, first[index] if index < len(first) else rest, path=index)
 
     return rule
 

@@ -388,6 +388,13 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
                 (DRAFT_7, {"dependencies": {"a": ["b"]}, "type": "object"}, ['{"b": 1}'], ['{"a": 1}']),
                 (DRAFT_2020, {"dependencies": {"a": ["b"]}, "type": "object"}, ['{"a": 1}'], ["1"]),
                 (DRAFT_4, {"not": {"items": {"type": "string"}}}, ["[1]", '["a", 1]'], ["[]", '["a"]']),
+                (
+                    DRAFT_4,
+                    {"enum": [[1.0], 2.0], "items": {"type": "integer"}},
+                    ["[1]", "2", "2.0"],
+                    ["[1.0]"],
+                ),
+                (DRAFT_4, {"enum": [[1]], "items": True}, ["[1]"], ["[]"]),
                 (DRAFT_4, {"not": {"minimum": 2}}, ["1", "1.5"], ["2", '"a"']),
                 (DRAFT_4, {"not": {"enum": [1, None]}}, ["1.5", "0", '"a"'], ["1", "null"]),
                 (
