@@ -189,7 +189,7 @@ class Document:
         return found(pattern, "") is not None
 
     def allows(self, place: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`. Raises re.error for a pattern it can't read."""
+        """Whether jsonschema finds `value` valid at `place`."""
         if self._validator is None:
             from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
 

@@ -8,7 +8,6 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -202,7 +201,7 @@ class Expander:
             )
             # The branch by itself: beside the others, a value that fits two branches is gone already.
             values_meet = bool(mine.shapes) and any(
-                self._surely_allows(branches[number], value)
+                self._document.allows(branches[number], value)
                 for value in self._compared((branches[other],)).values
             )
             if shapes_meet or values_meet:
@@ -211,13 +210,7 @@ class Expander:
 
     def _allowed_elsewhere(self, value: object, number: int, choice: Branching) -> bool:
         others = (branch for other, branch in enumerate(choice.branches) if other != number)
-        return any(self._surely_allows(branch, value) for branch in others)
-
-    def _surely_allows(self, place: Subschema, value: object) -> bool:
-        try:
-            return self._document.allows(place, value)
-        except re.error:
-            return False
+        return any(self._document.allows(branch, value) for branch in others)
 
     def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
         """The values of `source` that every facet allows.
@@ -234,11 +227,7 @@ class Expander:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
         for facet in facets:
             judge = _Judge(facet if whole else own_keywords(facet), self._document)
-            try:
-                kept = [value for value in kept if judge.allows(value)]
-            except re.error as error:
-                reason = f"a pattern can't be read, so the values beside it are not judged: {error}"
-                self._report(facet.pointer, "enum" if "enum" in raw else "const", reason)
+            kept = [value for value in kept if judge.allows(value)]
             if isinstance(pattern := facet.raw.get("pattern"), str) and not self._document.reads(pattern):
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)

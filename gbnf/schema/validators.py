@@ -69,12 +69,20 @@ def found(pattern: str, text: str) -> bool | None:
         return None if expression is None else expression.search(text) is not None
 
 
+_TOKEN = re.compile(r"\\k<\w+>|\\.|\[(?:\\.|[^\]\\])*\]|\$|\.|\(\?<(?![=!])", re.DOTALL)
+_IN_PYTHON = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "(?<": "(?P<"}
+
+
+def _reference(token: str) -> str:
+    return f"(?P={token[3:-1]})" if token.startswith("\\k<") else token
+
+
 @lru_cache(maxsize=1024)
 def _in_python(pattern: str) -> re.Pattern[str] | None:
-    """A pattern as `re` reads it; `$` is the very end. None where it doesn't."""
-    exact = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", lambda one: r"\Z" if one[0] == "$" else one[0], pattern)
+    """A pattern in the words of `re`, `$` being the very end; None where there are none."""
+    translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
     try:
-        return re.compile(exact, re.ASCII)
+        return re.compile(translated, re.ASCII)
     except (re.error, ValueError, OverflowError, RecursionError):
         return None
 
@@ -129,7 +137,7 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
         return set()
     if not {"additionalProperties", "unevaluatedProperties"}.isdisjoint(schema):
         return set(instance)
-    keys = instance.keys() & schema.get("properties", {}).keys()
+    keys: set[str] = instance.keys() & schema.get("properties", {}).keys()
     keys |= {key for key in instance if _matches_any(schema.get("patternProperties", ()), key)}
     branches = [
         one

@@ -359,6 +359,12 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             {"enum": ["é", "1"], "pattern": r"^\p{L}$"}, ['"é"'], ['"1"'], id="values by a Unicode property"
         ),
         pytest.param(
+            {"enum": ["aa", "ab", "aa\n"], "pattern": r"^(?<x>a)\k<x>$"},
+            ['"aa"'],
+            ['"ab"', '"aa\\n"'],
+            id="values by a backreference, which has no automaton",
+        ),
+        pytest.param(
             {"oneOf": [{"enum": ["é", "-"]}, {"type": "string", "pattern": r"^(?<all>\p{L}+)$"}]},
             ['"-"', '"ab"'],
             ['"é"', '"+"'],
@@ -417,7 +423,7 @@ def test_languages(schema: Any, accepted: list[str], refused: list[str]) -> None
 
 
 def test_values_beside_a_pattern_that_nothing_reads_are_a_finding() -> None:
-    grammar = compile_schema({"enum": ["aa", "ab"], "pattern": r"^(?<x>a)\k<x>$"})
+    grammar = compile_schema({"enum": ["aa", "ab"], "pattern": r"^(a)(?<=a*)\1$"})
     assert accepts(grammar, '"aa"')
     assert [finding.pointer for finding in grammar.report if finding.kind == "unenforced"] == ["/pattern"]
 
