@@ -224,6 +224,16 @@ def _schemas(leaves: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dic
 #: Schemas of every keyword, in the words of 2020-12, without references.
 SCHEMAS = _schemas(_RICHER_LEAVES)
 
+#: Schemas of one level.
+SHALLOW = st.one_of(
+    _RICHER_LEAVES,
+    _richer_objects(_LEAVES),
+    _richer_arrays(_LEAVES),
+    _conditional(_LEAVES),
+    _combined(_LEAVES),
+    _unevaluated(_LEAVES),
+)
+
 _TREE_URI = "https://example.com/tree"
 #: To a schema without references, and to one that refers to itself below: by place and by identifier.
 _REFERENCES = st.sampled_from(["#/$defs/plain", "#/$defs/tree", _TREE_URI]).map(

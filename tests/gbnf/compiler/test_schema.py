@@ -23,12 +23,15 @@ from gbnf.grammar.ir import references
 from support.oracle import engine
 from support.schemas import (
     DOCUMENTS,
+    DRAFTS,
     JSON_VALUES,
     SERIALISERS,
+    SHALLOW,
     VALIDATORS,
     canonical,
     in_declared_order,
     is_valid,
+    spelled,
     values_near,
 )
 
@@ -60,6 +63,25 @@ def test_where_the_grammar_is_exact_an_invalid_value_is_refused(data: st.DataObj
     grammar = compiled(schema)
     assume(grammar is not None and grammar.exact and not is_valid(schema, value))
     assert not accepts(grammar, json.dumps(value, ensure_ascii=False))
+
+
+#: A value of each type and size.
+VALUES = [None, True, 0, 1, 0.5, "", "a", "2024-02-29", [], [1], ["a"], [1, "a"], {}, {"a": 1}, {"a": "b"}]
+
+
+@given(SHALLOW, DRAFTS, st.data())
+def test_a_complement_is_exact_or_reported_in_every_draft(
+    denied: Any, draft: int | None, data: st.DataObject
+) -> None:
+    schema = spelled({"not": denied}, draft)
+    value = canonical(data.draw(values_near(denied)))
+    grammar = compiled(schema)
+    for one in (*VALUES, value):
+        accepted = grammar is not None and accepts(grammar, json.dumps(one, ensure_ascii=False))
+        if is_valid(schema, one):
+            assert accepted or not in_declared_order(schema, one), one
+        else:
+            assert not accepted or not grammar.exact, one
 
 
 @given(DOCUMENTS, st.integers(0, 2**32), st.sampled_from(["default", "compact", "spaced", "free"]))
