@@ -196,7 +196,9 @@ class Document:
             validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
             declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
             readable = taught(validator, every_draft=not declares)
-            self._validator = readable(self.root.raw, format_checker=validator.FORMAT_CHECKER)
+            # A format means in every draft what it means in the last, as in the grammar.
+            checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+            self._validator = readable(self.root.raw, format_checker=checker)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
         return next(iter(errors), None) is None
 

@@ -23,7 +23,6 @@ from gbnf.grammar.ir import references
 from support.oracle import engine
 from support.schemas import (
     DOCUMENTS,
-    DRAFTS,
     JSON_VALUES,
     SERIALISERS,
     SHALLOW,
@@ -69,12 +68,16 @@ def test_where_the_grammar_is_exact_an_invalid_value_is_refused(data: st.DataObj
 VALUES = [None, True, 0, 1, 0.5, "", "a", "2024-02-29", [], [1], ["a"], [1, "a"], {}, {"a": 1}, {"a": "b"}]
 
 
-@given(SHALLOW, DRAFTS, st.data())
+@pytest.mark.parametrize("draft", VALIDATORS)
+@given(denied=SHALLOW, data=st.data())
 def test_a_complement_is_exact_or_reported_in_every_draft(
-    denied: Any, draft: int | None, data: st.DataObject
+    draft: int | None, denied: Any, data: st.DataObject
 ) -> None:
     schema = spelled({"not": denied}, draft)
     value = canonical(data.draw(values_near(denied)))
+    assume(
+        not re.search(r"\d{17}", json.dumps(value))
+    )  # a float holds fewer digits, and compares another number
     grammar = compiled(schema)
     for one in (*VALUES, value):
         accepted = grammar is not None and accepts(grammar, json.dumps(one, ensure_ascii=False))
@@ -422,6 +425,7 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
                     ["[1]", "2", "2.0"],
                     ["[1.0]"],
                 ),
+                (DRAFT_4, {"enum": ["x", "2024-02-29"], "format": "date"}, ['"2024-02-29"'], ['"x"']),
                 (DRAFT_4, {"enum": [[1]], "items": True}, ["[1]"], ["[]"]),
                 (DRAFT_4, {"not": {"minimum": 2}}, ["1", "1.5"], ["2", '"a"']),
                 (DRAFT_4, {"not": {"enum": [1, None]}}, ["1.5", "0", '"a"'], ["1", "null"]),
