@@ -15,7 +15,6 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import NOTHING, Rules
 from gbnf.grammar.passes import run_passes
-from gbnf.schema.counts import check_numbers
 from gbnf.schema.document import Document, lone_surrogate
 
 
@@ -60,7 +59,7 @@ def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
 def compilation(schema: Any) -> Iterator[None]:
     """Around the work on one schema. Raises SchemaError for what nests too deeply to be compiled.
 
-    Also for texts with half a surrogate pair, and numbers that JSON can't hold.
+    Also for texts with half a surrogate pair.
 
     Python's cycle collector pauses: what a compilation makes holds next to no cycles, and looking for them
     again and again takes half the time of a large schema. What is made belongs to a function called inside,
@@ -69,7 +68,6 @@ def compilation(schema: Any) -> Iterator[None]:
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        check_numbers(schema)
         yield
     except RecursionError:
         problem = "a value, a key or a chain of references in it nests too deeply to be compiled"

@@ -20,6 +20,7 @@ from referencing import Registry, Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.errors import SchemaError
+from gbnf.schema.forms import Forms
 from gbnf.schema.keywords import unknown_keywords
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -90,8 +91,6 @@ class Document:
     """A schema, its dialect and its references."""
 
     def __init__(self, schema: Any) -> None:
-        if not isinstance(schema, bool | Mapping):
-            raise SchemaError("", f"a schema is an object or a boolean, not {schema!r}")
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
         self._specification = _specification(self.dialect)
@@ -101,6 +100,8 @@ class Document:
         self.refs_hide_siblings = draft.startswith("draft")
         # Where no draft is declared, keywords of all of them mean what they meant in theirs.
         self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
+        self._forms = Forms(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
+        self._forms.check(schema, "")
         self._readable: dict[int, Subschema] = {}
         self._homes: dict[int, str] | None = None
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
@@ -156,6 +157,7 @@ class Document:
             pointer = reference[1:]
         else:
             pointer = self._pointers().get(id(raw), f"{place.pointer}/{keyword}")
+        self._forms.check(raw, pointer)
         return Subschema(raw, pointer, resolved.resolver, entered=True, test=place.test)
 
     def home(self, place: Subschema) -> Subschema:
@@ -187,14 +189,16 @@ class Document:
         return found(pattern, "") is not None
 
     def allows(self, place: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`. Raises re.error for a pattern it can't read."""
+        """Whether jsonschema finds `value` valid at `place`."""
         if self._validator is None:
             from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
 
             validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
             declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
             readable = taught(validator, every_draft=not declares)
-            self._validator = readable(self.root.raw, format_checker=validator.FORMAT_CHECKER)
+            # A format means in every draft what it means in the last, as in the grammar.
+            checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+            self._validator = readable(self.root.raw, format_checker=checker)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
         return next(iter(errors), None) is None
 

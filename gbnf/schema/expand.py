@@ -8,17 +8,15 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gbnf.errors import SchemaError
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.cases import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.flatten import Branching, Flat, Flattener, Report, own_keywords
-from gbnf.schema.keywords import KEYWORDS, PRIVATE, TYPES
+from gbnf.schema.keywords import KEYWORDS, PRIVATE
 from gbnf.schema.negation import NotHeldError
 from gbnf.schema.shapes import array_shape, closed_to, number_shape, object_shape
 from gbnf.schema.strings import cut, joined, string_shape
@@ -33,12 +31,16 @@ from gbnf.schema.values import (
     ValueSet,
     distinct,
     value_key,
+    whole_numbers,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
 MAX_COMBINATIONS = 200
 #: How many cases the complement of a branch's rivals may have, for a `oneOf` to be held exactly.
 MAX_EXCLUSIONS = 16
+
+#: The dialects in which 1.0 is no integer.
+_FRACTIONS_COUNT = ("draft-03/schema", "draft-04/schema")
 
 _ALL_TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
 
@@ -199,7 +201,7 @@ class Expander:
             )
             # The branch by itself: beside the others, a value that fits two branches is gone already.
             values_meet = bool(mine.shapes) and any(
-                self._surely_allows(branches[number], value)
+                self._document.allows(branches[number], value)
                 for value in self._compared((branches[other],)).values
             )
             if shapes_meet or values_meet:
@@ -208,13 +210,7 @@ class Expander:
 
     def _allowed_elsewhere(self, value: object, number: int, choice: Branching) -> bool:
         others = (branch for other, branch in enumerate(choice.branches) if other != number)
-        return any(self._surely_allows(branch, value) for branch in others)
-
-    def _surely_allows(self, place: Subschema, value: object) -> bool:
-        try:
-            return self._document.allows(place, value)
-        except re.error:
-            return False
+        return any(self._document.allows(branch, value) for branch in others)
 
     def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
         """The values of `source` that every facet allows.
@@ -223,25 +219,20 @@ class Expander:
         two branches of a `oneOf` share is `_exclusive`'s business. `whole` judges by the combinators too.
         """
         raw = source.raw
-        values = [raw["const"]] if "const" in raw else raw["enum"]
-        if not isinstance(values, list):
-            raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
-        kept = distinct(values)
+        kept = distinct([raw["const"]] if "const" in raw else raw["enum"])
+        if self._document.dialect.endswith(_FRACTIONS_COUNT):
+            kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
         declared = closed_to(facets) if self._closed else None
         if declared is not None:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
         for facet in facets:
             judge = _Judge(facet if whole else own_keywords(facet), self._document)
-            try:
-                kept = [value for value in kept if judge.allows(value)]
-            except re.error as error:
-                reason = f"a pattern can't be read, so the values beside it are not judged: {error}"
-                self._report(facet.pointer, "enum" if "enum" in raw else "const", reason)
+            kept = [value for value in kept if judge.allows(value)]
             if isinstance(pattern := facet.raw.get("pattern"), str) and not self._document.reads(pattern):
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
-        return ValueSet(tuple(kept), reason="" if kept else reason)
+        return ValueSet(tuple(distinct(kept)), reason="" if kept else reason)
 
     def _intersect(self, facets: tuple[Subschema, ...]) -> ValueSet:
         allowed, integer = _types(facets)
@@ -304,10 +295,6 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
         if declared is None:
             continue
         names = [declared] if isinstance(declared, str) else declared
-        if not isinstance(names, list) or not names or any(name not in TYPES for name in names):
-            raise SchemaError(
-                f"{facet.pointer}/type", f"{declared!r} is no JSON type", f"The types are {', '.join(TYPES)}."
-            )
         if "integer" in names and "number" not in names:
             integer = True
         allowed &= frozenset("number" if name == "integer" else name for name in names)

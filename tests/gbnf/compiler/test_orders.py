@@ -15,7 +15,7 @@ from gbnf.compiler.orders import BLOCK, MAX_SPLIT
 from gbnf.compiler.schema import compile_schema
 from gbnf.grammar.derive import derive
 from support.oracle import engine
-from support.schemas import is_valid
+from support.schemas import DRAFTS, is_valid, spelled
 
 NAMES = [
     f"{word}{suffix}"
@@ -39,7 +39,7 @@ def _objects(draw: st.DrawFn, most: int = 14) -> dict[str, Any]:
     names = draw(st.permutations(NAMES))[: draw(st.integers(1, most))]
     required = draw(st.lists(st.sampled_from(names), unique=True, max_size=3))
     schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
-    return {**schema, "required": required, **draw(KEYWORDS)}
+    return spelled({**schema, "required": required, **draw(KEYWORDS)}, draw(DRAFTS))
 
 
 def accepts(grammar: Any, text: str) -> bool:
@@ -67,7 +67,7 @@ def test_every_declared_property_comes_once_at_most(schema: Any, seed: int) -> N
 @given(_objects(6), st.data())
 def test_a_small_object_takes_every_order(schema: Any, data: st.DataObject) -> None:
     names = data.draw(st.permutations(list(schema["properties"])))
-    value = {name: 1 for name in names if name in schema["required"] or data.draw(st.booleans())}
+    value = {name: 1 for name in names if name in schema.get("required", ()) or data.draw(st.booleans())}
     grammar = compile_schema(schema, property_order="any")
     assert all(finding.kind != "declared_order" for finding in grammar.report)
     assert accepts(grammar, json.dumps(value, ensure_ascii=False)) == is_valid(schema, value)

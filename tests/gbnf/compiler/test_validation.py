@@ -15,7 +15,7 @@ from gbnf.errors import GbnfError
 from gbnf.grammar.derive import derive
 from gbnf.manifests import Executor
 from support.oracle import engine
-from support.schemas import SCHEMAS, canonical, in_declared_order, in_python, values_near
+from support.schemas import SCHEMAS, canonical, in_declared_order, values_near
 
 #: More digits than a float holds: Python then compares another number than the one that is written.
 _TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
@@ -35,7 +35,7 @@ def test_a_derived_call_is_valid_where_the_grammar_is_exact(schema: Any, seed: i
     text = derive(grammar.rules, random.Random(seed))
     call = json.loads(text)
     assume("Infinity" not in json.dumps(call) and not _TOO_MANY_DIGITS.search(text))
-    verdict = validate_call(call, [tool(in_python(schema))])
+    verdict = validate_call(call, [tool(schema)])
     assert verdict.ok, (call, verdict.errors)
 
 
@@ -44,6 +44,6 @@ def test_a_valid_call_in_declared_order_is_accepted(data: st.DataObject) -> None
     schema = data.draw(SCHEMAS)
     value = canonical(data.draw(values_near(schema)))
     call = {"name": "t", "arguments": {"v": value}}
-    assume(in_declared_order(schema, value) and validate_call(call, [tool(in_python(schema))]).ok)
+    assume(in_declared_order(schema, value) and validate_call(call, [tool(schema)]).ok)
     text = json.dumps(call, ensure_ascii=False)
     assert engine().judge(str(compile_pool([tool(schema)])), text, trusted=True).complete
