@@ -19,7 +19,9 @@ from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing import Registry, Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
+from gbnf.effort import is_spent
 from gbnf.errors import SchemaError
+from gbnf.regular.errors import EffortSpent
 from gbnf.schema.keywords import unknown_keywords
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -63,6 +65,10 @@ class Subschema:
 
     def __hash__(self) -> int:
         return id(self.raw)
+
+
+class UnjudgedError(Exception):
+    """jsonschema can't tell whether a value is valid."""
 
 
 class _LateResolver:
@@ -187,7 +193,10 @@ class Document:
         return found(pattern, "") is not None
 
     def allows(self, place: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`. Raises re.error for a pattern it can't read."""
+        """Whether jsonschema finds `value` valid at `place`.
+
+        Raises UnjudgedError where it can't tell, SchemaError for a reference that leads nowhere.
+        """
         if self._validator is None:
             from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
 
@@ -196,7 +205,16 @@ class Document:
             readable = taught(validator, every_draft=not declares)
             self._validator = readable(self.root.raw, format_checker=validator.FORMAT_CHECKER)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
-        return next(iter(errors), None) is None
+        try:
+            return next(iter(errors), None) is None
+        except exceptions.Unresolvable as error:
+            raise SchemaError(place.pointer, f"a reference in it leads nowhere: {error}") from None
+        except EffortSpent:
+            if is_spent():
+                raise
+            raise UnjudgedError("it takes too many references") from None
+        except Exception as error:  # whatever jsonschema meets in a schema that it doesn't check
+            raise UnjudgedError(f"{type(error).__name__}: {error}") from None
 
 
 def lone_surrogate(raw: Any, pointer: str = "") -> str | None:

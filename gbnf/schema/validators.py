@@ -14,11 +14,22 @@ from typing import Any, TypeAlias
 
 from jsonschema import ValidationError, validators
 
+from gbnf.applicators import FORMS
+from gbnf.effort import nested, remembered, spend
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.keywords import NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
+
+
+#: What one rule takes, in the units of `gbnf.effort`.
+_RULE_WORK = 20
+#: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
+_MAX_DEPTH = 120
+_NESTING = frozenset(
+    {*FORMS, "$ref", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies", "extends", "disallow"}
+)
 
 
 @cache
@@ -44,10 +55,38 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
         NOT_INTEGER: _not_integer,
     }
     old = {"dependencies": _dependencies} if every_draft else {}
-    return validators.extend(validator, {**old, **mended, **private})  # type: ignore[no-untyped-call]  # it has none
+    rules = {**known, **old, **mended, **private}
+    counted = {
+        keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()
+    }
+    return validators.extend(validator, counted)  # type: ignore[no-untyped-call]  # it has none
 
 
-@lru_cache(maxsize=4096)
+def _counted(rule: _Rule) -> _Rule:
+    """The rule, its work counted."""
+
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        return rule(validator, value, instance, schema)
+
+    return counted
+
+
+def _nesting(rule: _Rule) -> _Rule:
+    """A rule that asks other schemas, its work counted, and how deep such rules are within one another.
+
+    A schema may ask itself, and jsonschema would go on until Python's stack ends, in whichever library.
+    """
+
+    def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        with nested(_MAX_DEPTH):
+            yield from rule(validator, value, instance, schema) or ()
+
+    return nesting
+
+
+@remembered(maxsize=4096)
 def found(pattern: str, text: str) -> bool | None:
     """Whether the pattern is found in the text; None for a pattern of no known language."""
     if _python_reads(pattern):
