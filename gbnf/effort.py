@@ -1,10 +1,10 @@
 """How much work one compilation may take.
 
-Work is counted, never timed: the same input takes the same count in every process, whatever is cached, so it
-gives the same grammar. A unit is about a microsecond of a current machine. Whoever does expensive work says so
-by `spend`; the count belongs to the innermost `bounded` block of the context, and without one nothing is
-counted. Where the count is used up `spend` raises `EffortSpent`, and whoever catches it puts a larger set of
-values in the place that was too expensive, and reports it.
+Work is counted, never timed: the same input takes the same count in every process, whatever is cached, so
+it gives the same grammar. A unit is about a microsecond of a current machine. Whoever does expensive work
+says so by `spend`; the count belongs to the innermost `bounded` block of the context, and without one nothing
+is counted. Where the count is used up `spend` raises `EffortSpent`, and whoever catches it puts a larger set
+of values in the place that was too expensive, and reports it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _Result = TypeVar("_Result")
 class _Effort:
     """A count of work. `limit` is where `spend` raises; None: nowhere."""
 
-    __slots__ = ("depth", "limit", "used")
+    __slots__ = ("depth", "limit", "may_backtrack", "used")
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, *, may_backtrack: bool = False) -> None:
         self.limit = limit
+        self.may_backtrack = may_backtrack
         self.used = 0
         self.depth = 0  # of judgements within one another
 
@@ -54,16 +55,17 @@ def is_spent() -> bool:
     return effort is not None and effort.limit is not None and effort.used > effort.limit
 
 
-def spent() -> int:
-    """The work that was counted so far; 0 outside `bounded`."""
+def may_backtrack() -> bool:
+    """Whether patterns may be matched by a library whose work can't be counted."""
     effort = _current.get()
-    return 0 if effort is None else effort.used
+    return effort is None or effort.may_backtrack
 
 
 @contextmanager
-def bounded(limit: int | None = None) -> Iterator[None]:
+def bounded(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
     """Count the work inside from zero, up to `limit` (default: `MAX_EFFORT`)."""
-    token = _current.set(_Effort(MAX_EFFORT if limit is None else limit))
+    effort = _Effort(MAX_EFFORT if limit is None else limit, may_backtrack=may_backtrack)
+    token = _current.set(effort)
     try:
         yield
     finally:

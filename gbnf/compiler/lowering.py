@@ -36,7 +36,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import EffortSpent, TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.keywords import HOLDS, KEYWORDS
 from gbnf.schema.strings import cut
 from gbnf.schema.values import (
     ANYTHING,
@@ -403,9 +403,11 @@ class Lowering:
         self, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
     ) -> None:
         """Report a keyword wherever the shape has it from."""
-        places = [facet.pointer for facet in shape.facets if keyword in facet.raw]
-        for place in places or [pointer]:
-            self.report.unenforced(f"{place}/{keyword}", keyword, reason)
+        places = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
+        if keyword == "contains":  # or the complement of `items`
+            places += [(facet.pointer, "items") for facet in shape.facets if HOLDS in facet.raw]
+        for place, name in places or [(pointer, keyword)]:
+            self.report.unenforced(f"{place}/{name}", name, reason)
 
 
 _TOO_LARGE = "the schema is too large, so any JSON value may stand here"

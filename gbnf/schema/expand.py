@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gbnf.effort import share, spend
-from gbnf.errors import SchemaError
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import EffortSpent
 from gbnf.schema.cases import cases
@@ -36,6 +35,7 @@ from gbnf.schema.values import (
     ValueSet,
     distinct,
     value_key,
+    whole_numbers,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
@@ -50,6 +50,9 @@ _MAX_OPEN = 10
 _FACET_WORK = 15
 #: How deep a value of `enum` or `const` may nest.
 _MAX_VALUE_DEPTH = 60
+
+#: The dialects in which 1.0 is no integer.
+_FRACTIONS_COUNT = ("draft-03/schema", "draft-04/schema")
 
 _EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in EVERYTHING
 _ALL_TYPES = frozenset(_EVERY_TYPE)
@@ -289,8 +292,6 @@ class Expander:
         """
         raw = source.raw
         values = [raw["const"]] if "const" in raw else raw["enum"]
-        if not isinstance(values, list):
-            raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
         keyword = "const" if "const" in raw else "enum"
         shallow = [value for value in values if not _is_deep(value)]
         shapes: list[Shape] = []
@@ -301,6 +302,8 @@ class Expander:
             shapes += [Object()] if any(isinstance(value, dict) for value in deep) else []
         spend(_FACET_WORK * len(shallow))
         kept = distinct(shallow)
+        if self._document.dialect.endswith(_FRACTIONS_COUNT):
+            kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
         declared = closed_to(facets) if closed else None
         if declared is not None:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
@@ -315,7 +318,7 @@ class Expander:
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
-        return ValueSet(tuple(kept), tuple(shapes), reason="" if kept or shapes else reason)
+        return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
 
     def _intersect(self, facets: tuple[Subschema, ...], *, closed: bool) -> ValueSet:
         allowed, integer = _types(facets)
@@ -382,10 +385,6 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
         if declared is None:
             continue
         names = [declared] if isinstance(declared, str) else declared
-        if not isinstance(names, list) or not names or any(name not in TYPES for name in names):
-            raise SchemaError(
-                f"{facet.pointer}/type", f"{declared!r} is no JSON type", f"The types are {', '.join(TYPES)}."
-            )
         if "integer" in names and "number" not in names:
             integer = True
         allowed &= frozenset("number" if name == "integer" else name for name in names)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.effort import spend
-from gbnf.errors import SchemaError
 from gbnf.regular.errors import EffortSpent
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, CONDITION, KEYWORDS, PRIVATE
+from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
@@ -26,6 +25,7 @@ _PLACE_WORK = 15
 _MAX_OBSTACLES = 20
 #: How many references, one after the other, a complement may lead through.
 _MAX_REFERENCES = 40
+_DRAFT_3 = "a flag is how draft 3 wrote it; list the names beside `properties`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,6 @@ class Flattener:
             if raw is False:
                 facets[place] = None
                 continue
-            if not isinstance(raw, Mapping):
-                raise SchemaError(place.pointer, f"a schema is an object or a boolean, not {raw!r}")
             more = [self._document.follow(place, "$ref")] if "$ref" in raw else []
             for keyword in ("$dynamicRef", "$recursiveRef"):
                 if keyword in raw and self._document.is_static(raw[keyword]):
@@ -89,6 +87,8 @@ class Flattener:
                 pending.extend(more)
                 continue
             facets[place] = None
+            if raw.get("required") is True:
+                self._report(f"{place.pointer}/required", "required", _DRAFT_3)
             if choices and not CHOICES.isdisjoint(raw):
                 for choice in self._choices(place):
                     if len(choice.branches) == 1:
@@ -202,19 +202,14 @@ def _parts(made: Subschema) -> list[Subschema]:
     raw = made.raw
     if not isinstance(raw, Mapping):
         return []
-    found = [made.at(keyword) for keyword in ("contains", "items") if isinstance(raw.get(keyword), Mapping)]
+    found = [made.at(keyword) for keyword in (HOLDS, "items") if isinstance(raw.get(keyword), Mapping)]
     found += [made.at("properties", name) for name in raw.get("properties", ())]
     return found + [made.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
 
 
 def members(place: Subschema, keyword: str) -> list[Subschema]:
-    """The schemas that a combinator lists. Raises SchemaError where it lists none."""
-    branches = place.raw[keyword]
-    if not isinstance(branches, list) or not branches:
-        raise SchemaError(
-            f"{place.pointer}/{keyword}", f"{keyword} must be a non-empty array of schemas, not {branches!r}"
-        )
-    return [place.at(keyword, index) for index in range(len(branches))]
+    """The schemas that a combinator lists."""
+    return [place.at(keyword, index) for index in range(len(place.raw[keyword]))]
 
 
 def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
@@ -229,10 +224,7 @@ def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
 def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
     # a depends on B  ->  without a, or with a and B
     found = []
-    dependencies = place.raw[keyword]
-    if not isinstance(dependencies, Mapping):
-        raise SchemaError(f"{place.pointer}/{keyword}", f"{keyword} must be an object, not {dependencies!r}")
-    for name, one in dependencies.items():
+    for name, one in place.raw[keyword].items():
         needed = [one] if isinstance(one, str) else one  # a name alone, in draft 3
         if isinstance(needed, list) and needed:
             found.append([{"properties": {name: False}}, {"required": [name, *needed]}])

@@ -124,7 +124,8 @@ def _language(keyword: str, value: object, place: str, report: Report) -> Dfa | 
     if held is None:
         if value in FormatChecker.checkers:
             report(place, "format", f"the grammar does not hold the format {value!r}")
-        return None
+            return None
+        return ~Dfa.anything() if keyword == NOT_FORMAT else None  # an unknown one allows every string
     if FORMATS[value].caveat:
         report(place, "format", FORMATS[value].caveat)
         if keyword == NOT_FORMAT:
