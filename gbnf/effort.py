@@ -132,7 +132,7 @@ def remembered(
 
         @wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            found = outcome(*args, **kwargs)
+            found: _Outcome = outcome(*args, **kwargs)  # type: ignore[arg-type]  # the callers' are hashable
             spend(found.work)
             if found.error is not None:
                 raise found.error.with_traceback(None)

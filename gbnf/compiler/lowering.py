@@ -36,7 +36,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import EffortSpent, TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import HOLDS, KEYWORDS
+from gbnf.schema.keywords import HOLDS, KEYWORDS, REFERENCES
 from gbnf.schema.strings import cut
 from gbnf.schema.values import (
     ANYTHING,
@@ -172,12 +172,16 @@ class Lowering:
         seen = set()
         while len(places) == 1:
             raw = places[0].raw
-            if not isinstance(raw, Mapping) or "$ref" not in raw or places in seen:
+            keyword = next((one for one in REFERENCES if one in raw), "") if isinstance(raw, Mapping) else ""
+            if not keyword or places in seen:
                 break
             seen.add(places)
-            if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {"$ref"}:
+            place = self.document.enter(places[0])
+            if keyword not in place.raw:  # its draft doesn't know it
                 break
-            places = (self.document.follow(self.document.enter(places[0]), "$ref"),)
+            if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {keyword}:
+                break
+            places = (self.document.follow(place, keyword),)
             name = places[0].pointer.rpartition("/")[2]
             if name:
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))

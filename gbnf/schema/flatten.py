@@ -14,7 +14,7 @@ from typing import Any
 from gbnf.effort import spend
 from gbnf.regular.errors import EffortSpent
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE
+from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE, REFERENCES
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
@@ -76,13 +76,7 @@ class Flattener:
             if raw is False:
                 facets[place] = None
                 continue
-            more = [self._document.follow(place, "$ref")] if "$ref" in raw else []
-            for keyword in ("$dynamicRef", "$recursiveRef"):
-                if keyword in raw and self._document.is_static(raw[keyword]):
-                    more.append(self._document.follow(place, keyword))
-                elif keyword in raw:
-                    reason = "it leads to different places, depending on the way to it"
-                    self._report(f"{place.pointer}/{keyword}", keyword, reason)
+            more = [self._document.follow(place, keyword) for keyword in REFERENCES if keyword in raw]
             if more and self._document.refs_hide_siblings:
                 pending.extend(more)
                 continue
@@ -143,14 +137,13 @@ class Flattener:
         if self._nesting > _MAX_REFERENCES:
             raise NotHeldError("$ref")
         spend(_PLACE_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
-        if isinstance(raw, Mapping) and not {"$dynamicRef", "$recursiveRef"}.isdisjoint(raw):
-            raise NotHeldError("$dynamicRef")
-        if isinstance(raw, Mapping) and "$ref" in raw:
-            target = self.complement(self._document.follow(place, "$ref"))
-            if self._document.refs_hide_siblings:
-                return target
-            return (*target, *self._made(place, "not", complement(place)))
-        return self._made(place, "not", complement(place))
+        targets: list[Subschema] = []
+        for keyword in REFERENCES if isinstance(raw, Mapping) else ():
+            if keyword in raw:
+                targets += self.complement(self._document.follow(place, keyword))
+                if self._document.refs_hide_siblings:
+                    return tuple(targets)
+        return (*targets, *self._made(place, "not", complement(place)))
 
     def _choices(self, place: Subschema) -> list[Branching]:
         raw = place.raw
@@ -194,7 +187,8 @@ class Flattener:
         self._has_made = True
         pointer = f"{place.pointer}/{keyword}"
         test = "inside" if keyword == "not" else place.test
-        return tuple(Subschema(raw, pointer, place.resolver, made=True, test=test) for raw in raws)
+        resolver, scope = place.resolver, place.scope
+        return tuple(Subschema(raw, pointer, resolver, made=True, test=test, scope=scope) for raw in raws)
 
 
 def _parts(made: Subschema) -> list[Subschema]:

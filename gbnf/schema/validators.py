@@ -211,7 +211,7 @@ def _evaluated_by(validator: Any, instance: Any, schema: Mapping[str, Any]) -> s
             )
             there = validator.evolve(schema=target.contents, _resolver=target.resolver)
             keys |= _evaluated(there, instance, target.contents)
-    return keys.union(*(_evaluated(validator, instance, one) for one in branches))
+    return set(keys).union(*(_evaluated(validator, instance, one) for one in branches))
 
 
 def _is_valid(validator: Any, instance: Any, schema: Any) -> bool:
