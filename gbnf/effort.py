@@ -89,12 +89,15 @@ def share(part: int) -> Iterator[None]:
 
 @contextmanager
 def nested(most: int) -> Iterator[None]:
-    """Around what calls itself, at most so deep. Raises EffortSpent where it is deeper."""
+    """Around what calls itself, at most so deep; twice so deep where patterns may backtrack.
+
+    Compiling has taken part of Python's stack already. Raises EffortSpent where it is deeper.
+    """
     effort = _current.get()
     if effort is None:
         yield
         return
-    if effort.depth >= most:
+    if effort.depth >= (2 * most if effort.may_backtrack else most):
         raise EffortSpent(most)
     effort.depth += 1
     try:

@@ -203,7 +203,7 @@ class Lowering:
 
     def _values(self, values: Sequence[Any], pointer: str) -> Expr:
         try:
-            spend(sum(_VALUE_WORK + (len(value) if isinstance(value, str) else 0) for value in values))
+            spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except EffortSpent:
             self.report.unenforced(pointer, "enum", _TOO_LARGE)
             kinds = {
@@ -416,7 +416,7 @@ class Lowering:
 
 _TOO_LARGE = "the schema is too large, so any JSON value may stand here"
 #: What it takes to write a value, or a property or an item, in the units of `gbnf.effort`.
-_VALUE_WORK = 15
+_VALUE_WORK = 6
 _PART_WORK = 40
 _SHAPE_OF: Mapping[type, type] = {
     str: String, int: Number, float: Number, list: Array, dict: Object,

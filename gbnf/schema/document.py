@@ -41,6 +41,11 @@ _VALIDATORS: dict[str, Any] = {
 _DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for dialect in _VALIDATORS}
 
 
+#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
+#: much memory.
+_MAX_POINTER = 4000
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Subschema:
     """A place in a document: its raw schema (boolean or object) and its JSON pointer."""
@@ -63,7 +68,8 @@ class Subschema:
         raw, pointer = self.raw, self.pointer
         for step in steps:
             raw = raw[step]
-            pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
+            if len(pointer) < _MAX_POINTER:
+                pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
         return Subschema(raw, pointer, self.resolver, test=self.test and "inside", scope=self.scope)
 
     def __eq__(self, other: object) -> bool:
@@ -324,7 +330,7 @@ class Document:
         while here in self._homes:
             here, step = self._homes[here]
             steps.append(step)
-        return "".join(reversed(steps))
+        return "".join(reversed(steps))[:_MAX_POINTER]
 
     def reads(self, pattern: str) -> bool:
         """Whether `allows` can judge by this pattern; one that it can't read allows every text."""

@@ -48,6 +48,8 @@ _SHARE = 4
 _MAX_OPEN = 10
 #: What it takes to look at one facet in one combination of branches, in the units of `gbnf.effort`.
 _FACET_WORK = 15
+#: What it takes to look at one value.
+_VALUE_WORK = 3
 #: How deep a value of `enum` or `const` may nest.
 _MAX_VALUE_DEPTH = 60
 
@@ -300,7 +302,7 @@ class Expander:
             deep = [value for value in values if _is_deep(value)]
             shapes += [Array()] if any(isinstance(value, list) for value in deep) else []
             shapes += [Object()] if any(isinstance(value, dict) for value in deep) else []
-        spend(_FACET_WORK * len(shallow))
+        spend(_VALUE_WORK * len(shallow))
         kept = distinct(shallow)
         if self._document.dialect.endswith(_FRACTIONS_COUNT):
             kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]

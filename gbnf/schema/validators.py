@@ -26,7 +26,7 @@ _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
 
 #: What one rule takes, in the units of `gbnf.effort`.
-_RULE_WORK = 20
+_RULE_WORK = 8
 #: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
 _MAX_DEPTH = 120
 _NESTING = frozenset(
