@@ -48,6 +48,11 @@ def _doubling(step: Callable[[dict[str, str]], Any]) -> Any:
     return {"$defs": definitions | {"d30": {"type": "string"}}, "$ref": "#/$defs/d0"}
 
 
+def _chain(length: int, step: Callable[[dict[str, str]], Any]) -> Any:
+    definitions: dict[str, Any] = {f"d{i}": step({"$ref": f"#/$defs/d{i + 1}"}) for i in range(length)}
+    return {"$defs": definitions | {f"d{length}": _needs("a")}, "$ref": "#/$defs/d0"}
+
+
 def _properties(count: int, **more: Any) -> Any:
     return {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(count)}, **more}
 
@@ -135,6 +140,61 @@ BOMBS: dict[str, Callable[[], Any]] = {
     "900 objects deep": lambda: _nested(lambda inner, _: {"properties": {"a": inner}}, 900, False),
     "3,000 arrays deep": lambda: _nested(lambda inner, _: {"type": "array", "items": inner}, 3000, {}),
     "a value 10,000 arrays deep": lambda: {"const": _nested(lambda inner, _: [inner], 10_000, 1)},
+    "a chain of what excludes itself": lambda: _chain(11, lambda ref: {"oneOf": [ref, {"not": ref}]}),
+    "a longer chain": lambda: _chain(40, lambda ref: {"oneOf": [ref, {"not": ref}, {"items": ref}]}),
+    "a chain that judges a value": lambda: {
+        **_chain(40, lambda ref: {"oneOf": [ref, {"not": ref}]}),
+        "enum": [1, "a"],
+    },
+    "a value that excludes itself": lambda: {"enum": [1], "not": {"$ref": "#"}},
+    "patterns that backtrack": lambda: {
+        "enum": ["a" * 40 + "!"],
+        "pattern": "(?:(?:(?:a*)*)*)*b",
+    },
+    "a pattern too large beside values": lambda: {
+        "enum": ["a" * 40 + "!"],
+        "pattern": "^(((a{1,100}){1,100}){1,100}){1,100}$",
+    },
+    "40 lookaheads": lambda: {
+        "pattern": "^" + "".join(f"(?=.*{chr(97 + i % 26)}{{{i}}})" for i in range(1, 40))
+    },
+    "200 classes of Unicode": lambda: {"pattern": "|".join(f"\\p{{L}}{{{i}}}\\p{{Lu}}" for i in range(200))},
+    "2,000 items of a tuple": lambda: {"type": "array", "prefixItems": [{"type": "string"}] * 2_000},
+    "2,000 different items of a tuple": lambda: {
+        "type": "array",
+        "prefixItems": [{"type": "integer", "minimum": i} for i in range(2_000)],
+    },
+    "60 dependent schemas": lambda: {
+        "type": "object",
+        "dependentSchemas": {
+            f"a{i}": {"properties": {f"a{(i + 1) % 60}": {"type": "string"}}, "minProperties": i}
+            for i in range(60)
+        },
+    },
+    "propertyNames, nested 10,000 deep": lambda: _nested(
+        lambda inner, _: {"propertyNames": inner}, 10_000, {}
+    ),
+    "complements, nested 10,000 deep": lambda: _nested(lambda inner, _: {"not": inner}, 10_000, {}),
+    "choices, nested 3,000 deep": lambda: _nested(
+        lambda inner, _: {"anyOf": [inner, {"type": "null"}]}, 3_000, {"type": "string"}
+    ),
+    "10,000 references in a row": lambda: {
+        "$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(10_000)}
+        | {"d10000": {"type": "null"}},
+        "not": {"$ref": "#/$defs/d0"},
+    },
+    "5,000 references to anchors": lambda: {
+        "$defs": {f"d{i}": {"$anchor": f"a{i}", "type": "string"} for i in range(5_000)},
+        "properties": {f"p{i}": {"$ref": f"#a{i}"} for i in range(5_000)},
+    },
+    "unevaluatedProperties beside 300": lambda: {
+        "anyOf": [_needs(f"x{i}") for i in range(300)],
+        "unevaluatedProperties": {"type": "string"},
+    },
+    "15 groups of which one is needed": lambda: {
+        **_properties(30),
+        "requires_one_of": [[f"p{i}", f"p{i + 15}"] for i in range(15)],
+    },
     "one that excludes itself": lambda: {
         "$defs": {
             "n": {

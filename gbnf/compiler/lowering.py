@@ -31,12 +31,13 @@ from gbnf.compiler.orders import Budget, permuted_expr
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, seq
+from gbnf.effort import is_spent, spend
+from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, alt, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import TooManyStates
+from gbnf.regular.errors import EffortSpent, TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import HOLDS, KEYWORDS
+from gbnf.schema.keywords import HOLDS, KEYWORDS, REFERENCES
 from gbnf.schema.strings import cut
 from gbnf.schema.values import (
     ANYTHING,
@@ -83,10 +84,8 @@ class Options:
 MAX_RULES = 8_000
 #: How many properties an object may declare before it is left open.
 MAX_PROPERTIES = 8_000
-#: How many schema objects may be looked at, in every combination of branches, before the rest is left open.
-MAX_EFFORT = 200_000
 #: How many rules are written within one another before one is postponed: Python's stack is finite.
-_MAX_NESTING = 50
+_MAX_NESTING = 25
 
 
 class _Postponed(NamedTuple):
@@ -148,9 +147,7 @@ class Lowering:
             return self._known[key]
         pointer = self._expander.pointer(places[0]) if places else pointer
         if self._is_spent() and places:
-            self.report.unenforced(
-                pointer, "type", "the schema is too large, so any JSON value may stand here"
-            )
+            self.report.unenforced(pointer, "type", _TOO_LARGE)
             return self._known.setdefault(key, Ref("jsonValue"))
         values = self._expander.expand(places)
         if values.everything:
@@ -177,19 +174,23 @@ class Lowering:
     def _is_spent(self) -> bool:
         """Whether so much has been written or looked into that what is new has to be left open."""
         rules = len(self.table.productions) - self._for_orders
-        return rules > MAX_RULES or self._expander.effort > MAX_EFFORT
+        return rules > MAX_RULES or is_spent()
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
         """A lone reference is the place that it leads to, and lends it its name."""
         seen = set()
         while len(places) == 1:
             raw = places[0].raw
-            if not isinstance(raw, Mapping) or "$ref" not in raw or places in seen:
+            keyword = next((one for one in REFERENCES if one in raw), "") if isinstance(raw, Mapping) else ""
+            if not keyword or places in seen:
                 break
             seen.add(places)
-            if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {"$ref"}:
+            place = self.document.enter(places[0])
+            if keyword not in place.raw:  # its draft doesn't know it
                 break
-            places = (self.document.follow(self.document.enter(places[0]), "$ref"),)
+            if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {keyword}:
+                break
+            places = (self.document.follow(place, keyword),)
             name = places[0].pointer.rpartition("/")[2]
             if name:
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
@@ -200,13 +201,25 @@ class Lowering:
         structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
-            alternatives.append(self._shape(shape, inner, pointer, depth))
+            try:
+                alternatives.append(self._shape(shape, inner, pointer, depth))
+            except EffortSpent:
+                self.report.unenforced(pointer, "type", _TOO_LARGE)
+                alternatives.append(_ANY_OF_TYPE[type(shape)])
         if not alternatives:
             self.reason = values.reason
         return factor([one for one in alternatives if one != NOTHING])
 
     def _listed(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
         """Any of the values; objects in them in any order where that is asked for and they are small."""
+        try:
+            spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
+        except EffortSpent:
+            self.report.unenforced(pointer, "enum", _TOO_LARGE)
+            kinds = {
+                Boolean if isinstance(value, bool) else _SHAPE_OF.get(type(value), Null) for value in values
+            }
+            return alt(*(expr for kind, expr in _ANY_OF_TYPE.items() if kind in kinds))
         return values_expr(values, self._layout, self._pairs(scope, pointer))
 
     def _pairs(self, scope: Scope, pointer: str) -> Pairs | None:
@@ -249,7 +262,10 @@ class Lowering:
         if known is None:
             expr, reason = None, ""
             if shape.divisors:
-                expr, reason = multiples_expr(shape, self.options.digits, scope)
+                try:
+                    expr, reason = multiples_expr(shape, self.options.digits, scope)
+                except TooManyStates:
+                    reason = "its automaton is too large"
             if expr is None:
                 expr = range_expr(shape, self.options.digits)
             if _weight(expr) > _LIGHT:
@@ -304,6 +320,7 @@ class Lowering:
             return Ref("jsonArray")
         if self._too_deep(depth, pointer, "items"):
             return Ref("jsonArray")
+        spend(_PART_WORK * (1 + len(shape.prefix)))
         items = self._items(shape, ANYTHING, scope, pointer, depth)
         if items is None:
             return NOTHING
@@ -391,6 +408,7 @@ class Lowering:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object may stand here"
             self.report.unenforced(pointer, "type", reason)
             return Ref("jsonObject")
+        spend(_PART_WORK * (1 + len(shape.properties)))
         values = {
             name: self.overrides[name]
             if depth == 0 and name in self.overrides
@@ -434,6 +452,22 @@ class Lowering:
         for place, name in places or [(pointer, keyword)]:
             self.report.unenforced(f"{place}/{name}", name, reason)
 
+
+_TOO_LARGE = "the schema is too large, so any JSON value may stand here"
+#: What it takes to write a value, or a property or an item, in the units of `gbnf.effort`.
+_VALUE_WORK = 6
+_PART_WORK = 40
+_SHAPE_OF: Mapping[type, type] = {
+    str: String, int: Number, float: Number, list: Array, dict: Object,
+}  # fmt: skip
+_ANY_OF_TYPE: Mapping[type, Expr] = {
+    Null: Ref("null"),
+    Boolean: Ref("boolean"),
+    Number: Ref("number"),
+    String: Ref("string"),
+    Array: Ref("jsonArray"),
+    Object: Ref("jsonObject"),
+}
 
 _BEYOND = f"bounds above {MAX_BOUND} are not held"
 

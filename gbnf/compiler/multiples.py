@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from math import gcd, lcm
 
 from gbnf.compiler.decimals import Digits, decimal_expr, scientific_expr
 from gbnf.compiler.digits import language, written
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.rules import Scope
+from gbnf.effort import remembered
 from gbnf.grammar.ir import Expr, alt, literal
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.values import Bound, Number
@@ -77,7 +77,7 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
     return Fraction(numerator, denominator)
 
 
-@lru_cache(maxsize=64)
+@remembered(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """The canonical decimals that are multiples of `divisor`: the digits read so far modulo it, in units of
     its last decimal, and how many decimals were read."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gbnf.compiler.chain import CHUNK, chain_expr
@@ -27,6 +28,8 @@ from gbnf.schema.values import Object
 
 #: The most states of one object; beyond, bounds on the number of properties are loosened.
 MAX_STATES = 1000
+#: The most states of an object with `requires_one_of`: each set of groups that are satisfied is one.
+MAX_GROUP_STATES = 2000
 #: The greatest number of properties that is counted: each is a level of nesting in the grammar.
 MAX_COUNT = 100
 #: The most declared properties that may come in any order: each set of them is a state.
@@ -90,7 +93,12 @@ def object_expr(
     if len(chains) == 1 and not shape.one_of_groups and not least and most is None:
         expr = chain_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
     else:
-        expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+        try:
+            expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+        except TooManyStates:
+            loosened.append(("requires_one_of", "it makes too many states"))
+            shape = replace(shape, one_of_groups=())
+            expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
     return BuiltObject(expr, tuple(loosened), refused)
 
 
@@ -272,6 +280,8 @@ class _Automaton:
             for follower in followers:
                 uses[follower] += 1
                 if follower not in states:
+                    if len(states) == MAX_GROUP_STATES and self._groups:
+                        raise TooManyStates(MAX_GROUP_STATES)
                     states.add(follower)
                     pending.append(follower)
         into: dict[_State, list[_Pair]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gbnf.compiler.names import NameTable
+from gbnf.compiler.names import MOST_PARTS, NameTable
 from gbnf.grammar.ir import NOTHING, Alt, Expr, Ref, Seq
 from gbnf.grammar.passes import renamed
 
@@ -51,7 +51,10 @@ class Scope:
         self.hint = hint
 
     def inside(self, *hint: str) -> Scope:
-        return Scope(self.table, (*self.hint, *hint))
+        deeper = (*self.hint, *hint)
+        if len(deeper) > 2 * MOST_PARTS:  # the names show no more of them
+            deeper = (deeper[0], *deeper[-MOST_PARTS:])
+        return Scope(self.table, deeper)
 
     def reserve(self, *hint: str) -> Ref:
         return self.table.reserve(*self.hint, *hint)

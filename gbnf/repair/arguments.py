@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from gbnf.applicators import Place, followed
 from gbnf.calls.names import fold
+from gbnf.effort import spend
 from gbnf.repair.spots import Spot, item_schema
 from gbnf.repair.values import Coercion, CoercionKind, as_type, is_of, spelled_in
 from gbnf.schema.validators import taught
@@ -18,6 +19,7 @@ from gbnf.validation.complaints import place as place_text
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 
 _DEPTH = 60
+_SCHEMA_WORK = 30  # what one schema takes, in the units of `gbnf.effort`
 
 
 class Mender:
@@ -29,13 +31,17 @@ class Mender:
         self.coercions: list[Coercion] = []
 
     def mended(self, value: Any) -> Any:
-        """`value` as the root declares it, as far as it can be. Raises RecursionError for endless schemas."""
+        """`value` as the root declares it, as far as it can be.
+
+        Raises RecursionError and EffortSpent for endless schemas.
+        """
         return self._mended(value, self._root, (), Spot((self._root,), self._root, whole=True))
 
     def _mended(self, value: Any, schema: Any, path: Place, spot: Spot) -> Any:
         """`value` as `schema` declares it, which is one part of what is said of its `spot`."""
         if not isinstance(schema, Mapping) or len(path) > _DEPTH:
             return value
+        spend(_SCHEMA_WORK)
         value = self._named(value, path, spot)
         if "$ref" in schema:
             target = followed(schema["$ref"], self._root)

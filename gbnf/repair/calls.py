@@ -9,7 +9,9 @@ from typing import Any
 from gbnf.calls.json_text import Unreadable, extent, load
 from gbnf.calls.names import Names
 from gbnf.calls.values import ToolCall
+from gbnf.effort import bounded
 from gbnf.manifests import Executor
+from gbnf.regular.errors import EffortSpent
 from gbnf.repair.arguments import Mender, UnknownKeys
 from gbnf.repair.values import Coercion
 from gbnf.steps import offered_args
@@ -69,8 +71,9 @@ def repair_call(
     if args is not None and isinstance(arguments, dict):
         mender = Mender(args, clamp=clamp, unknown=unknown)
         try:
-            arguments = mender.mended(arguments)
-        except RecursionError:
+            with bounded(may_backtrack=True):
+                arguments = mender.mended(arguments)
+        except (RecursionError, EffortSpent):
             return Repaired(given, (), verdict)
         coercions += mender.coercions
     if not coercions:

@@ -2,24 +2,29 @@
 
 A `Subschema` is a place in the document; a reference leads from one to another. References, anchors and
 identifiers follow the `referencing` library, so this room knows the draft's keywords only by name.
-Two places are the same `Subschema` exactly when they are the same object in the schema, however reached.
+Two places are the same `Subschema` exactly when they are the same object in the schema and dynamic references
+lead to the same places from there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
+from urllib.parse import urldefrag, urljoin
 
 import jsonschema
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing import Registry, Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from gbnf.errors import SchemaError
+from gbnf.effort import is_spent
+from gbnf.errors import SchemaError, is_panic
+from gbnf.regular.errors import EffortSpent
 from gbnf.schema.forms import Forms
 from gbnf.schema.keywords import unknown_keywords
 
@@ -36,6 +41,11 @@ _VALIDATORS: dict[str, Any] = {
 _DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for dialect in _VALIDATORS}
 
 
+#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
+#: much memory.
+_MAX_POINTER = 4000
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Subschema:
     """A place in a document: its raw schema (boolean or object) and its JSON pointer."""
@@ -50,36 +60,181 @@ class Subschema:
     #: What the place asks about without declaring it: "if" the condition of the value itself, "inside" what
     #: stands in a condition, a `not` or a `contains`; "" for all others. Only closed objects look at it.
     test: str = field(default="", repr=False)
+    #: The resources on the way to the place that decide where its dynamic references lead.
+    scope: tuple[str, ...] = field(default=(), repr=False)
 
     def at(self, *steps: str | int) -> Subschema:
         """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
         raw, pointer = self.raw, self.pointer
         for step in steps:
             raw = raw[step]
-            pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
-        return Subschema(raw, pointer, self.resolver, test=self.test and "inside")
+            if len(pointer) < _MAX_POINTER:
+                pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
+        return Subschema(raw, pointer, self.resolver, test=self.test and "inside", scope=self.scope)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Subschema) and self.raw is other.raw and self.test == other.test
+        return (
+            isinstance(other, Subschema)
+            and self.raw is other.raw
+            and self.test == other.test
+            and self.scope == other.scope
+        )
 
     def __hash__(self) -> int:
         return id(self.raw)
 
 
+class UnjudgedError(Exception):
+    """jsonschema can't tell whether a value is valid."""
+
+
 class _LateResolver:
     """The resolver of a whole schema, made when it is asked for: many schemas refer to nothing."""
 
-    def __init__(self, specification: Specification[Any], schema: Any) -> None:
-        self._specification, self._schema = specification, schema
+    def __init__(self, document: Document) -> None:
+        self._document = document
 
     def __getattr__(self, name: str) -> Any:
         resolver = vars(self).get("_resolver")
         if resolver is None:
-            resource: Resource[Any] = self._specification.create_resource(self._schema)
-            uri = resource.id() or _ROOT_URI
-            registry: Registry[Any] = SPECIFICATIONS.with_resource(uri, resource)
-            resolver = self._resolver = registry.resolver(uri)
+            resolver = self._resolver = self._document.scopes.resolver
         return getattr(resolver, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What a schema holds anywhere that has to do with references.
+
+    `dynamic` are the names of all dynamic anchors, "" for each `$recursiveAnchor`.
+    """
+
+    dynamic: Counter[str]
+    has_names: bool  # anchors, or identifiers below the root
+    refers_outside: bool
+
+    @staticmethod
+    def of(schema: Any) -> _Survey:
+        dynamic: Counter[str] = Counter()
+        has_names = refers_outside = False
+        for raw in _objects(schema):
+            if raw is not schema and not _IDENTIFYING.isdisjoint(raw):
+                has_names = True
+            if not _NAMING.isdisjoint(raw):
+                has_names = True
+                dynamic.update(_own_dynamic_anchors(raw))
+            for keyword in _REFERRING & raw.keys():
+                reference = raw[keyword]
+                refers_outside = refers_outside or (isinstance(reference, str) and reference[:1] != "#")
+        return _Survey(dynamic, has_names, refers_outside)
+
+
+_IDENTIFYING = frozenset({"$id", "id"})
+_NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
+_REFERRING = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+
+
+class _Scopes:
+    """Where references lead, by the resources on the way to them.
+
+    A `$dynamicRef` leads to the outermost resource on the way that has a dynamic anchor of its name, a
+    `$recursiveRef` likewise. So of the way only those resources count that are the first to have an anchor
+    which several have: these are a place's scope, the root left out. Most documents have no such anchor.
+    Source: 2020-12 core, 8.2.3.2; 2019-09 core, 8.2.4.2.
+    """
+
+    def __init__(self, specification: Specification[Any], schema: Any) -> None:
+        resource: Resource[Any] = specification.create_resource(schema)
+        self._root = resource.id() or _ROOT_URI
+        survey = _Survey.of(schema)
+        registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
+        if survey.has_names or survey.refers_outside:
+            with suppress(AttributeError, TypeError, ValueError):  # of names that are none
+                registry = registry.crawl()  # once, and not at each reference
+        self._registry = registry
+        self.resolver = registry.resolver(self._root)
+        several = {name for name, count in survey.dynamic.items() if count > 1}
+        # The metaschemas have an anchor "meta", or recursive ones.
+        self._several = frozenset(several | {"meta", ""}) if survey.refers_outside else frozenset(several)
+        self._provided: dict[str, frozenset[str]] = {}
+        self._resolvers: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+    def follow(self, place: Subschema, keyword: str) -> tuple[Any, Any, tuple[str, ...]]:
+        """The schema that a reference leads to, its resolver and its scope."""
+        reference = place.raw[keyword]
+        if not self._several:
+            resolved = place.resolver.lookup(reference)
+            return resolved.contents, resolved.resolver, ()
+        base = _base(place.resolver)
+        uri, fragment = (
+            (base, reference[1:]) if reference.startswith("#") else urldefrag(urljoin(base, reference))
+        )
+        if keyword != "$ref" and not fragment.startswith("/") and fragment in self._provides(uri):
+            way = (self._root, *place.scope)
+            uri = next((one for one in way if fragment in self._provides(one)), uri)
+        resolved = self._registry.resolver(uri).lookup(f"#{fragment}")
+        base = _base(resolved.resolver)
+        scope = self.entered(place.scope, base)
+        return resolved.contents, self._resolver(base, scope), scope
+
+    def entered(self, scope: tuple[str, ...], uri: str) -> tuple[str, ...]:
+        """The scope of a place in the resource `uri`, reached from one of `scope`."""
+        if not self._several:
+            return ()
+        known = frozenset().union(*map(self._provides, (self._root, *scope)))
+        return scope if (self._provides(uri) & self._several) <= known else (*scope, uri)
+
+    def _provides(self, uri: str) -> frozenset[str]:
+        """The dynamic anchors of a resource itself."""
+        known = self._provided.get(uri)
+        if known is None:
+            try:
+                contents = self._registry.resolver(uri).lookup("#").contents
+            except exceptions.Unresolvable:
+                contents = True
+            names = frozenset(
+                name for raw in _objects(contents, own=True) for name in _own_dynamic_anchors(raw)
+            )
+            if not isinstance(contents, Mapping) or contents.get("$recursiveAnchor") is not True:
+                names -= {""}  # it counts at the root only
+            known = self._provided[uri] = names
+        return known
+
+    def _resolver(self, base: str, scope: tuple[str, ...]) -> Any:
+        """A resolver for jsonschema, which finds the scope in the resources that were looked up."""
+        known = self._resolvers.get((base, scope))
+        if known is None:
+            known = self.resolver
+            for uri in (*scope, base):
+                known = known.lookup(uri).resolver
+            self._resolvers[base, scope] = known
+        return known
+
+
+def _base(resolver: Any) -> str:
+    return str(resolver._base_uri)  # noqa: SLF001  # it has no public name
+
+
+def _objects(schema: Any, *, own: bool = False) -> Iterator[Mapping[str, Any]]:
+    """Every object in a schema, each once; `own`: none of those in a resource below it."""
+    pending, seen = [schema], set()
+    while pending:
+        raw = pending.pop()
+        if not isinstance(raw, Mapping | list) or id(raw) in seen:
+            continue
+        seen.add(id(raw))
+        if isinstance(raw, list):
+            pending += raw
+        elif not own or raw is schema or not isinstance(raw.get("$id"), str):
+            yield raw
+            pending += raw.values()
+
+
+def _own_dynamic_anchors(raw: Mapping[str, Any]) -> Iterator[str]:
+    """The dynamic anchors that an object declares itself; "" for `$recursiveAnchor`, which has no name."""
+    if isinstance(raw.get("$dynamicAnchor"), str):
+        yield raw["$dynamicAnchor"]
+    if raw.get("$recursiveAnchor") is True:
+        yield ""
 
 
 @lru_cache(maxsize=64)
@@ -94,7 +249,7 @@ class Document:
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
         self._specification = _specification(self.dialect)
-        self.root = Subschema(schema, "", _LateResolver(self._specification, schema), entered=True)
+        self.root = Subschema(schema, "", _LateResolver(self), entered=True)
         draft = _DRAFTS.get(self.dialect, "2020-12")
         #: Up to draft 7, keywords beside `$ref` are ignored.
         self.refs_hide_siblings = draft.startswith("draft")
@@ -102,17 +257,14 @@ class Document:
         self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
         self._forms = Forms(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
         self._forms.check(schema, "")
-        self._readable: dict[int, Subschema] = {}
-        self._homes: dict[int, str] | None = None
+        self._readable: dict[int, tuple[Any, Any]] = {}
+        self._homes: dict[int, tuple[int, str]] | None = None
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
         self._validator: Any = None
-        self._dynamic_anchors: Counter[str] | None = None
 
-    def is_static(self, reference: str) -> bool:
-        """Whether a `$dynamicRef` or `$recursiveRef` can lead to one place only, wherever it is met."""
-        if self._dynamic_anchors is None:
-            self._dynamic_anchors = Counter(_dynamic_anchors(self.root.raw))
-        return self._dynamic_anchors[reference.rpartition("#")[2]] <= 1
+    @cached_property
+    def scopes(self) -> _Scopes:
+        return _Scopes(self._specification, self.root.raw)
 
     def enter(self, place: Subschema) -> Subschema:
         """The same place, with references resolved against its own identifier where it declares one.
@@ -129,67 +281,68 @@ class Document:
             if resource.id() is not None:
                 self._has_resources = True
                 resolver = place.resolver.in_subresource(resource)
-                return Subschema(raw, place.pointer, resolver, entered=True, test=place.test)
+                scope = self.scopes.entered(place.scope, _base(resolver))
+                return replace(place, resolver=resolver, entered=True, scope=scope)
         return place
 
     def _known_only(self, place: Subschema) -> Subschema:
         known = self._readable.get(id(place.raw))
         if known is None:
             raw = {keyword: value for keyword, value in place.raw.items() if keyword not in self._unknown}
-            known = self._readable[id(place.raw)] = replace(place, raw=raw)
-        return replace(known, test=place.test)
+            known = self._readable[id(place.raw)] = (raw, place.raw)  # which keeps the number its own
+        return replace(place, raw=known[0])
 
     def follow(self, place: Subschema, keyword: str) -> Subschema:
         """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
         reference = place.raw[keyword]
         try:
-            resolved = place.resolver.lookup(reference)
+            raw, resolver, scope = self.scopes.follow(place, keyword)
         except (exceptions.Unresolvable, AttributeError, TypeError, ValueError) as error:
             raise SchemaError(
                 f"{place.pointer}/{keyword}",
                 f"the reference {reference!r} leads nowhere",
                 "References must stay inside the schema; nothing is fetched.",
             ) from error
-        raw = resolved.contents
         if not str(reference).startswith("#"):
             self._has_resources = True
         if str(reference).startswith("#/") and not self._has_resources:
             pointer = reference[1:]
         else:
-            pointer = self._pointers().get(id(raw), f"{place.pointer}/{keyword}")
+            pointer = self._pointer(raw) or f"{place.pointer}/{keyword}"
         self._forms.check(raw, pointer)
-        return Subschema(raw, pointer, resolved.resolver, entered=True, test=place.test)
+        return Subschema(raw, pointer, resolver, entered=True, test=place.test, scope=scope)
 
     def home(self, place: Subschema) -> Subschema:
         """The place by its own pointer, where it was reached inside a schema that was made."""
-        pointer = self._pointers().get(id(place.raw))
+        pointer = self._pointer(place.raw)
         if pointer is None or pointer == place.pointer:
             return place
         return replace(place, pointer=pointer)
 
-    def _pointers(self) -> dict[int, str]:
-        """The pointer of each object of the document."""
+    def _pointer(self, raw: Any) -> str | None:
+        """The pointer of an object of the document; None for others."""
         if self._homes is None:
-            self._homes = {}
-            pending = [self.root]
-            while pending:
-                place = pending.pop()
-                raw = place.raw
-                if isinstance(raw, Mapping):
-                    self._homes[id(raw)] = place.pointer
-                    pending += [place.at(key) for key in raw]
-                elif isinstance(raw, list):
-                    pending += [place.at(index) for index in range(len(raw))]
-        return self._homes
+            self._homes = _homes(self.root.raw)
+        steps = []
+        here = id(raw)
+        if here != id(self.root.raw) and here not in self._homes:
+            return None
+        while here in self._homes:
+            here, step = self._homes[here]
+            steps.append(step)
+        return "".join(reversed(steps))[:_MAX_POINTER]
 
     def reads(self, pattern: str) -> bool:
         """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
-        from gbnf.schema.validators import found  # noqa: PLC0415  # most schemas need none
+        from gbnf.schema.validators import reads  # noqa: PLC0415  # most schemas need none
 
-        return found(pattern, "") is not None
+        return reads(pattern)
 
     def allows(self, place: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`."""
+        """Whether jsonschema finds `value` valid at `place`.
+
+        Raises UnjudgedError where it can't tell, SchemaError for a reference that leads nowhere.
+        """
         if self._validator is None:
             from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
 
@@ -200,7 +353,33 @@ class Document:
             checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
             self._validator = readable(self.root.raw, format_checker=checker)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
-        return next(iter(errors), None) is None
+        try:
+            return next(iter(errors), None) is None
+        except exceptions.Unresolvable as error:
+            raise SchemaError(place.pointer, f"a reference in it leads nowhere: {error}") from None
+        except EffortSpent:
+            if is_spent():
+                raise
+            raise UnjudgedError("it takes too many references") from None
+        except BaseException as error:
+            # Whatever jsonschema meets in a schema that it doesn't check.
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise UnjudgedError(f"{type(error).__name__}: {error}") from None
+
+
+def _homes(root: Any) -> dict[int, tuple[int, str]]:
+    """For each object and array below `root`, by its number, that of what holds it, and the step to it."""
+    found: dict[int, tuple[int, str]] = {}
+    pending = [root]
+    while pending:
+        raw = pending.pop()
+        items = raw.items() if isinstance(raw, Mapping) else enumerate(raw)
+        for step, below in items:
+            if isinstance(below, Mapping | list) and id(below) not in found and below is not root:
+                found[id(below)] = id(raw), "/" + str(step).replace("~", "~0").replace("/", "~1")
+                pending.append(below)
+    return found
 
 
 def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
@@ -234,15 +413,3 @@ def _forgiving(specification: Specification[Any]) -> Specification[Any]:
     forgiving = copy(specification)
     object.__setattr__(forgiving, "id_of", id_of)  # it is frozen, and nobody else has this copy
     return forgiving
-
-
-def _dynamic_anchors(raw: Any) -> Iterator[str]:
-    """The names of all dynamic anchors; "" for each `$recursiveAnchor`, which has none."""
-    if isinstance(raw, Mapping):
-        if isinstance(raw.get("$dynamicAnchor"), str):
-            yield raw["$dynamicAnchor"]
-        if raw.get("$recursiveAnchor") is True:
-            yield ""
-    if isinstance(raw, Mapping | list):
-        for part in raw.values() if isinstance(raw, Mapping) else raw:
-            yield from _dynamic_anchors(part)

@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gbnf.effort import spend
+from gbnf.regular.errors import EffortSpent
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE
+from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE, REFERENCES
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
 
+#: What it takes to look at one place, in the units of `gbnf.effort`.
+_PLACE_WORK = 15
+#: How deep complements are looked into for what has none: the functions call themselves.
+_MAX_OBSTACLES = 20
+#: How many references, one after the other, a complement may lead through.
+_MAX_REFERENCES = 40
 _DRAFT_3 = "a flag is how draft 3 wrote it; list the names beside `properties`"
 
 
@@ -45,14 +53,22 @@ class Flattener:
         # a complement that isn't held: the keyword that has none (errors hold on to all that raised them)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
+        self._nesting = 0  # of complements within one another
         self._has_made = False  # so that a place may be reached inside a schema that was made
 
-    def flatten(self, places: Iterable[Subschema], known: tuple[Subschema, ...] = ()) -> Flat:
-        """The facets of `places`, behind those in `known`, which hold already. Raises SchemaError."""
+    def flatten(
+        self, places: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
+    ) -> Flat:
+        """The facets of `places`, behind those in `known`, which hold already; the choices where wanted.
+
+        Raises SchemaError.
+        """
         facets = dict.fromkeys(known)
         branchings: list[Branching] = []
         pending = list(reversed(list(places)))
+        spend(_PLACE_WORK + len(known))
         while pending:
+            spend(_PLACE_WORK)
             place = self._document.enter(self.home(pending.pop()))
             raw = place.raw
             if raw is True or place in facets:
@@ -60,22 +76,15 @@ class Flattener:
             if raw is False:
                 facets[place] = None
                 continue
-            more = [self._document.follow(place, "$ref")] if "$ref" in raw else []
-            for keyword in ("$dynamicRef", "$recursiveRef"):
-                if keyword in raw and self._document.is_static(raw[keyword]):
-                    more.append(self._document.follow(place, keyword))
-                elif keyword in raw:
-                    reason = "it leads to different places, depending on the way to it"
-                    self._report(f"{place.pointer}/{keyword}", keyword, reason)
+            more = [self._document.follow(place, keyword) for keyword in REFERENCES if keyword in raw]
             if more and self._document.refs_hide_siblings:
                 pending.extend(more)
                 continue
             facets[place] = None
             if raw.get("required") is True:
                 self._report(f"{place.pointer}/required", "required", _DRAFT_3)
-            if not CHOICES.isdisjoint(raw):
-                choices = self._choices(place)
-                for choice in choices:
+            if choices and not CHOICES.isdisjoint(raw):
+                for choice in self._choices(place):
                     if len(choice.branches) == 1:
                         more += choice.branches
                     else:
@@ -93,10 +102,16 @@ class Flattener:
         known = self._complements.get(place)
         if known is None:
             self._complements[place] = "$ref"  # for a schema that is its own complement
+            self._nesting += 1
             try:
                 known = self._complement(place)
             except NotHeldError as error:
                 known = error.keyword
+            except EffortSpent:
+                del self._complements[place]
+                raise
+            finally:
+                self._nesting -= 1
             self._complements[place] = known
         if isinstance(known, str):
             raise NotHeldError(known)
@@ -104,8 +119,11 @@ class Flattener:
 
     def obstacle(self, place: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
         """The keyword, in the complement of `place` or inside it, that has none; "" where all is held."""
+        spend(_PLACE_WORK)
         if place in seen:
             return ""
+        if len(seen) > _MAX_OBSTACLES:
+            return "not"
         try:
             branches = self.complement(place)
         except NotHeldError as error:
@@ -116,14 +134,16 @@ class Flattener:
 
     def _complement(self, place: Subschema) -> tuple[Subschema, ...]:
         raw = place.raw
-        if isinstance(raw, Mapping) and not {"$dynamicRef", "$recursiveRef"}.isdisjoint(raw):
-            raise NotHeldError("$dynamicRef")
-        if isinstance(raw, Mapping) and "$ref" in raw:
-            target = self.complement(self._document.follow(place, "$ref"))
-            if self._document.refs_hide_siblings:
-                return target
-            return (*target, *self._made(place, "not", complement(place)))
-        return self._made(place, "not", complement(place))
+        if self._nesting > _MAX_REFERENCES:
+            raise NotHeldError("$ref")
+        spend(_PLACE_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
+        targets: list[Subschema] = []
+        for keyword in REFERENCES if isinstance(raw, Mapping) else ():
+            if keyword in raw:
+                targets += self.complement(self._document.follow(place, keyword))
+                if self._document.refs_hide_siblings:
+                    return tuple(targets)
+        return (*targets, *self._made(place, "not", complement(place)))
 
     def _choices(self, place: Subschema) -> list[Branching]:
         raw = place.raw
@@ -167,7 +187,8 @@ class Flattener:
         self._has_made = True
         pointer = f"{place.pointer}/{keyword}"
         test = "inside" if keyword == "not" else place.test
-        return tuple(Subschema(raw, pointer, place.resolver, made=True, test=test) for raw in raws)
+        resolver, scope = place.resolver, place.scope
+        return tuple(Subschema(raw, pointer, resolver, made=True, test=test, scope=scope) for raw in raws)
 
 
 def _parts(made: Subschema) -> list[Subschema]:

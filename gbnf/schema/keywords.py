@@ -55,5 +55,8 @@ def unknown_keywords(draft: str) -> frozenset[str]:
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
+#: The keywords that lead to another schema.
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
 #: The keywords of which a value may satisfy one branch or another.
 CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})

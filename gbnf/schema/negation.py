@@ -22,6 +22,7 @@ from gbnf.schema.keywords import (
     NOT_INTEGER,
     NOT_PATTERN,
     NOT_WORDS,
+    REFERENCES,
     TYPES,
 )
 
@@ -40,7 +41,7 @@ class NotHeldError(Exception):
 def complement(place: Subschema) -> list[Any]:
     """Raw schemas whose union is everything that the schema at `place` refuses.
 
-    They belong to the place's resolver; `$ref` is the caller's business. Raises NotHeldError.
+    They belong to the place's resolver; references are the caller's business. Raises NotHeldError.
     """
     raw = place.raw
     if isinstance(raw, bool):
@@ -49,7 +50,7 @@ def complement(place: Subschema) -> list[Any]:
         raise NotHeldError("not")
     branches: list[Any] = []
     for keyword, value in raw.items():
-        if keyword not in KEYWORDS or keyword == "$ref":
+        if keyword not in KEYWORDS or keyword in REFERENCES:
             continue
         rule = _RULES.get(keyword)
         if rule is None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gbnf.applicators import SAYS_MORE
+from gbnf.effort import spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, fraction, least
@@ -233,6 +234,7 @@ def _array(facet: Subschema) -> Array:
 
 def _meet_arrays(left: Array, right: Array) -> Array:
     length = max(len(left.prefix), len(right.prefix))
+    spend(5 + 2 * length)
     prefix = tuple(
         conjunction(*(side.prefix[i] if i < len(side.prefix) else side.items for side in (left, right)))
         for i in range(length)
@@ -390,6 +392,7 @@ def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
 
 
 def _meet_objects(left: Object, right: Object, facet: Subschema, report: Report) -> Object:
+    spend(3 * (len(left.properties) + len(right.properties)) + 2 * len(left.others) * len(right.others))
     properties = {
         name: conjunction(left.child(name), right.child(name))
         for name in dict.fromkeys([*left.properties, *right.properties])

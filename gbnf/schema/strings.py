@@ -8,10 +8,10 @@ size is reported and left out, so that the language only grows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 
 from jsonschema import FormatChecker
 
+from gbnf.effort import remembered
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, least
@@ -49,7 +49,7 @@ def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
     return None if high is not None and low > high else String(language, low, high, tuple(facets))
 
 
-@lru_cache(maxsize=512)
+@remembered(maxsize=512)
 def cut(shape: String) -> Dfa:
     """The strings of a shape as one automaton. Raises TooManyStates."""
     language = Dfa.anything() if shape.language is None else shape.language

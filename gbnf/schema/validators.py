@@ -16,11 +16,22 @@ from typing import Any, TypeAlias
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
+from gbnf.applicators import FORMS
+from gbnf.effort import may_backtrack, nested, remembered, spend
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.keywords import ABOVE, BELOW, HOLDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
+
+
+#: What one rule takes, in the units of `gbnf.effort`.
+_RULE_WORK = 8
+#: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
+_MAX_DEPTH = 120
+_NESTING = frozenset(
+    {*FORMS, "$ref", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies", "extends", "disallow"}
+)
 
 
 @cache
@@ -54,19 +65,62 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
         HOLDS: _holds,
     }
     old = {"dependencies": _dependencies} if every_draft else {}
-    return validators.extend(validator, {**old, **mended, **private})  # type: ignore[no-untyped-call]  # it has none
+    rules = {**known, **old, **mended, **private}
+    counted = {
+        keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()
+    }
+    return validators.extend(validator, counted)  # type: ignore[no-untyped-call]  # it has none
 
 
-@lru_cache(maxsize=4096)
+def _counted(rule: _Rule) -> _Rule:
+    """The rule, its work counted."""
+
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        return rule(validator, value, instance, schema)
+
+    return counted
+
+
+def _nesting(rule: _Rule) -> _Rule:
+    """A rule that asks other schemas, its work counted, and how deep such rules are within one another.
+
+    A schema may ask itself, and jsonschema would go on until Python's stack ends, in whichever library.
+    """
+
+    def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        with nested(_MAX_DEPTH):
+            yield from rule(validator, value, instance, schema) or ()
+
+    return nesting
+
+
 def found(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is found in the text; None for a pattern of no known language."""
+    """Whether the pattern is found in the text; None for a pattern of no known language.
+
+    Where work is bounded, `re` is not asked: it may take time without end, which nobody can count.
+    """
+    answer = _found(pattern, text)
+    if answer is None and may_backtrack() and (expression := _in_python(pattern)) is not None:
+        return expression.search(text) is not None
+    return answer
+
+
+@remembered(maxsize=4096)
+def _found(pattern: str, text: str) -> bool | None:
+    """By the pattern's automaton; None where it has none."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
 
     try:
         return search(pattern).accepts(text)
     except (PatternError, TooManyStates):
-        expression = _in_python(pattern)
-        return None if expression is None else expression.search(text) is not None
+        return None
+
+
+def reads(pattern: str) -> bool:
+    """Whether `found` can tell."""
+    return _found(pattern, "") is not None or (may_backtrack() and _in_python(pattern) is not None)
 
 
 _TOKEN = re.compile(r"\\k<\w+>|\\.|\[(?:\\.|[^\]\\])*\]|\$|\.|\(\?<(?![=!])", re.DOTALL)
@@ -135,6 +189,12 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
     """The keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
     if not isinstance(schema, Mapping):
         return set()
+    with nested(_MAX_DEPTH):
+        return _evaluated_by(validator, instance, schema)
+
+
+def _evaluated_by(validator: Any, instance: Any, schema: Mapping[str, Any]) -> set[str]:
+    spend(_RULE_WORK * (1 + len(schema)))
     if not {"additionalProperties", "unevaluatedProperties"}.isdisjoint(schema):
         return set(instance)
     keys: set[str] = instance.keys() & schema.get("properties", {}).keys()
@@ -159,7 +219,7 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
             )
             there = validator.evolve(schema=target.contents, _resolver=target.resolver)
             keys |= _evaluated(there, instance, target.contents)
-    return keys.union(*(_evaluated(validator, instance, one) for one in branches))
+    return set(keys).union(*(_evaluated(validator, instance, one) for one in branches))
 
 
 def _is_valid(validator: Any, instance: Any, schema: Any) -> bool:

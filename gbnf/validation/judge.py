@@ -10,6 +10,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from gbnf.effort import bounded
+from gbnf.errors import is_panic
 from gbnf.manifests import Executor
 from gbnf.schema.validators import taught
 from gbnf.steps import offered_args
@@ -45,10 +47,13 @@ def validate_call(
     declared; False leaves them open as JSON Schema does.
     """
     try:
-        return Verdict(tuple(_errors(call, executors, tuple(steps), closed=closed)))
+        with bounded(may_backtrack=True):
+            return Verdict(tuple(_errors(call, executors, tuple(steps), closed=closed)))
     except RecursionError:
         return Verdict(("the call is nested too deeply; write it flatter",))
-    except Exception as error:  # noqa: BLE001 - jsonschema on a model's output: its faults must not end a run
+    except BaseException as error:  # jsonschema on a model's output: its faults must not end a run
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         return Verdict((f"the call can't be judged ({type(error).__name__}); give simpler values",))
 
 

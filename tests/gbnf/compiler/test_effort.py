@@ -1,0 +1,172 @@
+"""What hostile schemas may do: nothing but compile, with a report, or raise this project's errors.
+
+The work of a compilation is counted, so these tests count it too and never ask how long it took.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf import effort
+from gbnf.compiler.schema import compile_schema
+from gbnf.effort import bounded, nested, remembered, share, spend
+from gbnf.errors import GbnfError
+from gbnf.manifests import Executor
+from gbnf.regular.errors import EffortSpent
+from gbnf.repair import repair_call
+from gbnf.validation import validate_call
+from support.hostile_schemas import hostile_schemas, small_hostile_schemas
+from support.oracle import engine
+from support.schemas import JSON_VALUES
+
+
+def _chain(length: int) -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+    for number in range(length):
+        following = {"$ref": f"#/$defs/{number + 1}"}
+        definitions[str(number)] = {"oneOf": [following, {"not": following}]}
+    definitions[str(length)] = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    return {"$defs": definitions, "$ref": "#/$defs/0"}
+
+
+@given(hostile_schemas() | small_hostile_schemas())
+@settings(max_examples=60, deadline=None)
+def test_a_hostile_schema_compiles_or_raises_an_error_of_ours(schema: Any) -> None:
+    try:
+        first = compile_schema(schema)
+    except GbnfError:
+        return
+    assert first.text.startswith("root ::=")
+
+
+@given(hostile_schemas() | small_hostile_schemas())
+@settings(max_examples=15, deadline=None)
+def test_the_same_schema_gives_the_same_text_whatever_is_cached(schema: Any) -> None:
+    try:
+        first = compile_schema(schema)
+    except GbnfError as error:
+        with pytest.raises(type(error)):
+            compile_schema(schema)
+    else:
+        second = compile_schema(schema)
+        assert (second.text, second.report) == (first.text, first.report)
+
+
+_PART = st.sampled_from(
+    [
+        {"type": "string"},
+        {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        {"enum": [1, "a", None]},
+        {"pattern": "^a+$"},
+        {"items": {"type": "string"}, "minItems": 1},
+        {"properties": {"a": {"enum": ["a", 1]}}, "additionalProperties": False},
+        {"minimum": 3, "multipleOf": 0.5},
+        {"prefixItems": [{"type": "null"}, True]},
+    ]
+)
+_MIXED = st.recursive(
+    _PART,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"anyOf": parts}),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"oneOf": parts}),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"allOf": parts}),
+        inner.map(lambda part: {"not": part}),
+        st.tuples(inner, inner).map(lambda two: {"if": two[0], "then": two[1]}),
+        inner.map(lambda part: {"properties": {"a": part}}),
+    ),
+    max_leaves=8,
+)
+
+
+@given(_MIXED, JSON_VALUES, st.integers(0, 12))
+@settings(max_examples=150, deadline=None)
+def test_no_valid_value_is_refused_however_little_work_is_allowed(
+    schema: dict[str, Any], value: Any, size: int
+) -> None:
+    if not Draft202012Validator(schema).is_valid(value):
+        return
+    usual = effort.MAX_EFFORT
+    effort.MAX_EFFORT = 60 * 2**size
+    try:
+        grammar = compile_schema(schema)
+    finally:
+        effort.MAX_EFFORT = usual
+    [judgement] = engine().judge_many(grammar.text, [json.dumps(value, ensure_ascii=False)])
+    assert judgement.complete, (schema, value, grammar.text)
+
+
+@pytest.mark.parametrize("length", [11, 60])
+def test_a_chain_of_complements_takes_no_more_than_the_bound(length: int) -> None:
+    grammar = compile_schema(_chain(length))
+    assert not grammar.exact
+
+
+@pytest.mark.parametrize("count", [200, 2000])
+@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", ""])
+def test_a_long_tuple_is_held(count: int, draft: str) -> None:
+    keyword = "items" if draft else "prefixItems"
+    declared = {"$schema": draft, "additionalItems": False} if draft else {"items": False}
+    schema = {**declared, "type": "array", keyword: [{"const": index} for index in range(count)]}
+    grammar = compile_schema(schema)
+    assert grammar.exact
+    whole = list(range(count))
+    texts = [json.dumps(whole), json.dumps(whole[:77]), json.dumps([*whole, 1]), json.dumps([0, 2])]
+    assert [one.complete for one in engine().judge_many(grammar.text, texts)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [1], "not": {"$ref": "#"}},
+        {"enum": ["a"], "anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}},
+    ],
+)
+def test_a_value_beside_a_schema_without_end_is_kept(schema: dict[str, Any]) -> None:
+    grammar = compile_schema(schema)
+    assert not grammar.exact
+
+
+def test_a_call_is_judged_and_repaired_with_bounded_work() -> None:
+    definitions = _chain(40)["$defs"]
+    args = {
+        "type": "object",
+        "$defs": definitions,
+        "properties": {"x": {"$ref": "#/$defs/0"}, "y": {"type": "integer"}},
+    }
+    executor = Executor.from_mapping({"name": "bomb", "args": args})
+    call = {"name": "bomb", "arguments": {"x": {"a": 1}, "y": "3"}}
+    assert not validate_call(call, [executor])
+    repair_call(call, [executor])
+
+
+def test_work_is_counted_alike_whether_cached_or_not() -> None:
+    @remembered(maxsize=8)
+    def expensive(value: int) -> int:
+        spend(60)
+        return value
+
+    for _ in range(2):
+        with bounded(100):
+            expensive(1)
+            with pytest.raises(EffortSpent):
+                expensive(2)
+
+
+def test_a_share_leaves_work_for_what_comes_after() -> None:
+    with bounded(100):
+        with pytest.raises(EffortSpent), share(4):
+            spend(26)
+        spend(74)
+        with pytest.raises(EffortSpent):
+            spend(1)
+
+
+def test_nesting_is_bounded() -> None:
+    with bounded(), nested(1), pytest.raises(EffortSpent), nested(1):
+        pass
