@@ -28,12 +28,13 @@ _Result = TypeVar("_Result")
 class _Effort:
     """A count of work. `limit` is where `spend` raises; None: nowhere."""
 
-    __slots__ = ("depth", "limit", "may_backtrack", "used")
+    __slots__ = ("depth", "limit", "may_backtrack", "paid", "used")
 
     def __init__(self, limit: int | None, *, may_backtrack: bool = False) -> None:
         self.limit = limit
         self.may_backtrack = may_backtrack
         self.used = 0
+        self.paid: set[Any] = set()  # the remembered calls that were counted
         self.depth = 0  # of judgements within one another
 
 
@@ -117,6 +118,8 @@ def remembered(
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """As `functools.lru_cache`, for functions that spend: a call costs the same whether cached or not.
 
+    In each count the first call with certain arguments costs, and the others nothing.
+
     The errors of this project are kept like results. The function itself is not bounded by the count, so it
     needs limits of its own.
     """
@@ -136,7 +139,11 @@ def remembered(
         @wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             found: _Outcome = outcome(*args, **kwargs)  # type: ignore[arg-type]  # the callers' are hashable
-            spend(found.work)
+            effort = _current.get()
+            paid = (outcome, args, tuple(kwargs.items()))
+            if effort is not None and paid not in effort.paid:
+                effort.paid.add(paid)
+                spend(found.work)
             if found.error is not None:
                 raise found.error.with_traceback(None)
             return found.value  # type: ignore[no-any-return]  # it is what the function returned

@@ -17,8 +17,8 @@ from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
 from gbnf.applicators import FORMS
-from gbnf.effort import may_backtrack, nested, remembered, spend
-from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.effort import may_backtrack, nested, spend
+from gbnf.regular.errors import EffortSpent, PatternError, TooManyStates
 from gbnf.schema.keywords import ABOVE, BELOW, HOLDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
@@ -107,13 +107,15 @@ def found(pattern: str, text: str) -> bool | None:
     return answer
 
 
-@remembered(maxsize=4096)
 def _found(pattern: str, text: str) -> bool | None:
     """By the pattern's automaton; None where it has none."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
 
+    spend(1 + len(text) // 4)
     try:
         return search(pattern).accepts(text)
+    except EffortSpent:
+        raise
     except (PatternError, TooManyStates):
         return None
 

@@ -154,6 +154,7 @@ def test_work_is_counted_alike_whether_cached_or_not() -> None:
     for _ in range(2):
         with bounded(100):
             expensive(1)
+            expensive(1)
             with pytest.raises(EffortSpent):
                 expensive(2)
 
