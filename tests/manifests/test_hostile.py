@@ -154,14 +154,15 @@ NAMES = [
 def test_every_executor_that_takes_a_path_ends(hostile: Path, name: str) -> None:
     """A hang would be the suite's; whatever else than `ExecutorError` an executor raises fails here."""
     context = world(hostile)
-    for tool, arguments in {
+    calls: dict[str, dict[str, Any]] = {
         "read_files": {"paths": [name]},
         "describe_frame": {"path": name},
         "find_files": {"base_path": name, "pattern": "*"},
         "delete_files": {"paths": [f"{name}/missing"]},
         "write_files": {"files": [{"path": f"{name}/x", "content": ""}, {"path": "pipe.txt", "content": ""}]},
         "create_dirs": {"paths": [f"{name}/new", "pipe.txt"]},
-    }.items():
+    }
+    for tool, arguments in calls.items():
         try:
             run_of(tool)(arguments, context)
         except ExecutorError as error:
