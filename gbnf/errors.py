@@ -6,6 +6,7 @@
     ├── SchemaError            a JSON Schema that is malformed, or that no value satisfies
     ├── PoolError              a pool that cannot be compiled: empty, or two tools of one name
     ├── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, way out
+    ├── AmbiguousGrammarError  a grammar that can be followed in too many ways at once
     └── TooManyStates, PatternError (gbnf.regular.errors): a regular language that is not held
 
 The client's own errors (`gbnf_server.errors`) hang below `GbnfError` too, so one ``except`` holds all.
@@ -74,6 +75,17 @@ class GrammarSyntaxError(GbnfError):
     def __init__(self, line: int, column: int, problem: str, way_out: str = "") -> None:
         self.line, self.column, self.problem, self.way_out = line, column, problem, way_out
         super().__init__(f"line {line}, column {column}: {problem}." + (f" {way_out}" if way_out else ""))
+
+
+class AmbiguousGrammarError(GbnfError):
+    """A grammar of which one character, or the start, leads to too many derivations. Field: `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"the grammar can be followed in more than {limit:,} ways at one place of a text. "
+            f"Give each rule one way to derive the empty string, and none two ways to derive the same text."
+        )
 
 
 def _shorten(value: Any, limit: int = 120) -> str:

@@ -18,6 +18,9 @@ from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, S
 CHARACTER = 1 << 64
 RULE = 1
 
+MAX_CHARACTERS = 1_000_000
+"""Of a cheapest derivation, and rules entered in it: a few rules can ask for more than any memory holds."""
+
 
 def nullable(rules: Rules) -> frozenset[str]:
     """The names of the rules that derive the empty string."""
@@ -74,13 +77,15 @@ def left_recursion(rules: Rules) -> tuple[str, ...] | None:
 def cheapest(rules: Rules) -> dict[str, int]:
     """By rule, the cost of its cheapest derivation: `CHARACTER` a character and `RULE` a rule entered.
 
-    A rule that is missing here derives no finite text.
+    A rule that is missing here derives no finite text, or none of at most `MAX_CHARACTERS`.
     """
     costs: dict[str, int] = {}
 
     def improve(name: str) -> bool:
         cost = cost_of(rules.productions[name], costs)
         if cost is None or cost >= costs.get(name, cost + 1):
+            return False
+        if max(divmod(cost, CHARACTER)) > MAX_CHARACTERS:
             return False
         costs[name] = cost
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from gbnf.grammar.analysis import cheapest, cost_of
+from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest, cost_of
 from gbnf.grammar.chars import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
@@ -23,7 +23,7 @@ def derive(rules: Rules, random: Random, *, budget: int = 400) -> str:
     """A random text of the language; every text of it can come, the short ones oftener.
 
     After `budget` terminals and rules, the rest of the derivation is the cheapest. Raises ValueError where
-    the grammar derives no finite text.
+    the grammar derives no finite text, or none of at most `MAX_CHARACTERS`.
     """
     return _Derivation(rules, random, budget).text()
 
@@ -39,7 +39,8 @@ class _Derivation:
         self._costs: Mapping[str, int] = cheapest(rules)
         if rules.root not in self._costs:
             raise ValueError(
-                f"the rule {rules.root} derives no finite text: give its recursion an alternative that ends"
+                f"the rule {rules.root} derives no finite text, or none of at most {MAX_CHARACTERS:,} "
+                "characters: give its recursion an alternative that ends"
             )
 
     def text(self) -> str:

@@ -21,6 +21,9 @@ _TOKEN = re.compile(
     r"|(?P<suffix>[?*+]|\{(?P<low>[0-9]+)(?P<comma>,?)(?P<high>[0-9]*)\})|(?P<space> +)"
 )
 _ANY = CharClass((), negated=True)
+_MAX_GROUPS = (
+    70  # one inside another: each is up to four expressions deep, and `parse.MAX_DEPTH` is above that
+)
 
 
 def read_gbnf(text: str) -> Rules:
@@ -76,6 +79,8 @@ def _body(text: str) -> Expr | None:
             case "mark" if token[0] == ".":
                 items.append(_ANY)
             case "mark" if token[0] == "(":
+                if len(open_groups) > _MAX_GROUPS:
+                    return None
                 open_groups.append(([], []))
             case "mark" if token[0] == "|":
                 alternatives.append(seq(*items))
@@ -86,7 +91,8 @@ def _body(text: str) -> Expr | None:
                     return None
                 open_groups[-1][1].append(alt(*alternatives, seq(*items)))
             case _:
-                if not items:
+                # `emit` puts parentheses between two repetitions
+                if not items or text[position - len(token[0]) - 1] in "?*+}":
                     return None
                 items.append(repeat(items.pop(), *_bounds(token)))
     if len(open_groups) != 1:

@@ -24,6 +24,7 @@ from functools import lru_cache
 from itertools import chain, takewhile
 from typing import TypeAlias
 
+from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import is_nullable, left_recursion, nullable
 from gbnf.grammar.chars import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
@@ -42,6 +43,7 @@ from gbnf.grammar.ir import (
 
 END_OF_TEXT = "end of text"
 _REMEMBERED = 200_000
+_MAX_WAYS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class Matcher:
     """Follows texts through one grammar. What it learns of the grammar stays for the next text.
 
     May be used by several threads at once. Raises ValueError for rules that are undefined or left-recursive
-    (`gbnf.grammar.parse.check` says more).
+    (`gbnf.grammar.parse.check` says more). What follows a text with it raises AmbiguousGrammarError where the
+    text so far can be derived in more than `_MAX_WAYS` ways that go on differently.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -88,6 +91,7 @@ class Matcher:
         self._followed: dict[tuple[_Node, _Stack], _Tops] = {}
         self._places: dict[_Tops, _Place] = {}
         self._learning = threading.RLock()
+        self._visits = 0  # of places in the network, for one character
 
     def match(self, text: str) -> Match:
         """Follow `text` from the start symbol, as far as it goes."""
@@ -107,6 +111,7 @@ class Matcher:
 
     def _start(self) -> _Place:
         with self._learning:
+            self._visits = 0
             tops, can_end = self._follow(self._rule(self._rules.root), None)
             return self._place((self._joined(dict.fromkeys(tops)), can_end))
 
@@ -146,6 +151,7 @@ class Matcher:
             self._places.clear()
         reached: dict[_Top, None] = {}
         can_end = False
+        self._visits = 0
         for node, offset, frame in place.tops:
             if isinstance(node, _Text):
                 if not node.text.startswith(text, offset):
@@ -200,6 +206,9 @@ class Matcher:
             if visit in seen:
                 continue
             seen.add(visit)
+            self._visits += 1
+            if self._visits > _MAX_WAYS:
+                raise AmbiguousGrammarError(_MAX_WAYS)
             node_now, stack = visit
             match node_now:
                 case _Text() | _Chars():

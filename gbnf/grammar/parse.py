@@ -29,6 +29,9 @@ from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, s
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
 MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
+MAX_DEPTH = (
+    200  # of expressions: what walks them recurses, up to three frames a level, and Python allows 1,000
+)
 
 _SYNTAX = r"""
 start: _NEWLINE? (rule (_NEWLINE rule)* _NEWLINE?)?
@@ -51,6 +54,7 @@ _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 %ignore /([ \t]|#[^\r\n]*)+/
 """
 _BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+_SHOWN = 400  # characters of a message
 _NAMES = "Names hold ASCII letters, digits and hyphens only: write camelCase."
 
 
@@ -119,12 +123,14 @@ class _Part:
     `elements` is False where the engine sees no element at all (`""`, `x{0}`). `opening` holds the names of
     the rules that must all have an empty alternative for the part to be empty in the engine's eyes (none:
     it is empty anyway), or is None where it never is. `cost` counts the symbols made for the last item.
+    `depth` is how many expressions stand inside each other, at most.
     """
 
     expr: Expr
     elements: bool = True
     opening: frozenset[str] | None = None
     cost: int = 1
+    depth: int = 0
 
 
 @dataclass(slots=True)
@@ -179,7 +185,7 @@ class _Reader:
                         parts.append(self._terminal(node))
                 elif node.data == "group":
                     depth += 1
-                    todo.append(("close", self.symbols))
+                    todo.append(("close", (self.symbols, node.children[0])))
                     self.symbols += 1
                     todo.append(("read", node.children[1]))
                 else:
@@ -188,9 +194,12 @@ class _Reader:
                     todo.extend(("read", child) for child in reversed(node.children))
             elif action == "close":
                 depth -= 1
+                symbols, parenthesis = node
                 inner = parts.pop()
+                self._check_depth(parenthesis, inner.depth)
                 opening = None if inner.elements else frozenset[str]()
-                parts.append(_Part(inner.expr, opening=opening, cost=max(1, self.symbols - node)))
+                cost = max(1, self.symbols - symbols)
+                parts.append(_Part(inner.expr, opening=opening, cost=cost, depth=inner.depth))
             else:
                 read = parts[len(parts) - node :]
                 del parts[len(parts) - node :]
@@ -219,6 +228,7 @@ class _Reader:
 
     def _repeat(self, part: _Part, suffix: Token, depth: int) -> _Part:
         """`handle_repetitions`: S{m,n} makes m copies and n-m new symbols, S{m,} one that loops."""
+        self._check_depth(suffix, part.depth + 1)
         if not part.elements:
             self._fail(suffix, f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.')
         minimum, maximum = self._bounds(suffix, nested=depth > 0)
@@ -235,7 +245,16 @@ class _Reader:
             self.loops.append((suffix.start_pos or 0, part.opening))
         expr = repeat(part.expr, minimum, maximum)
         opening = part.opening if minimum else frozenset[str]()
-        return _Part(expr, elements=maximum != 0, opening=opening, cost=part.cost * times)
+        cost = part.cost * times
+        return _Part(expr, elements=maximum != 0, opening=opening, cost=cost, depth=part.depth + 1)
+
+    def _check_depth(self, token: Token, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self._fail(
+                token,
+                f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}",
+                "Make rules of the inner groups, and write one repetition for several.",
+            )
 
     def _bounds(self, suffix: Token, *, nested: bool) -> tuple[int, int | None]:
         match str(suffix):
@@ -254,8 +273,8 @@ class _Reader:
                 "It is {n}, {n,} or {m,n}, on one line outside parentheses.",
             )
         low, comma, high = found.groups()
-        minimum = int(low)
-        maximum = None if comma and not high else int(high or low)
+        minimum = _count(low)
+        maximum = None if comma and not high else _count(high or low)
         if minimum > MAX_REPETITION or (maximum or 0) > MAX_REPETITION:
             loosened = "refuses" if minimum > MAX_REPETITION else "silently drops"
             self._fail(
@@ -302,12 +321,24 @@ class _Reader:
         _fail(self.text, token.start_pos or 0, problem, way_out)
 
 
+def _count(digits: str) -> int:
+    """The number, or one above every bound where it has too many digits for any."""
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) < 10 else MAX_REPETITION + 1
+
+
 def _sequence(parts: list[_Part]) -> _Part:
-    return _Part(seq(*(part.expr for part in parts)), elements=any(part.elements for part in parts))
+    elements = any(part.elements for part in parts)
+    return _Part(seq(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
 
 
 def _choice(parts: list[_Part]) -> _Part:
-    return _Part(alt(*(part.expr for part in parts)), elements=all(part.elements for part in parts))
+    elements = all(part.elements for part in parts)
+    return _Part(alt(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
+
+
+def _depth(parts: list[_Part]) -> int:
+    return max((part.depth for part in parts), default=0) + (len(parts) > 1)
 
 
 def _place(text: str, position: int) -> tuple[int, int]:
@@ -316,7 +347,12 @@ def _place(text: str, position: int) -> tuple[int, int]:
 
 
 def _fail(text: str, position: int, problem: str, way_out: str) -> NoReturn:
-    raise GrammarSyntaxError(*_place(text, position), problem, way_out) from None
+    raise GrammarSyntaxError(*_place(text, position), _short(problem), _short(way_out)) from None
+
+
+def _short(sentence: str) -> str:
+    """A sentence that quotes a name or a cycle of any length, without its middle."""
+    return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
 
 
 def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:

@@ -130,7 +130,7 @@ def skip_aliases(rules: Rules) -> Rules:
     }
     if not aliases:
         return rules
-    ends = {alias: Ref(_end(alias, aliases)) for alias in aliases}
+    ends = _ends(aliases)
     return Rules(
         {name: substitute(expr, ends) for name, expr in rules.productions.items() if name not in ends}
         | {name: rules.productions[name] for name, end in ends.items() if end.name == name},
@@ -138,13 +138,17 @@ def skip_aliases(rules: Rules) -> Rules:
     )
 
 
-def _end(alias: str, aliases: Mapping[str, Ref]) -> str:
-    """What an alias stands for in the end; one of the ring where aliases stand for each other."""
-    seen: set[str] = set()
-    while alias in aliases and alias not in seen:
-        seen.add(alias)
-        alias = aliases[alias].name
-    return alias
+def _ends(aliases: Mapping[str, Ref]) -> dict[str, Ref]:
+    """What each alias stands for in the end; one of the ring where aliases stand for each other."""
+    ends: dict[str, Ref] = {}
+    for alias in aliases:
+        name, passed = alias, dict[str, None]()
+        while name in aliases and name not in passed and name not in ends:
+            passed[name] = None
+            name = aliases[name].name
+        end = ends.get(name) or Ref(name)
+        ends.update(dict.fromkeys(passed, end))
+    return {alias: ends[alias] for alias in aliases}
 
 
 PASSES: tuple[Callable[[Rules], Rules], ...] = (

@@ -28,6 +28,9 @@ MAX_BITS = 14_000
 
 MAX_FACTORIAL = 1_000
 
+MAX_LENGTH = 5_000
+"""Characters of an expression: reading it takes time that grows with their square."""
+
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - arithmetic needs no world
     value = compute(arguments["expression"])
@@ -36,6 +39,10 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa:
 
 def compute(expression: str) -> int | float:
     """The value: an int where it is whole and exact. Raises `ExecutorError` with the reason."""
+    if len(expression) > MAX_LENGTH:
+        raise ExecutorError(
+            f"the expression has {len(expression):,} characters: write it with at most {MAX_LENGTH:,}"
+        )
     text = normalised(expression)
     try:
         with warnings.catch_warnings():
@@ -68,7 +75,8 @@ _SYMBOLS = str.maketrans({
     "√": " sqrt ", "π": " pi ", "τ": " tau ", "\u00a0": " ", "\u202f": " ", "\n": " ", "\t": " ",
 })  # fmt: skip
 
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_NUMBER = r"(?<![\d.])(?:\d++(?:\.\d*+)?|\.\d++)"
+"""Whole numbers only, and without going back into one: what follows is looked for once for each."""
 
 
 def normalised(expression: str) -> str:

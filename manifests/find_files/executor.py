@@ -6,6 +6,9 @@ folder, where ``**`` stands for any number of folders. ``*``, ``?`` and ``[abc]`
 letter. A pattern that ends with ``/`` looks for folders. As in a shell, names that start with a dot are found
 only by a pattern that writes the dot; the runtime's own folder never is. Links to folders are not followed;
 a link to a file inside the workspace counts as a file.
+
+A folder that cannot be read, as one deeper than the system's longest path, is left out and told, and so is
+what comes after the first `MOST_ENTRIES`. A name that is no text, which no model can repeat, is left out.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import os
 import re
 import unicodedata
 from fnmatch import translate
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.executors import ExecutorError
-from gbnf_server.executors.workspace import STATE
+from gbnf_server.executors.workspace import STATE, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +30,13 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context, Workspace
 
 LIMIT = 5000
+"""Entries of one answer."""
+
+MOST_ENTRIES = 200_000
+"""Files and folders that one search looks at."""
+
 _MOST_ALTERNATIVES = 100
+_SHOWN, _LONG = 5, 200
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -35,42 +45,89 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     if not base.is_dir():
         raise ExecutorError(f"there is no folder '{arguments['base_path']}'; \".\" is the workspace")
     given = [*([arguments["pattern"]] if "pattern" in arguments else []), *arguments.get("patterns", [])]
-    patterns = [compiled for text in given for compiled in _compile(text)]
-    entries = sorted(
-        path
-        for path in _walk(workspace, base)
-        if any(_fits(path, each, base, workspace) for each in patterns)
-    )
+    search = _Search(workspace, [compiled for text in given for compiled in _compile(text)])
+    entries = sorted(search.walk(base))
     result: dict[str, Any] = {"entries": entries[:LIMIT], "count": len(entries)}
     if len(entries) > LIMIT:
         result["left_out"] = f"only the first {LIMIT} are listed; search a folder inside, or for less"
+    if search.problems:
+        result["not_searched"] = search.problems
     return result
 
 
-def _walk(workspace: Workspace, base: Path) -> Iterator[str]:
-    """Paths below `base`, relative to the workspace, where they are text; folders end with ``/``."""
-    for folder, folders, files in os.walk(base):
-        if STATE in folders:  # of a workspace inside this one too
-            folders.remove(STATE)
-        inside = workspace.relative(folder)
-        prefix = "" if inside == "." else f"{inside}/"
-        for name in folders:
-            if not Path(folder, name).is_symlink() and _is_text(name):
-                yield f"{prefix}{name}/"
-        for name in files:
-            if _is_text(name) and _is_file(workspace, f"{prefix}{name}"):
-                yield f"{prefix}{name}"
+class _Search:
+    """One walk. `problems`: sentences on what it could not look at."""
 
+    def __init__(self, workspace: Workspace, patterns: list[tuple[str, ...]]) -> None:
+        self._workspace, self._patterns = workspace, patterns
+        self._unreadable: list[str] = []
+        self._left = MOST_ENTRIES
 
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    @property
+    def problems(self) -> list[str]:
+        problems = []
+        if self._unreadable:
+            shown = ", ".join(f"'{path}'" for path in self._unreadable[:_SHOWN])
+            more = f" and {len(self._unreadable) - _SHOWN} more" if len(self._unreadable) > _SHOWN else ""
+            problems.append(f"folders that cannot be read: {shown}{more}")
+        if self._left < 0:
+            problems.append(
+                f"the search ended after {MOST_ENTRIES:,} files and folders: name a folder inside"
+            )
+        return problems
 
+    def walk(self, base: Path) -> Iterator[str]:
+        """Paths that fit, relative to the workspace; folders end with ``/``.
 
-def _is_file(workspace: Workspace, path: str) -> bool:
-    try:
-        return workspace.resolve(path).is_file()
-    except ExecutorError:
-        return False
+        Names that are no text are left out, with all that is in such a folder, and so is a folder in which
+        nothing can fit.
+        """
+        start = self._workspace.relative(base)
+        begun = [frozenset(_from(pattern, 0)) for pattern in self._patterns]
+        waiting = [("" if start == "." else f"{start}/", begun)]
+        while waiting:
+            prefix, at = waiting.pop()
+            folders = []
+            for entry in self._listed(prefix):
+                self._left -= 1
+                if self._left < 0:
+                    return
+                if entry.name == STATE or not is_text(entry.name):  # of a workspace inside this one too
+                    continue
+                path = prefix + entry.name if prefix else self._workspace.relative(entry.path)
+                after = self._after(at, unicodedata.normalize("NFC", entry.name))
+                if not any(after):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((f"{path}/", after))
+                    if self._fits(self._after(after, "")):
+                        yield f"{path}/"
+                elif self._fits(after) and self._is_file(entry, path):
+                    yield path
+            waiting += reversed(folders)
+
+    def _after(self, at: list[frozenset[int]], part: str) -> list[frozenset[int]]:
+        """The places in each pattern that one more part of a path leads to."""
+        return [_step(pattern, places, part) for pattern, places in zip(self._patterns, at, strict=True)]
+
+    def _fits(self, at: list[frozenset[int]]) -> bool:
+        return any(len(pattern) in places for pattern, places in zip(self._patterns, at, strict=True))
+
+    def _listed(self, prefix: str) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._workspace.root / prefix) as entries:
+                yield from entries
+        except OSError:  # no permission, gone by now, or a path longer than the system takes
+            self._unreadable.append(prefix if len(prefix) < _LONG else f"{prefix[:_LONG]}…")
+
+    def _is_file(self, entry: os.DirEntry[str], path: str) -> bool:
+        """Whether it is a regular file, or a link to one inside the workspace."""
+        try:
+            if not entry.is_symlink():
+                return entry.is_file(follow_symlinks=False)
+            return self._workspace.resolve(path).is_file()
+        except (ExecutorError, OSError):
+            return False
 
 
 def _compile(pattern: str) -> Iterator[tuple[str, ...]]:
@@ -78,10 +135,16 @@ def _compile(pattern: str) -> Iterator[tuple[str, ...]]:
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ExecutorError(f"pattern '{pattern}' is refused: it is compared with paths below 'base_path'")
     for text in _alternatives(unicodedata.normalize("NFC", pattern).removeprefix("./")):
-        parts = tuple(part for part in text.split("/") if part)
+        parts = [part for part in text.split("/") if part]
         if parts:
-            anywhere = () if "/" in text.rstrip("/") else ("**",)
-            yield (*anywhere, *parts, *(("",) if text.endswith("/") else ()))
+            anywhere = [] if "/" in text.rstrip("/") else ["**"]
+            whole = [*anywhere, *parts, *([""] if text.endswith("/") else [])]
+            # one ** after another says no more than one
+            yield tuple(
+                part
+                for part, after in zip(whole, [*whole[1:], ""], strict=True)
+                if part != "**" or after != "**"
+            )
 
 
 def _alternatives(text: str) -> list[str]:
@@ -102,23 +165,36 @@ def _alternatives(text: str) -> list[str]:
     return done
 
 
-def _fits(path: str, pattern: tuple[str, ...], base: Path, workspace: Workspace) -> bool:
-    start = workspace.relative(base)
-    below = path if start == "." else path[len(start) + 1 :]
-    return _match(pattern, tuple(unicodedata.normalize("NFC", below).split("/")))
+def _step(pattern: Sequence[str], places: frozenset[int], part: str) -> frozenset[int]:
+    """Where in a pattern one more part of a path leads, from each of the places before it.
+
+    A folder's last part is empty, and so is its pattern's.
+    """
+    reached: set[int] = set()
+    for place in places:
+        if place == len(pattern):
+            continue
+        if pattern[place] == "**":
+            if part and not part.startswith("."):
+                reached.update(_from(pattern, place))
+        elif _is_like(part, pattern[place]):
+            reached.update(_from(pattern, place + 1))
+    return frozenset(reached)
 
 
-def _match(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the parts of a path fit; a folder's last part is empty, and so is its pattern's."""
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        hidden = bool(parts) and (parts[0].startswith(".") or parts[0] == "")
-        return _match(pattern[1:], parts) or (bool(parts) and not hidden and _match(pattern, parts[1:]))
-    if not parts or (pattern[0] == "") != (parts[0] == ""):
-        return False
-    if parts[0].startswith(".") and not pattern[0].startswith("."):
-        return False
-    return re.match(translate(pattern[0]), parts[0], re.IGNORECASE) is not None and _match(
-        pattern[1:], parts[1:]
-    )
+def _from(pattern: Sequence[str], place: int) -> Iterator[int]:
+    """The place, and the next behind a ``**`` there, which stands for no folder too."""
+    yield place
+    if place < len(pattern) and pattern[place] == "**":
+        yield place + 1
+
+
+def _is_like(part: str, pattern: str) -> bool:
+    if not pattern or not part:
+        return pattern == part
+    return (pattern.startswith(".") or not part.startswith(".")) and bool(_compiled(pattern).match(part))
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern), re.IGNORECASE)

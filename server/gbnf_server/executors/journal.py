@@ -9,6 +9,10 @@ What must stay true:
   that could be cut short.
 - An operation without an end line, seen while the lock is held, belongs to a process that was killed: it is
   rolled back before anything else happens.
+- What a change costs does not grow with the changes before it, and what is kept of them is bounded
+  (`records.MAX_CHANGES`, `records.MAX_KEPT_BYTES`): the oldest are forgotten first, and an undo says so.
+- Whatever somebody puts in place of a record, a folder of the journal included, is set aside, and the next
+  change succeeds.
 """
 
 from __future__ import annotations
@@ -17,15 +21,24 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
+import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors.records import Operation, Records
-from gbnf_server.executors.undoing import TRASH, Undoing, Undone, content, with_parents
+from gbnf_server.executors.records import (
+    FOLDER,
+    MAX_CHANGES,
+    MAX_KEPT_BYTES,
+    PRUNED,
+    TRASH,
+    Entry,
+    Operation,
+    Records,
+)
+from gbnf_server.executors.undoing import Undoing, Undone, content, with_parents
 from gbnf_server.executors.workspace import STATE
 
 if TYPE_CHECKING:
@@ -36,6 +49,10 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _STAGING = f"{STATE}/staging"
+_RETENTION = (
+    f"only the last {MAX_CHANGES:,} changes are kept, "
+    f"and at most {MAX_KEPT_BYTES >> 20:,} MiB of what they replaced and deleted"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +92,10 @@ class Journal:
     def locked(self) -> Iterator[None]:
         """Hold the workspace, so that what is read is still true when it is changed. Not reentrant."""
         with self._workspace.opened(STATE) as state:
-            for name in ("journal", "trash", "staging"):
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=state)
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self._make_folders_of_state()
             self._roll_back_killed()
             yield
         finally:
@@ -100,8 +115,8 @@ class Journal:
         Call it while `locked`. `sent` says in a few words what `then` does that no undo takes back. Raises
         `ExecutorError`, and whatever `then` raises.
         """
-        operation = Operation(self._records.next_number(), turn, tool)
-        self._records.append(operation, {"turn": turn, "tool": tool})
+        entries = self._records.entries()
+        operation = self._records.begin(entries, turn, tool)
         try:
             staged = [self._stage(operation, index, change) for index, change in enumerate(changes)]
             for change, source in zip(changes, staged, strict=True):
@@ -113,6 +128,7 @@ class Journal:
             self._roll_back(operation, killed=False)
             raise
         self._records.append(operation, {"end": "done"})
+        self._settle(operation, entries)
         return result
 
     def recover(self) -> None:
@@ -129,7 +145,8 @@ class Journal:
         `ExecutorError` where there is nothing to undo.
         """
         with self.locked():
-            operations = [self._records.load(number) for number in self._records.numbers()]
+            entries = self._records.entries()
+            operations = self._readable(entries)
             if any(operation.turn == turn and operation.undid is not None for operation in operations):
                 raise ExecutorError(
                     "the last request is undone already; to go further back, ask again in a new request"
@@ -138,19 +155,66 @@ class Journal:
                 operation for operation in operations if operation.end == "done" and operation.turn != turn
             ]
             if not done:
-                raise ExecutorError("there is nothing to undo: no earlier request changed anything")
+                raise ExecutorError(self._nothing_to_undo())
             undoing = Undoing(self._workspace)
             latest = [operation for operation in done if operation.turn == done[-1].turn]
             for operation in reversed(latest):
                 for index in undoing.undo(operation):
                     self._records.append(operation, {"undone": index})
+            undoing.kept += self._lost(latest)
             if not undoing.is_blocked:
                 for operation in latest:
                     self._records.append(operation, {"end": "undone"})
-                marker = Operation(self._records.next_number(), turn, "undo_last_turn")
-                self._records.append(marker, {"turn": turn, "tool": marker.tool, "undid": done[-1].turn})
+                    self._records.settle(operation)
+                marker = self._records.begin(entries, turn, "undo_last_turn", undid=done[-1].turn)
                 self._records.append(marker, {"end": "undo"})
+                self._settle(marker, self._records.entries())
         return undoing.told()
+
+    def _readable(self, entries: Sequence[Entry]) -> list[Operation]:
+        readable = []
+        for entry in entries:
+            operation = None if entry.is_damaged else self._records.load(entry)
+            if operation is not None and operation.end is None:  # `locked` has left none: its end is lost
+                self._records.set_aside(operation)
+            elif operation is not None:
+                readable.append(operation)
+        return readable
+
+    def _nothing_to_undo(self) -> str:
+        if self._records.pruned_turns():
+            return f"there is nothing to undo any more: {_RETENTION}; those of earlier requests are gone"
+        damaged = self._damaged(0)
+        return "; ".join(["there is nothing to undo: no earlier request changed anything", *damaged])
+
+    def _lost(self, undone: Sequence[Operation]) -> list[str]:
+        """What an undo of these operations cannot know any more, in sentences."""
+        lost = [
+            f"{operation.unreadable} lines of the record of '{operation.tool}' "
+            f"('{FOLDER}/{operation.file}') cannot be read: what they say stays as it is"
+            for operation in undone
+            if operation.unreadable
+        ]
+        if pruned := self._records.pruned_turns().get(undone[0].turn):
+            lost.append(f"the first {pruned} changes of the request stay as they are: {_RETENTION}")
+        return lost + self._damaged(int(undone[0].number))
+
+    def _damaged(self, after: int) -> list[str]:
+        return [
+            f"a change whose record cannot be read stays as it is; see '{FOLDER}/{entry.file}', "
+            f"and '{TRASH}/{entry.number}' for the files that it replaced or deleted"
+            for entry in self._records.entries()
+            if entry.is_damaged and int(entry.number) > after
+        ]
+
+    def _settle(self, operation: Operation, earlier: Sequence[Entry]) -> None:
+        """Name the record of what has ended, and forget the oldest.
+
+        No failure here is one of the operation: the next one comes by again.
+        """
+        with suppress(OSError):
+            settled = self._records.settle(operation)
+            self._records.prune([*earlier, settled] if settled else earlier)
 
     # ── making changes ──────────────────────────────────────────────────────────────────────────────────
 
@@ -189,14 +253,24 @@ class Journal:
             raise workspace.explain(error, change.path) from None
 
     def _make_folders(self, operation: Operation, path: str) -> None:
-        for folder in with_parents(path):
-            with self._workspace.opened_parent(folder) as (parent, name):
-                try:
-                    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                        raise ExecutorError(f"'{folder}' exists and is no folder")
-                except FileNotFoundError:
-                    self._step(operation, {"step": "folder", "path": folder})
-                    os.mkdir(name, dir_fd=parent)
+        """Make what is missing on the way to a folder: each part is looked at once, however long the way."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._workspace.opened(".") as root:
+            parent = os.dup(root)
+            try:
+                for folder in with_parents(path):
+                    name = folder.rpartition("/")[2]
+                    try:
+                        if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                            raise ExecutorError(f"'{folder}' exists and is no folder")
+                    except FileNotFoundError:
+                        self._step(operation, {"step": "folder", "path": folder})
+                        os.mkdir(name, dir_fd=parent)
+                    inner = os.open(name, flags, dir_fd=parent)
+                    os.close(parent)
+                    parent = inner
+            finally:
+                os.close(parent)
 
     def _move_to_trash(self, operation: Operation, path: str) -> None:
         with self._workspace.opened_parent(path) as (parent, name):
@@ -236,23 +310,51 @@ class Journal:
 
     # ── rolling back ────────────────────────────────────────────────────────────────────────────────────
 
+    def _make_folders_of_state(self) -> None:
+        with self._workspace.opened(STATE) as state:
+            for path in (FOLDER, TRASH, PRUNED, _STAGING):
+                name = path.rpartition("/")[2]
+                try:
+                    os.mkdir(name, dir_fd=state)
+                except FileExistsError:
+                    if stat.S_ISDIR(os.stat(name, dir_fd=state, follow_symlinks=False).st_mode):
+                        continue
+                    os.rename(name, f"{name}.{uuid.uuid4().hex}.damaged", src_dir_fd=state, dst_dir_fd=state)
+                    os.mkdir(name, dir_fd=state)
+
     def _roll_back_killed(self) -> None:
-        for number in self._records.numbers():
-            operation = self._records.load(number)
+        for entry in self._records.entries():
+            if entry.kept_bytes is not None or entry.is_damaged:
+                continue
+            operation = self._records.load(entry)
+            if operation is None:
+                continue
             if operation.end is None:
                 self._roll_back(operation, killed=True)
+            else:  # killed before it got its name, or of an earlier version
+                self._records.settle(operation)
 
     def _roll_back(self, operation: Operation, *, killed: bool) -> None:
         """Take back an operation that failed, or that was `killed`, perhaps after it had sent something."""
         undoing = Undoing(self._workspace)
         for _ in undoing.undo(operation):
             pass
-        for staged in (self._workspace.state / "staging").glob(f"{operation.number}-*"):
-            staged.unlink(missing_ok=True)
-        if not undoing.kept:  # what could not be put back is still wanted
-            shutil.rmtree(self._workspace.trash / operation.number, ignore_errors=True)
-        may_be_sent = killed and any(step["step"] == "sent" for step in operation.steps)
-        self._records.append(operation, {"end": "done" if may_be_sent else "rolled back"})
+        with self._workspace.opened(_STAGING) as staging:
+            for name in os.listdir(staging):  # noqa: PTH208 - by descriptor
+                if name.startswith(f"{operation.number}-"):
+                    with suppress(OSError):
+                        os.unlink(name, dir_fd=staging)
+        if killed and any(step["step"] == "sent" for step in operation.steps):
+            self._records.append(operation, {"end": "done"})
+            self._records.settle(operation)
+        elif operation.unreadable or self._records.is_incomplete(operation):
+            self._records.append(operation, {"end": "rolled back"})
+            self._records.set_aside(operation)
+        elif undoing.kept:  # what could not be put back is still wanted
+            self._records.append(operation, {"end": "rolled back"})
+            self._records.settle(operation)
+        else:
+            self._records.drop(operation)
 
     def _step(self, operation: Operation, step: dict[str, Any]) -> None:
         self._records.append(operation, step)

@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors.workspace import STATE
+from gbnf_server.executors.records import TRASH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gbnf_server.executors.records import Operation
     from gbnf_server.executors.workspace import Workspace
-
-TRASH = f"{STATE}/trash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +102,12 @@ class Undoing:
         if not head.isdecimal() or name in {"", ".", ".."} or "/" in name or "\0" in name:
             return "its record names another place than the trash"
         try:
+            os.fsencode(name)
             if path.startswith("/"):
                 return "its record holds no relative path"
             self._workspace.check(f"./{path}")  # a name such as ~ is recorded bare
+        except UnicodeEncodeError:
+            return "its record names a file that cannot be"
         except ExecutorError as error:
             return str(error)
         return ""

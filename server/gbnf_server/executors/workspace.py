@@ -19,6 +19,7 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 STATE = ".gbnf"
 """Name of the runtime's own folder inside a workspace."""
+
+MAX_PATH_BYTES = 4096
+"""Of a path from a model: PATH_MAX of Linux, which no system call takes more than."""
+
+_SIMILAR_AMONG = 2000
+"""Names that are looked at for one that is misspelt."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -153,7 +160,8 @@ class Workspace:
     def append_to_state(self, name: str, line: bytes) -> None:
         """Add a line to a file of the runtime's own folder, in one piece (``O_APPEND``, write(2))."""
         with self.opened(STATE) as state:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            # O_NONBLOCK: a named pipe is an error, and nobody's reader is waited for
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=state), "wb", buffering=0) as file:
                 file.write(line)
 
@@ -186,9 +194,14 @@ class Workspace:
         if "\0" in relative:
             raise ExecutorError(f"{relative!r} is no path: it holds a NUL character")
         try:
-            os.fsencode(relative)
+            size = len(os.fsencode(relative))
         except UnicodeEncodeError:
-            raise ExecutorError(f"{relative!a} is no path: it cannot be encoded") from None
+            raise ExecutorError(f"{relative[:100]!a} is no path: it cannot be encoded") from None
+        if size > MAX_PATH_BYTES:
+            raise ExecutorError(
+                f"'{relative[:100]}…' is refused: the path is too long, {size:,} bytes; "
+                f"the longest has {MAX_PATH_BYTES:,}"
+            )
         parts = relative.split("/")
         if parts[0] in {"", "~"}:
             raise ExecutorError(
@@ -212,8 +225,15 @@ class Workspace:
 
         try:
             parent = self.resolve(relative).parent
-            names = [name for name in os.listdir(parent) if name != STATE]  # noqa: PTH208 - names are wanted, not paths
+            with os.scandir(parent) as entries:
+                names = [entry.name for entry in islice(entries, _SIMILAR_AMONG)]
         except (OSError, ExecutorError):
             return ""
-        close = get_close_matches(Path(relative).name, names, n=1)
+        shown = [name for name in names if name != STATE and is_text(name)]
+        close = get_close_matches(Path(relative).name, shown, n=1)
         return f"; did you mean '{self.relative(parent / close[0])}'?" if close else ""
+
+
+def is_text(name: str) -> bool:
+    """Whether a name of the file system is text, so that a model can read and repeat it."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)

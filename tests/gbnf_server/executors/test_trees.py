@@ -1,0 +1,100 @@
+"""Folders of any shape are measured, and removed piece by piece."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.executors import Trash, Workspace, records
+from gbnf_server.executors.trees import measure, remove_trees
+
+
+def deepen(root: Path, depth: int, name: str = "d") -> None:
+    """A chain of folders, made by descriptors: its path may be longer than the system takes."""
+    folder = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+    os.close(folder)
+
+
+def removed(root: Path, most: int) -> int:
+    """How many calls it takes to empty the folder."""
+    for calls in range(1, 1000):
+        folder = os.open(root, os.O_RDONLY)
+        try:
+            remove_trees(folder, most)
+        finally:
+            os.close(folder)
+        if not any(root.iterdir()):
+            return calls
+    raise AssertionError("it is never empty")
+
+
+@pytest.mark.parametrize("name", ["d", "long name " * 20])
+def test_a_folder_deeper_than_the_limits_of_recursion_and_paths(tmp_path: Path, name: str) -> None:
+    deepen(tmp_path, 2 * sys.getrecursionlimit(), name)
+    measure(tmp_path)
+    assert removed(tmp_path, 10**6) == 1
+
+
+def test_removal_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    for folder in ("a/b/c", "a/d", "e"):
+        (tmp_path / folder).mkdir(parents=True)
+        for number in range(10):
+            (tmp_path / folder / str(number)).touch()
+    assert removed(tmp_path, 7) > 3
+
+
+def test_links_and_special_files_are_removed_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_bytes(b"x" * 100_000)
+    tree = tmp_path / "tree"
+    (tree / "in").mkdir(parents=True)
+    for folder in (tree, tree / "in"):
+        (folder / "up").symlink_to(tmp_path)
+        (folder / "self").symlink_to("self")
+        (folder / "dead").symlink_to("nothing")
+        os.mkfifo(folder / "pipe")
+        (folder / os.fsdecode(b"\xff\n")).write_bytes(b"1")
+    assert measure(tree) < 100_000
+    assert removed(tree, 10**6) == 1
+    assert (tmp_path / "outside" / "x").exists()
+
+
+def test_what_is_measured_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gbnf_server.executors.trees.MEASURED", 5)
+    for number in range(20):
+        (tmp_path / str(number)).write_bytes(b"x")
+    assert measure(tmp_path) == 5
+    assert measure(tmp_path / "missing") == 0
+
+
+def test_a_deep_folder_is_deleted_undone_and_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "top").mkdir()
+    deepen(tmp_path / "top", 1_500)
+
+    def delete(turn: str) -> None:
+        with workspace.journal.locked():
+            workspace.journal.apply([Trash("top")], turn=turn, tool="t", then=lambda: None)
+
+    delete("first")
+    assert workspace.journal.undo_last_turn("second").undone == ("restored 'top'",)
+    assert (tmp_path / "top" / "d" / "d").is_dir()
+    delete("third")
+    monkeypatch.setattr(records, "MAX_CHANGES", 1)
+    (tmp_path / "top").mkdir()
+    delete("fourth")
+    assert [path.name for path in workspace.trash.iterdir()] == [
+        max(p.name for p in workspace.trash.iterdir())
+    ]
+    assert not list((workspace.state / "pruned").iterdir())
