@@ -315,6 +315,22 @@ def test_step_references_say_what_they_fill() -> None:
     assert dict(unnamed.step_references) == {"from_step": None}
 
 
+@pytest.mark.parametrize("depth", [10, 200, 400, 1_000, 20_000])
+@pytest.mark.parametrize("keyword", ["not", "items", "const", "x"])
+def test_a_mapping_nested_deeply_is_read_or_refused(depth: int, keyword: str) -> None:
+    schema: Any = {"type": "string"}
+    for _ in range(depth):
+        schema = {keyword: schema}
+    try:
+        executor = Executor.from_mapping({"name": "a", "args": {"properties": {"p": schema}}})
+    except ManifestError as error:
+        assert "nested too deeply" in error.problem
+        assert depth > 10
+    else:
+        assert executor.name == "a"
+        assert depth < 20_000
+
+
 def test_equal_content_is_one_value() -> None:
     content = {"name": "a", "description": "d", "args": ARGS}
     one, other = Executor.from_mapping(content), Executor.from_mapping(copy.deepcopy(content))
