@@ -108,11 +108,14 @@ def test_a_confined_process_is_replaced_after_an_item_that_ends_it() -> None:
     assert others == [Finished(each) for each in ("FINE", "SHOUT", "ALSO FINE", "y" * 3_000_000, "FINE")]
 
 
+def pid_for(_: int) -> int:
+    return os.getpid()
+
+
 def test_a_confined_process_does_several_items_and_none_is_left() -> None:
     before = set(children(os.getpid()))
-    confined: Confined[None]
-    with Confined(lambda _: os.getpid()) as confined:
-        pids = [str(confined.attempt(None)) for _ in range(3)]
+    with Confined(pid_for) as confined:
+        pids = [str(confined.attempt(0)) for _ in range(3)]
         confined.renew()
-        assert len({*pids, str(confined.attempt(None))}) == 2
+        assert len({*pids, str(confined.attempt(0))}) == 2
     assert set(children(os.getpid())) <= before
