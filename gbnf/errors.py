@@ -56,6 +56,14 @@ class SchemaError(GbnfError):
         super().__init__(f"schema at '{pointer or '/'}': {problem}." + (f" {way_out}" if way_out else ""))
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up: PyO3's exception has no name to import, and no `Exception`.
+
+    The tables of `referencing` do so where Python's stack ends while they compare keys.
+    """
+    return type(error).__name__ == "PanicException" and type(error).__module__ == "pyo3_runtime"
+
+
 class PoolError(GbnfError):
     """A pool that has no grammar: it is empty, or holds two tools of one name."""
 

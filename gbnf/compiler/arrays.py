@@ -13,6 +13,8 @@ from gbnf.grammar.ir import EMPTY, NOTHING, Expr, optional, seq
 
 #: The most states of an array with `contains` or unique items.
 MAX_STATES = 200
+#: How many items of a tuple are written within one another.
+_NESTING = 16
 #: The most values of which arrays without repeats are written out.
 MAX_UNIQUE = 6
 
@@ -70,6 +72,8 @@ def _filled(items: Items, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
         tail = seq(layout.comma, prefix[index], tail)
         if index >= minimum:
             tail = optional(tail)
+        if index % _NESTING == 0:  # what nests without end is read by functions that call themselves
+            tail = scope.add("More", tail)
     return seq(prefix[0], tail), exact
 
 

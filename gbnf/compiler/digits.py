@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from gbnf.compiler.rules import Scope
+from gbnf.effort import remembered
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 from gbnf.regular.automaton import Dfa
 
@@ -14,7 +13,7 @@ def intersection(left: Expr, right: Expr) -> Expr:
     return written(language(left) & language(right))
 
 
-@lru_cache(maxsize=256)
+@remembered(maxsize=256)
 def language(expr: Expr) -> Dfa:
     """The automaton of an expression without nonterminals but `integer`."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most numbers don't need it

@@ -8,7 +8,7 @@ schemas become recursive grammars; with `max_depth`, deeper objects and arrays b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from typing import Literal as OneOf
@@ -30,12 +30,13 @@ from gbnf.compiler.orders import Budget
 from gbnf.compiler.repetitions import MAX_BOUND, bounded
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, seq
+from gbnf.effort import is_spent, spend
+from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, alt, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import TooManyStates
+from gbnf.regular.errors import EffortSpent, TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.keywords import HOLDS, KEYWORDS
 from gbnf.schema.strings import cut
 from gbnf.schema.values import (
     ANYTHING,
@@ -75,10 +76,8 @@ class Options:
 MAX_RULES = 8_000
 #: How many properties an object may declare before it is left open.
 MAX_PROPERTIES = 8_000
-#: How many schema objects may be looked at, in every combination of branches, before the rest is left open.
-MAX_EFFORT = 200_000
 #: How many rules are written within one another before one is postponed: Python's stack is finite.
-_MAX_NESTING = 50
+_MAX_NESTING = 25
 
 
 class _Postponed(NamedTuple):
@@ -139,9 +138,7 @@ class Lowering:
             return self._known[key]
         pointer = self._expander.pointer(places[0]) if places else pointer
         if self._is_spent() and places:
-            self.report.unenforced(
-                pointer, "type", "the schema is too large, so any JSON value may stand here"
-            )
+            self.report.unenforced(pointer, "type", _TOO_LARGE)
             return self._known.setdefault(key, Ref("jsonValue"))
         values = self._expander.expand(places)
         if values.everything:
@@ -168,7 +165,7 @@ class Lowering:
     def _is_spent(self) -> bool:
         """Whether so much has been written or looked into that what is new has to be left open."""
         rules = len(self.table.productions) - self._for_orders
-        return rules > MAX_RULES or self._expander.effort > MAX_EFFORT
+        return rules > MAX_RULES or is_spent()
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
         """A lone reference is the place that it leads to, and lends it its name."""
@@ -187,14 +184,29 @@ class Lowering:
         return places, scope
 
     def _union(self, values: ValueSet, scope: Scope, pointer: str, depth: int) -> Expr:
-        alternatives = [values_expr(values.values, self._layout)] if values.values else []
+        alternatives = [self._values(values.values, pointer)] if values.values else []
         structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
-            alternatives.append(self._shape(shape, inner, pointer, depth))
+            try:
+                alternatives.append(self._shape(shape, inner, pointer, depth))
+            except EffortSpent:
+                self.report.unenforced(pointer, "type", _TOO_LARGE)
+                alternatives.append(_ANY_OF_TYPE[type(shape)])
         if not alternatives:
             self.reason = values.reason
         return factor([one for one in alternatives if one != NOTHING])
+
+    def _values(self, values: Sequence[Any], pointer: str) -> Expr:
+        try:
+            spend(sum(_VALUE_WORK + (len(value) if isinstance(value, str) else 0) for value in values))
+        except EffortSpent:
+            self.report.unenforced(pointer, "enum", _TOO_LARGE)
+            kinds = {
+                Boolean if isinstance(value, bool) else _SHAPE_OF.get(type(value), Null) for value in values
+            }
+            return alt(*(expr for kind, expr in _ANY_OF_TYPE.items() if kind in kinds))
+        return values_expr(values, self._layout)
 
     def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int) -> Expr:
         match shape:
@@ -213,7 +225,10 @@ class Lowering:
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
         if shape.divisors:
-            expr = multiples_expr(shape, scope)
+            try:
+                expr = multiples_expr(shape, scope)
+            except TooManyStates:
+                expr = None
             if expr is not None:
                 return expr
             self._unheld(shape, pointer, "multipleOf", "its automaton is too large")
@@ -263,6 +278,7 @@ class Lowering:
             return Ref("jsonArray")
         if self._too_deep(depth, pointer, "items"):
             return Ref("jsonArray")
+        spend(_PART_WORK * (1 + len(shape.prefix)))
         items = self._items(shape, ANYTHING, scope, pointer, depth)
         if items is None:
             return NOTHING
@@ -349,6 +365,7 @@ class Lowering:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object may stand here"
             self.report.unenforced(pointer, "type", reason)
             return Ref("jsonObject")
+        spend(_PART_WORK * (1 + len(shape.properties)))
         values = {
             name: self.overrides[name]
             if depth == 0 and name in self.overrides
@@ -386,10 +403,28 @@ class Lowering:
         self, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
     ) -> None:
         """Report a keyword wherever the shape has it from."""
-        places = [facet.pointer for facet in shape.facets if keyword in facet.raw]
-        for place in places or [pointer]:
-            self.report.unenforced(f"{place}/{keyword}", keyword, reason)
+        places = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
+        if keyword == "contains":  # or the complement of `items`
+            places += [(facet.pointer, "items") for facet in shape.facets if HOLDS in facet.raw]
+        for place, name in places or [(pointer, keyword)]:
+            self.report.unenforced(f"{place}/{name}", name, reason)
 
+
+_TOO_LARGE = "the schema is too large, so any JSON value may stand here"
+#: What it takes to write a value, or a property or an item, in the units of `gbnf.effort`.
+_VALUE_WORK = 15
+_PART_WORK = 40
+_SHAPE_OF: Mapping[type, type] = {
+    str: String, int: Number, float: Number, list: Array, dict: Object,
+}  # fmt: skip
+_ANY_OF_TYPE: Mapping[type, Expr] = {
+    Null: Ref("null"),
+    Boolean: Ref("boolean"),
+    Number: Ref("number"),
+    String: Ref("string"),
+    Array: Ref("jsonArray"),
+    Object: Ref("jsonObject"),
+}
 
 _BEYOND = f"bounds above {MAX_BOUND} are not held"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from math import gcd, lcm
 
 from gbnf.compiler.digits import language, written
 from gbnf.compiler.numbers import range_expr, split_decimal
 from gbnf.compiler.rules import Scope
+from gbnf.effort import remembered
 from gbnf.grammar.ir import Expr, Literal, alt, char_class, literal, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.values import Bound, Number
@@ -66,7 +66,7 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
     return Fraction(numerator, denominator)
 
 
-@lru_cache(maxsize=64)
+@remembered(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """The canonical decimals that are multiples of `divisor`: the digits read so far modulo it, in units of
     its last decimal, and how many decimals were read."""

@@ -12,7 +12,8 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.lowering import Lowering, Options, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.errors import SchemaError
+from gbnf.effort import bounded
+from gbnf.errors import SchemaError, is_panic
 from gbnf.grammar.ir import NOTHING, Rules
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.document import Document, lone_surrogate
@@ -66,19 +67,26 @@ def compilation(schema: Any) -> Iterator[None]:
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with bounded():
+            yield
     except RecursionError:
-        problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
-        raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
+        raise SchemaError("", _TOO_DEEP, "Shorten it, or leave it to the validator.") from None
     except ValueError:
         place = lone_surrogate(schema)
         if place is None:
             raise
         problem = "a text in it holds half a surrogate pair, which no text can hold"
         raise SchemaError(place, problem, "Write the whole character, or take it out.") from None
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise SchemaError("", _TOO_DEEP, "Shorten it, or leave it to the validator.") from None
     finally:
         if was_collecting:
             gc.enable()
+
+
+_TOO_DEEP = "a value, a key or a chain of references in it nests too deeply to be compiled"
 
 
 def check_whitespace(whitespace: str) -> None:

@@ -17,14 +17,14 @@ from referencing import Registry, Resource, exceptions
 from referencing.jsonschema import DRAFT202012
 
 from gbnf.applicators import IN_PLACE, Place, rebuilt, subschemas, walk
-from gbnf.schema.validators import found
+from gbnf.schema.validators import reads
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ROOT_URI = "urn:args"
 _FORMATS = copy(Draft202012Validator.FORMAT_CHECKER)
 _FORMATS.checkers = {
     **_FORMATS.checkers,
-    "regex": (lambda text: not isinstance(text, str) or found(text, "") is not None, ()),
+    "regex": (lambda text: not isinstance(text, str) or reads(text), ()),
 }
 _METASCHEMA = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
 _DECLARES_ELSEWHERE = frozenset(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from gbnf.effort import remembered
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
 from gbnf.regular.errors import TooManyStates
@@ -38,7 +39,7 @@ class Dfa:
         return _ANYTHING
 
     @staticmethod
-    @lru_cache(maxsize=256)
+    @remembered(maxsize=256)
     def of_length(minimum: int, maximum: int | None, limit: int = MAX_STATES) -> Dfa:
         """The words of so many characters (maximum None: without bound)."""
         if maximum is not None and maximum < minimum:

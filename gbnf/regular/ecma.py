@@ -14,30 +14,19 @@ place before a last line feed), `[]` is the empty class and `[^]` the full one, 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from gbnf.effort import remembered
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError, TooManyStates, UnsupportedPatternError
+from gbnf.regular.errors import PatternError, UnsupportedPatternError
 from gbnf.regular.positions import Before, Condition, position_automaton
 from gbnf.regular.reader import read_pattern
 from gbnf.regular.subsets import determinise
 from gbnf.regular.syntax import Node, ends_text, looks_on, starts_text
 
 
+@remembered(maxsize=4096)
 def search(pattern: str) -> Dfa:
     """The texts in which the pattern is found somewhere. Raises PatternError and TooManyStates."""
-    found = _attempt(pattern)
-    if isinstance(found, Dfa):
-        return found
-    raise found.with_traceback(None)
-
-
-@lru_cache(maxsize=4096)
-def _attempt(pattern: str) -> Dfa | PatternError | TooManyStates:
-    try:
-        return _language(read_pattern(pattern), pattern)
-    except (PatternError, TooManyStates) as error:
-        return error
+    return _language(read_pattern(pattern), pattern)
 
 
 def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:

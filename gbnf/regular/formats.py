@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
+from gbnf.effort import remembered
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma import search
 
@@ -24,7 +24,7 @@ class Format:
     caveat: str = ""
 
 
-@cache
+@remembered(maxsize=256)
 def format_language(name: str) -> Dfa | None:
     """The strings of a format, or None for a format that is not held."""
     known = FORMATS.get(name)

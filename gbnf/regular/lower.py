@@ -17,6 +17,7 @@ from typing import NamedTuple
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.repetitions import bounded
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
+from gbnf.effort import spend
 from gbnf.grammar.ir import EMPTY, NOTHING, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
@@ -34,7 +35,10 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
 
     Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
     """
-    return NOTHING if language.is_empty else _string_fragment(language).placed(scope)
+    if language.is_empty:
+        return NOTHING
+    _spend_on(language)
+    return _string_fragment(language).placed(scope)
 
 
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
@@ -44,7 +48,13 @@ def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
     """
     if language.is_empty:
         return NOTHING
+    _spend_on(language)
     return _words_in_place(language) if scope is None else _words_fragment(language).placed(scope)
+
+
+def _spend_on(language: Dfa) -> None:
+    """Count what it takes to write a language, or to write it again."""
+    spend((20 + language.table.alphabet.size) * len(language.table.rows))
 
 
 @lru_cache(maxsize=512)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from gbnf.effort import spend
 from gbnf.regular.charset import CharSet
 from gbnf.regular.errors import TooManyStates
 from gbnf.regular.properties import WORD
@@ -104,6 +105,7 @@ def position_automaton(
         builder.join(_Piece(nullable=False, first=START, last=START), whole), _Piece(False, END, END)
     )
     steps = tuple(builder.resolve(number, before) for number in range(len(builder.follow)))
+    spend(builder.work)
     return Positions(steps, builder.sets, sink)
 
 
@@ -123,11 +125,11 @@ class _Builder:
         self.assertions: dict[int, Assertion] = {}
         self.asserted = 0  # the positions of all assertions
         self.words = 0  # the positions that read a word character; none unless `boundaries`
-        self._work = 0
+        self.work = 0
 
     def spend(self, work: int) -> None:
-        self._work += work
-        if self._work > MAX_WORK:
+        self.work += work
+        if self.work > MAX_WORK:
             raise TooManyStates(MAX_WORK, "steps to build")
 
     def visit(self, node: Node) -> _Piece:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from gbnf.effort import spend
 from gbnf.regular.alphabet import joint, minterms
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import TooManyStates
@@ -74,6 +75,7 @@ class _Subsets:
 
     def _following(self, moved: int) -> int:
         self._work += moved.bit_count()
+        spend(1 + moved.bit_count() // 4)
         if self._work > MAX_WORK:
             raise TooManyStates(MAX_WORK, "steps to build")
         following = 0
@@ -172,6 +174,7 @@ class _ConditionalSubsets:
 
     def _spend(self) -> None:
         self._work += _STEP_WORK
+        spend(1)
         if self._work > MAX_WORK:
             raise TooManyStates(MAX_WORK, "steps to build")
 

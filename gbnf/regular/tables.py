@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
+from gbnf.effort import spend
 from gbnf.regular.alphabet import ONE_CLASS, Alphabet
 from gbnf.regular.errors import TooManyStates
 
@@ -46,8 +47,10 @@ def explore(
     """
     numbers: dict[State, int] = {start: 0}
     states = [start]
+    work = _row_work(alphabet)
     rows: list[list[int]] = []
     for state in states:  # it grows while it is walked
+        spend(work)
         row = []
         for following in successors(state):
             if not following:
@@ -64,8 +67,14 @@ def explore(
     return minimal(alphabet, rows, [number for number, state in enumerate(states) if accepts(state)])
 
 
+def _row_work(alphabet: Alphabet) -> int:
+    """What one row costs, in the units of `gbnf.effort`."""
+    return 2 + alphabet.size // 2
+
+
 def minimal(alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collection[int]) -> Table:
     """The minimal form of a table whose states can all be reached."""
+    spend(_row_work(alphabet) * len(rows))
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
         for target in set(row):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from gbnf.effort import spend
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import Flat
 from gbnf.schema.keywords import TYPES
@@ -17,6 +18,8 @@ from gbnf.schema.values import Conjunction
 #: How many decisions are tried before there are too many.
 MAX_DECISIONS = 1000
 
+#: What it takes to look at one facet, in the units of `gbnf.effort`.
+_FACET_WORK = 8
 _SETTLING = frozenset({"const", "enum"})
 #: So many values of an enumeration are looked at to tell its types.
 _FEW = 20
@@ -63,6 +66,7 @@ def _contradictory(
     facets: tuple[Subschema, ...], known: int, impossible: Callable[[Conjunction], bool]
 ) -> bool:
     """Whether it is plain that nothing satisfies all facets. The first `known` were looked at before."""
+    spend(_FACET_WORK * (1 + len(facets)))
     new = facets[known:]
     if any(facet.raw is False for facet in new):
         return True

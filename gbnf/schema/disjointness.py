@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gbnf.effort import spend
 from gbnf.regular.errors import TooManyStates
 from gbnf.schema.values import (
     ANYTHING,
@@ -22,6 +23,9 @@ from gbnf.schema.values import (
 
 Expand = Callable[[Conjunction], ValueSet]
 
+#: What it takes to compare two shapes, or two properties, in the units of `gbnf.effort`.
+_PAIR_WORK = 3
+
 
 def disjoint(left: ValueSet, right: ValueSet, expand: Expand) -> bool:
     """Whether the sets share no value."""
@@ -34,6 +38,7 @@ def disjoint(left: ValueSet, right: ValueSet, expand: Expand) -> bool:
 
 
 def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
+    spend(_PAIR_WORK)
     match left, right:
         case Number(), Number():
             return (
@@ -59,6 +64,7 @@ def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
 def _disjoint_objects(left: Object, right: Object, expand: Expand) -> bool:
     for one, other in ((left, right), (right, left)):
         for name in one.required:
+            spend(_PAIR_WORK)
             # A discriminator: what one requires, the other forbids or gives different values.
             if not other.others and name not in other.properties:
                 return True

@@ -19,7 +19,10 @@ from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing import Registry, Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from gbnf.errors import SchemaError
+from gbnf.effort import is_spent
+from gbnf.errors import SchemaError, is_panic
+from gbnf.regular.errors import EffortSpent
+from gbnf.schema.forms import Forms
 from gbnf.schema.keywords import unknown_keywords
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -65,6 +68,10 @@ class Subschema:
         return id(self.raw)
 
 
+class UnjudgedError(Exception):
+    """jsonschema can't tell whether a value is valid."""
+
+
 class _LateResolver:
     """The resolver of a whole schema, made when it is asked for: many schemas refer to nothing."""
 
@@ -90,8 +97,6 @@ class Document:
     """A schema, its dialect and its references."""
 
     def __init__(self, schema: Any) -> None:
-        if not isinstance(schema, bool | Mapping):
-            raise SchemaError("", f"a schema is an object or a boolean, not {schema!r}")
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
         self._specification = _specification(self.dialect)
@@ -101,6 +106,8 @@ class Document:
         self.refs_hide_siblings = draft.startswith("draft")
         # Where no draft is declared, keywords of all of them mean what they meant in theirs.
         self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
+        self._forms = Forms(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
+        self._forms.check(schema, "")
         self._readable: dict[int, Subschema] = {}
         self._homes: dict[int, str] | None = None
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
@@ -156,6 +163,7 @@ class Document:
             pointer = reference[1:]
         else:
             pointer = self._pointers().get(id(raw), f"{place.pointer}/{keyword}")
+        self._forms.check(raw, pointer)
         return Subschema(raw, pointer, resolved.resolver, entered=True, test=place.test)
 
     def home(self, place: Subschema) -> Subschema:
@@ -182,12 +190,15 @@ class Document:
 
     def reads(self, pattern: str) -> bool:
         """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
-        from gbnf.schema.validators import found  # noqa: PLC0415  # most schemas need none
+        from gbnf.schema.validators import reads  # noqa: PLC0415  # most schemas need none
 
-        return found(pattern, "") is not None
+        return reads(pattern)
 
     def allows(self, place: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`. Raises re.error for a pattern it can't read."""
+        """Whether jsonschema finds `value` valid at `place`.
+
+        Raises UnjudgedError where it can't tell, SchemaError for a reference that leads nowhere.
+        """
         if self._validator is None:
             from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
 
@@ -196,7 +207,19 @@ class Document:
             readable = taught(validator, every_draft=not declares)
             self._validator = readable(self.root.raw, format_checker=validator.FORMAT_CHECKER)
         errors = self._validator.descend(value, place.raw, resolver=place.resolver)
-        return next(iter(errors), None) is None
+        try:
+            return next(iter(errors), None) is None
+        except exceptions.Unresolvable as error:
+            raise SchemaError(place.pointer, f"a reference in it leads nowhere: {error}") from None
+        except EffortSpent:
+            if is_spent():
+                raise
+            raise UnjudgedError("it takes too many references") from None
+        except BaseException as error:
+            # Whatever jsonschema meets in a schema that it doesn't check.
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise UnjudgedError(f"{type(error).__name__}: {error}") from None
 
 
 def lone_surrogate(raw: Any, pointer: str = "") -> str | None:

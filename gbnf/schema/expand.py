@@ -8,39 +8,54 @@ is intersected type by type. What the model can't hold is reported, never droppe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gbnf.errors import SchemaError
+from gbnf.effort import share, spend
 from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import EffortSpent
 from gbnf.schema.cases import cases
 from gbnf.schema.disjointness import disjoint_shapes
-from gbnf.schema.document import Document, Subschema
+from gbnf.schema.document import Document, Subschema, UnjudgedError
 from gbnf.schema.flatten import Branching, Flat, Flattener, Report, own_keywords
-from gbnf.schema.keywords import KEYWORDS, PRIVATE, TYPES
+from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE, TYPES
 from gbnf.schema.negation import NotHeldError
 from gbnf.schema.shapes import array_shape, closed_to, number_shape, object_shape
 from gbnf.schema.strings import cut, joined, string_shape
 from gbnf.schema.values import (
     EVERYTHING,
+    Array,
     Boolean,
     Conjunction,
     Null,
     Number,
+    Object,
     Shape,
     String,
     ValueSet,
     distinct,
     value_key,
+    whole_numbers,
 )
 
 #: How many combinations of branches one place may open, all in all, before its choices are loosened.
 MAX_COMBINATIONS = 200
 #: How many cases the complement of a branch's rivals may have, for a `oneOf` to be held exactly.
 MAX_EXCLUSIONS = 16
+#: A conjunction may take this part of the work that is left, so that what comes behind it is held too.
+_SHARE = 4
+#: How many conjunctions are expanded within one another to compare sets: the functions call themselves.
+_MAX_OPEN = 10
+#: What it takes to look at one facet in one combination of branches, in the units of `gbnf.effort`.
+_FACET_WORK = 15
+#: How deep a value of `enum` or `const` may nest.
+_MAX_VALUE_DEPTH = 60
 
-_ALL_TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
+#: The dialects in which 1.0 is no integer.
+_FRACTIONS_COUNT = ("draft-03/schema", "draft-04/schema")
+
+_EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in EVERYTHING
+_ALL_TYPES = frozenset(_EVERY_TYPE)
 
 
 class Expander:
@@ -56,10 +71,23 @@ class Expander:
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
-        self.effort = 0  # the facets looked at so far, in every combination of branches
 
     def expand(self, places: Conjunction) -> ValueSet:
-        """The values that satisfy all of `places`. Raises SchemaError where one is malformed."""
+        """The values that satisfy all of `places`, or more where that takes too much work.
+
+        Raises SchemaError where a place is malformed.
+        """
+        if not places:
+            return EVERYTHING
+        if self._open:  # what is expanded to compare sets belongs to what they are compared for
+            return self._expand(places)
+        try:
+            with share(_SHARE):
+                return self._expand(places)
+        except EffortSpent:
+            return self._known.setdefault(places, self._loosened(places))
+
+    def _expand(self, places: Conjunction) -> ValueSet:
         known = self._known.get(places)
         if known is None and len(places) == 1:
             known = _plain(places[0].raw)
@@ -67,10 +95,28 @@ class Expander:
                 self._known[places] = known
         if known is None:
             self._open.add(places)
-            flat = self._flattener.flatten(places)
-            known = self._known[places] = self._solve(flat.facets, flat.branchings)
-            self._open.discard(places)
+            try:
+                flat = self._flattener.flatten(places)
+                solved = self._solve(flat.facets, flat.branchings, closed=self._closed)
+                known = self._known[places] = solved
+            finally:
+                self._open.discard(places)
         return known
+
+    def _loosened(self, places: Conjunction) -> ValueSet:
+        """The values without choices; where even that takes too much work, those of the types."""
+        try:
+            with share(_SHARE):
+                flat = self._flattener.flatten(places, choices=False)
+                found = self._solve(flat.facets, (), closed=False)
+            for facet in flat.facets:
+                for keyword in sorted(CHOICES & facet.raw.keys()) if isinstance(facet.raw, Mapping) else ():
+                    self._report(f"{facet.pointer}/{keyword}", keyword, _TOO_MUCH)
+        except EffortSpent:
+            reason = f"{_TOO_MUCH}, so nearly any JSON value may stand here"
+            self._report(self.pointer(places[0]), "type", reason)
+            return _rough(places, self._document)
+        return found
 
     def pointer(self, place: Subschema) -> str:
         """Where in the document the place stands."""
@@ -78,13 +124,23 @@ class Expander:
 
     def _compared(self, places: Conjunction) -> ValueSet:
         """As `expand`, for comparing sets: one that is being expanded just now may be anything."""
-        return EVERYTHING if places in self._open else self.expand(places)
+        if places in self._open or len(self._open) > _MAX_OPEN:
+            return EVERYTHING
+        return self.expand(places)
 
     def _solve(
-        self, facets: tuple[Subschema, ...], branchings: tuple[Branching, ...], budget: int = MAX_COMBINATIONS
+        self,
+        facets: tuple[Subschema, ...],
+        branchings: tuple[Branching, ...],
+        budget: int = MAX_COMBINATIONS,
+        *,
+        closed: bool,
     ) -> ValueSet:
-        """The values of all facets and of one branch of each branching, in at most `budget` combinations."""
-        self.effort += 1 + len(facets)
+        """The values of all facets and of one branch of each branching, in at most `budget` combinations.
+
+        `closed`: as for `Expander`; not where choices were left out, which might declare properties too.
+        """
+        spend(_FACET_WORK * (1 + len(facets)))
         if not facets:
             return EVERYTHING
         for facet in facets:
@@ -93,7 +149,7 @@ class Expander:
         too_many = math.prod(len(branching.branches) for branching in branchings) > budget
         source = next((facet for facet in facets if "enum" in facet.raw or "const" in facet.raw), None)
         if source is not None and (too_many or not branchings):
-            return self._finite(source, facets, whole=too_many)
+            return self._finite(source, facets, whole=too_many, closed=closed)
         if too_many:
             found = cases(Flat(facets, branchings), self._flattener.flatten, self._is_impossible, budget)
             if found is not None:
@@ -101,23 +157,29 @@ class Expander:
                     return ValueSet(
                         reason=f"every choice at '{facets[0].pointer or '/'}' contradicts another"
                     )
-                share = budget // len(found)
-                return union([self._solve(case.facets, case.branchings, share) for case in found])
-            branchings = self._fewer(branchings, budget)
+                most = budget // len(found)
+                return union([self._solve(one.facets, one.branchings, most, closed=closed) for one in found])
+            branchings, closed = self._fewer(branchings, budget), False
         if not branchings:
-            return self._intersect(facets)
+            return self._intersect(facets, closed=closed)
         first, *others = branchings
-        share = budget // len(first.branches)
-        sets = [self._branch(facets, branch, tuple(others), share) for branch in first.branches]
+        most = budget // len(first.branches)
+        sets = [self._branch(facets, branch, tuple(others), most, closed=closed) for branch in first.branches]
         if first.exclusive:
-            sets = self._exclusive(facets, first, tuple(others), sets, share)
+            sets = self._exclusive(facets, first, tuple(others), sets, most, closed=closed)
         return union(sets)
 
     def _branch(
-        self, facets: tuple[Subschema, ...], branch: Subschema, others: tuple[Branching, ...], budget: int
+        self,
+        facets: tuple[Subschema, ...],
+        branch: Subschema,
+        others: tuple[Branching, ...],
+        budget: int,
+        *,
+        closed: bool,
     ) -> ValueSet:
         flat = self._flattener.flatten((branch,), facets)
-        return self._solve(flat.facets, (*others, *flat.branchings), budget)
+        return self._solve(flat.facets, (*others, *flat.branchings), budget, closed=closed)
 
     def _is_impossible(self, places: Conjunction) -> bool:
         return self._compared(places).empty
@@ -143,6 +205,8 @@ class Expander:
         others: tuple[Branching, ...],
         sets: list[ValueSet],
         budget: int,
+        *,
+        closed: bool,
     ) -> list[ValueSet]:
         """The sets of `oneOf`'s branches without what two of them share, as far as that can be held."""
         rivals = [self._rivals(number, choice.branches, sets) for number in range(len(sets))]
@@ -178,7 +242,9 @@ class Expander:
                 self._inexclusive(
                     choice, number, mine[0], f"inside, the complement of {hidden!r} has no schema"
                 )
-            apart[number] = self._branch(facets, choice.branches[number], (*others, *without), budget)
+            apart[number] = self._branch(
+                facets, choice.branches[number], (*others, *without), budget, closed=closed
+            )
         return apart
 
     def _inexclusive(self, choice: Branching, number: int, other: int, reason: str) -> None:
@@ -213,10 +279,12 @@ class Expander:
     def _surely_allows(self, place: Subschema, value: object) -> bool:
         try:
             return self._document.allows(place, value)
-        except re.error:
+        except UnjudgedError:
             return False
 
-    def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
+    def _finite(
+        self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool, closed: bool
+    ) -> ValueSet:
         """The values of `source` that every facet allows.
 
         Judged by each facet's own keywords: the branches of a combinator are facets themselves, and what
@@ -224,26 +292,35 @@ class Expander:
         """
         raw = source.raw
         values = [raw["const"]] if "const" in raw else raw["enum"]
-        if not isinstance(values, list):
-            raise SchemaError(f"{source.pointer}/enum", f"enum must be an array, not {values!r}")
-        kept = distinct(values)
-        declared = closed_to(facets) if self._closed else None
+        keyword = "const" if "const" in raw else "enum"
+        shallow = [value for value in values if not _is_deep(value)]
+        shapes: list[Shape] = []
+        if len(shallow) < len(values):
+            self._report(f"{source.pointer}/{keyword}", keyword, "a value in it nests too deeply")
+            deep = [value for value in values if _is_deep(value)]
+            shapes += [Array()] if any(isinstance(value, list) for value in deep) else []
+            shapes += [Object()] if any(isinstance(value, dict) for value in deep) else []
+        spend(_FACET_WORK * len(shallow))
+        kept = distinct(shallow)
+        if self._document.dialect.endswith(_FRACTIONS_COUNT):
+            kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
+        declared = closed_to(facets) if closed else None
         if declared is not None:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
         for facet in facets:
             judge = _Judge(facet if whole else own_keywords(facet), self._document)
             try:
                 kept = [value for value in kept if judge.allows(value)]
-            except re.error as error:
-                reason = f"a pattern can't be read, so the values beside it are not judged: {error}"
-                self._report(facet.pointer, "enum" if "enum" in raw else "const", reason)
+            except UnjudgedError as error:
+                reason = f"the values are not judged by what stands here: {error}"
+                self._report(facet.pointer, keyword, reason)
             if isinstance(pattern := facet.raw.get("pattern"), str) and not self._document.reads(pattern):
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
-        return ValueSet(tuple(kept), reason="" if kept else reason)
+        return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
 
-    def _intersect(self, facets: tuple[Subschema, ...]) -> ValueSet:
+    def _intersect(self, facets: tuple[Subschema, ...], *, closed: bool) -> ValueSet:
         allowed, integer = _types(facets)
         shapes: list[Shape | None] = []
         if "null" in allowed:
@@ -258,7 +335,7 @@ class Expander:
             shapes.append(array_shape(facets, self._report, self._reached))
         if "object" in allowed:
             keys, reached = self._key_language, self._reached
-            shapes.append(object_shape(facets, self._report, keys, reached, closed=self._closed))
+            shapes.append(object_shape(facets, self._report, keys, reached, closed=closed))
         held = tuple(shape for shape in shapes if shape is not None)
         if held:
             return ValueSet(shapes=held)
@@ -270,6 +347,9 @@ class Expander:
 
     def _key_language(self, place: Subschema) -> Dfa | None:
         """The strings that a schema allows; None for every string."""
+        if (place,) in self._open or len(self._open) > _MAX_OPEN:
+            self._report(place.pointer, "propertyNames", "it nests too deeply")
+            return None
         values = self.expand((place,))
         language = Dfa.of_words([value for value in values.values if isinstance(value, str)])
         for shape in values.shapes:
@@ -284,6 +364,7 @@ def union(sets: list[ValueSet]) -> ValueSet:
     """Every value of any of the sets; equal values and equal shapes once, strings as one language."""
     shapes: list[Shape] = []
     for one in sets:
+        spend(1 + len(shapes) * len(one.shapes))
         shapes += [shape for shape in one.shapes if shape not in shapes]
     strings = [shape for shape in shapes if isinstance(shape, String)]
     if len(strings) > 1:
@@ -304,14 +385,28 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
         if declared is None:
             continue
         names = [declared] if isinstance(declared, str) else declared
-        if not isinstance(names, list) or not names or any(name not in TYPES for name in names):
-            raise SchemaError(
-                f"{facet.pointer}/type", f"{declared!r} is no JSON type", f"The types are {', '.join(TYPES)}."
-            )
         if "integer" in names and "number" not in names:
             integer = True
         allowed &= frozenset("number" if name == "integer" else name for name in names)
     return allowed, integer
+
+
+_TOO_MUCH = "the schema takes too much work"
+
+
+def _rough(places: Conjunction, document: Document) -> ValueSet:
+    """Every value of the types that the places name themselves."""
+    types = _ALL_TYPES
+    for place in places:
+        raw = document.enter(place).raw
+        declared = raw.get("type") if isinstance(raw, Mapping) else None
+        names = [declared] if isinstance(declared, str) else declared
+        if not isinstance(names, list) or any(name not in TYPES for name in names):
+            continue
+        if not (document.refs_hide_siblings and "$ref" in raw):
+            types &= {"number" if name == "integer" else name for name in names}
+    shapes = [shape for shape, name in zip(EVERYTHING.shapes, _EVERY_TYPE, strict=True) if name in types]
+    return ValueSet(shapes=tuple(shapes), reason="no JSON type is left")
 
 
 _PLAIN: dict[str, ValueSet] = {
@@ -347,7 +442,7 @@ class _Judge:
         self._listed: frozenset[Hashable] | None = None
         for values in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
             if isinstance(values, list):
-                keys = frozenset(map(value_key, values))
+                keys = frozenset(value_key(value) for value in values if not _is_deep(value))
                 self._listed = keys if self._listed is None else self._listed & keys
         self._denied = _denied(raw.get("not"))
         left = (KEYWORDS | PRIVATE) - {"enum", "const"} - ({"not"} if self._denied else set())
@@ -366,16 +461,29 @@ class _Judge:
         return place is None or self._document.allows(place, value)
 
 
+def _is_deep(value: Any) -> bool:
+    """Whether a value nests deeper than `_MAX_VALUE_DEPTH`."""
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(_MAX_VALUE_DEPTH):
+        if not level:
+            return False
+        members = (member for one in level for member in (one.values() if isinstance(one, dict) else one))
+        level = [member for member in members if isinstance(member, list | dict)]
+    return bool(level)
+
+
 def _denied(raw: Any) -> frozenset[Hashable]:
     """The values that a `not` denies where it does nothing else; none where it does."""
     if not isinstance(raw, Mapping):
         return frozenset()
     match {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS}:
         case {"const": value, **rest} if not rest:
-            return frozenset([value_key(value)])
+            values = [value]
         case {"enum": list(values), **rest} if not rest:
-            return frozenset(map(value_key, values))
-    return frozenset()
+            pass
+        case _:
+            return frozenset()
+    return frozenset(value_key(value) for value in values if not _is_deep(value))
 
 
 def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:

@@ -11,12 +11,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gbnf.errors import SchemaError
+from gbnf.effort import spend
+from gbnf.regular.errors import EffortSpent
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, CONDITION, KEYWORDS, PRIVATE
+from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE
 from gbnf.schema.negation import NotHeldError, complement
 
 Report = Callable[[str, str, str], None]
+
+#: What it takes to look at one place, in the units of `gbnf.effort`.
+_PLACE_WORK = 15
+#: How deep complements are looked into for what has none: the functions call themselves.
+_MAX_OBSTACLES = 20
+#: How many references, one after the other, a complement may lead through.
+_MAX_REFERENCES = 40
+_DRAFT_3 = "a flag is how draft 3 wrote it; list the names beside `properties`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +53,22 @@ class Flattener:
         # a complement that isn't held: the keyword that has none (errors hold on to all that raised them)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
+        self._nesting = 0  # of complements within one another
         self._has_made = False  # so that a place may be reached inside a schema that was made
 
-    def flatten(self, places: Iterable[Subschema], known: tuple[Subschema, ...] = ()) -> Flat:
-        """The facets of `places`, behind those in `known`, which hold already. Raises SchemaError."""
+    def flatten(
+        self, places: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
+    ) -> Flat:
+        """The facets of `places`, behind those in `known`, which hold already; the choices where wanted.
+
+        Raises SchemaError.
+        """
         facets = dict.fromkeys(known)
         branchings: list[Branching] = []
         pending = list(reversed(list(places)))
+        spend(_PLACE_WORK + len(known))
         while pending:
+            spend(_PLACE_WORK)
             place = self._document.enter(self.home(pending.pop()))
             raw = place.raw
             if raw is True or place in facets:
@@ -59,8 +76,6 @@ class Flattener:
             if raw is False:
                 facets[place] = None
                 continue
-            if not isinstance(raw, Mapping):
-                raise SchemaError(place.pointer, f"a schema is an object or a boolean, not {raw!r}")
             more = [self._document.follow(place, "$ref")] if "$ref" in raw else []
             for keyword in ("$dynamicRef", "$recursiveRef"):
                 if keyword in raw and self._document.is_static(raw[keyword]):
@@ -72,9 +87,10 @@ class Flattener:
                 pending.extend(more)
                 continue
             facets[place] = None
-            if not CHOICES.isdisjoint(raw):
-                choices = self._choices(place)
-                for choice in choices:
+            if raw.get("required") is True:
+                self._report(f"{place.pointer}/required", "required", _DRAFT_3)
+            if choices and not CHOICES.isdisjoint(raw):
+                for choice in self._choices(place):
                     if len(choice.branches) == 1:
                         more += choice.branches
                     else:
@@ -92,10 +108,16 @@ class Flattener:
         known = self._complements.get(place)
         if known is None:
             self._complements[place] = "$ref"  # for a schema that is its own complement
+            self._nesting += 1
             try:
                 known = self._complement(place)
             except NotHeldError as error:
                 known = error.keyword
+            except EffortSpent:
+                del self._complements[place]
+                raise
+            finally:
+                self._nesting -= 1
             self._complements[place] = known
         if isinstance(known, str):
             raise NotHeldError(known)
@@ -103,8 +125,11 @@ class Flattener:
 
     def obstacle(self, place: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
         """The keyword, in the complement of `place` or inside it, that has none; "" where all is held."""
+        spend(_PLACE_WORK)
         if place in seen:
             return ""
+        if len(seen) > _MAX_OBSTACLES:
+            return "not"
         try:
             branches = self.complement(place)
         except NotHeldError as error:
@@ -115,6 +140,9 @@ class Flattener:
 
     def _complement(self, place: Subschema) -> tuple[Subschema, ...]:
         raw = place.raw
+        if self._nesting > _MAX_REFERENCES:
+            raise NotHeldError("$ref")
+        spend(_PLACE_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
         if isinstance(raw, Mapping) and not {"$dynamicRef", "$recursiveRef"}.isdisjoint(raw):
             raise NotHeldError("$dynamicRef")
         if isinstance(raw, Mapping) and "$ref" in raw:
@@ -174,19 +202,14 @@ def _parts(made: Subschema) -> list[Subschema]:
     raw = made.raw
     if not isinstance(raw, Mapping):
         return []
-    found = [made.at(keyword) for keyword in ("contains", "items") if isinstance(raw.get(keyword), Mapping)]
+    found = [made.at(keyword) for keyword in (HOLDS, "items") if isinstance(raw.get(keyword), Mapping)]
     found += [made.at("properties", name) for name in raw.get("properties", ())]
     return found + [made.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
 
 
 def members(place: Subschema, keyword: str) -> list[Subschema]:
-    """The schemas that a combinator lists. Raises SchemaError where it lists none."""
-    branches = place.raw[keyword]
-    if not isinstance(branches, list) or not branches:
-        raise SchemaError(
-            f"{place.pointer}/{keyword}", f"{keyword} must be a non-empty array of schemas, not {branches!r}"
-        )
-    return [place.at(keyword, index) for index in range(len(branches))]
+    """The schemas that a combinator lists."""
+    return [place.at(keyword, index) for index in range(len(place.raw[keyword]))]
 
 
 def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
@@ -201,10 +224,7 @@ def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
 def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
     # a depends on B  ->  without a, or with a and B
     found = []
-    dependencies = place.raw[keyword]
-    if not isinstance(dependencies, Mapping):
-        raise SchemaError(f"{place.pointer}/{keyword}", f"{keyword} must be an object, not {dependencies!r}")
-    for name, one in dependencies.items():
+    for name, one in place.raw[keyword].items():
         needed = [one] if isinstance(one, str) else one  # a name alone, in draft 3
         if isinstance(needed, list) and needed:
             found.append([{"properties": {name: False}}, {"required": [name, *needed]}])

@@ -22,12 +22,15 @@ KEYWORDS = frozenset(
     }
 )  # fmt: skip
 
-#: Keywords of our own, in complements, for what JSON Schema has no word for.
+#: Keywords of our own, in complements, for what JSON Schema has no word for, or not in every draft.
 NOT_PATTERN = "gbnf:notPattern"
 NOT_FORMAT = "gbnf:notFormat"
 NOT_WORDS = "gbnf:notWords"
 NOT_INTEGER = "gbnf:notInteger"
-PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER})
+ABOVE = "gbnf:above"
+BELOW = "gbnf:below"
+HOLDS = "gbnf:holds"
+PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HOLDS})
 #: Around the condition of an `if` that holds.
 CONDITION = "gbnf:condition"
 

@@ -2,7 +2,8 @@
 
 A schema object is the conjunction of its keywords, so its complement is a union with one branch for each
 keyword: `not {required: [a], properties: {k: S}}` is "an object without a, or one whose k is not S". The
-branches are schema objects again, so everything else works on them unchanged.
+branches are schema objects again, so everything else works on them unchanged. They hold only keywords that
+mean the same in every draft, and private ones (`gbnf.schema.keywords`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import KEYWORDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS, TYPES
+from gbnf.schema.keywords import (
+    ABOVE,
+    BELOW,
+    HOLDS,
+    KEYWORDS,
+    NOT_FORMAT,
+    NOT_INTEGER,
+    NOT_PATTERN,
+    NOT_WORDS,
+    TYPES,
+)
 
 #: The most branches of a `oneOf` whose complement is written: each pair of them is a case.
 MAX_ONE_OF = 5
@@ -84,15 +95,15 @@ def _not_values(values: list[Any]) -> list[Any]:
     for low, high in pairwise(bounds):
         between: dict[str, Any] = {"type": "number"}
         if low is not None:
-            between["exclusiveMinimum"] = low
+            between[ABOVE] = low
         if high is not None:
-            between["exclusiveMaximum"] = high
+            between[BELOW] = high
         branches.append(between)
     return [*branches, {"type": ["array", "object"]}]
 
 
 def _not_required(names: Any, _raw: Mapping[str, Any]) -> list[Any]:
-    return [{"type": "object", "properties": {name: False}} for name in names]
+    return [{"type": "object", "properties": {name: False}} for name in names or ()]
 
 
 def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:
@@ -106,13 +117,13 @@ def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:
 def _not_minimum(value: Any, raw: Mapping[str, Any]) -> list[Any]:
     if raw.get("exclusiveMinimum") is True:
         return [{"type": "number", "maximum": value}]
-    return [{"type": "number", "exclusiveMaximum": value}]
+    return [{"type": "number", BELOW: value}]
 
 
 def _not_maximum(value: Any, raw: Mapping[str, Any]) -> list[Any]:
     if raw.get("exclusiveMaximum") is True:
         return [{"type": "number", "minimum": value}]
-    return [{"type": "number", "exclusiveMinimum": value}]
+    return [{"type": "number", ABOVE: value}]
 
 
 def _fewer(kind: str, keyword: str) -> _Rule:
@@ -128,7 +139,7 @@ def _not_items(value: Any, raw: Mapping[str, Any]) -> list[Any]:
         return []
     if isinstance(value, list) or "prefixItems" in raw:
         raise NotHeldError("items")
-    return [{"type": "array", "contains": {"not": value}}]
+    return [{"type": "array", HOLDS: {"not": value}}]
 
 
 def _not_contains(value: Any, raw: Mapping[str, Any]) -> list[Any]:

@@ -12,12 +12,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gbnf.applicators import SAYS_MORE
-from gbnf.errors import SchemaError
+from gbnf.effort import spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, fraction, least
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import CHOICES, NOT_INTEGER
+from gbnf.schema.keywords import ABOVE, BELOW, CHOICES, HOLDS, NOT_INTEGER
 from gbnf.schema.values import (
     ANYTHING,
     NEVER,
@@ -48,14 +48,10 @@ def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) 
     high: Bound | None = None
     divisors: list[Fraction] = []
     for facet in facets:
-        low = _tighter(low, _held(_bound(facet, "minimum", "exclusiveMinimum"), facet, "minimum", report), 1)
-        high = _tighter(
-            high, _held(_bound(facet, "maximum", "exclusiveMaximum"), facet, "maximum", report), -1
-        )
+        low = _tighter(low, _held(_bound(facet, "minimum"), facet, "minimum", report), 1)
+        high = _tighter(high, _held(_bound(facet, "maximum"), facet, "maximum", report), -1)
         divisor = fraction(facet, "multipleOf")
         if divisor is not None:
-            if divisor <= 0:
-                raise SchemaError(f"{facet.pointer}/multipleOf", f"multipleOf must be above 0, not {divisor}")
             divisors.append(divisor)
     kind: bool | None = True if integer else None
     if any(NOT_INTEGER in facet.raw for facet in facets):
@@ -176,7 +172,9 @@ def _close_unevaluated_items(
     `contains` evaluates items too: those that fit it, wherever they are.
     """
     asking = [facet for facet in facets if "unevaluatedItems" in facet.raw]
-    others = any(not CHOICES.isdisjoint(facet.raw) or "contains" in facet.raw for facet in facets)
+    others = any(
+        not CHOICES.isdisjoint(facet.raw) or not {"contains", HOLDS}.isdisjoint(facet.raw) for facet in facets
+    )
     if len(asking) > 1 or others or not reached(asking[0]).issuperset(facets):
         for one in asking:
             place = f"{one.pointer}/unevaluatedItems"
@@ -216,7 +214,7 @@ def _array(facet: Subschema) -> Array:
     raw = facet.raw
     prefix: tuple[Conjunction, ...] = ()
     rest: Conjunction = ANYTHING
-    if isinstance(raw.get("prefixItems"), list):
+    if "prefixItems" in raw:
         prefix = tuple(_child(facet, "prefixItems", index) for index in range(len(raw["prefixItems"])))
     if isinstance(raw.get("items"), list):  # a tuple, up to draft 2019-09
         prefix = tuple(_child(facet, "items", index) for index in range(len(raw["items"])))
@@ -227,12 +225,16 @@ def _array(facet: Subschema) -> Array:
     contains: tuple[Conjunction, ...] = ()
     if "contains" in raw and raw.get("minContains") != 0:
         contains = (tuple(replace(place, test="inside") for place in _child(facet, "contains")),)
+    if HOLDS in raw:  # it is what `items` above denies
+        place = replace(facet.at(HOLDS), pointer=f"{facet.pointer}/items", test="inside")
+        contains = (*contains, (place,))
     unique = raw.get("uniqueItems") is True
     return Array(prefix, rest, count(facet, "minItems") or 0, count(facet, "maxItems"), contains, unique)
 
 
 def _meet_arrays(left: Array, right: Array) -> Array:
     length = max(len(left.prefix), len(right.prefix))
+    spend(5 + 2 * length)
     prefix = tuple(
         conjunction(*(side.prefix[i] if i < len(side.prefix) else side.items for side in (left, right)))
         for i in range(length)
@@ -250,15 +252,9 @@ def _meet_arrays(left: Array, right: Array) -> Array:
 def _object(facet: Subschema, report: Report) -> Object:
     raw = facet.raw
     names = raw.get("properties", {})
-    if not isinstance(names, Mapping):
-        raise SchemaError(f"{facet.pointer}/properties", f"properties must be an object, not {names!r}")
     required = raw.get("required", [])
-    if isinstance(required, bool):  # draft 3 wrote it inside the property
+    if isinstance(required, bool):
         required = []
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        raise SchemaError(
-            f"{facet.pointer}/required", f"required must be an array of names, not {required!r}"
-        )
     rest: Conjunction = ANYTHING
     if "additionalProperties" in raw:
         rest = _child(facet, "additionalProperties")
@@ -396,6 +392,7 @@ def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
 
 
 def _meet_objects(left: Object, right: Object, facet: Subschema, report: Report) -> Object:
+    spend(3 * (len(left.properties) + len(right.properties)) + 2 * len(left.others) * len(right.others))
     properties = {
         name: conjunction(left.child(name), right.child(name))
         for name in dict.fromkeys([*left.properties, *right.properties])
@@ -432,29 +429,32 @@ def _child(facet: Subschema, *steps: str | int) -> Conjunction:
     place = facet.at(*steps)
     if place.raw is False:
         return NEVER
-    if place.raw is True:
-        return ANYTHING
-    if not isinstance(place.raw, Mapping):
-        raise SchemaError(place.pointer, f"{steps[0]} must hold a schema here, not {place.raw!r}")
-    return (place,)
+    return ANYTHING if place.raw is True else (place,)
 
 
-def _bound(facet: Subschema, keyword: str, exclusive: str) -> Bound | None:
-    """The bound that a facet sets: `exclusive` is a number, or up to draft 4 a flag."""
-    inclusive, strict = fraction(facet, keyword), fraction(facet, exclusive)
-    bound = None if inclusive is None else Bound(inclusive, facet.raw.get(exclusive) is True)
-    return _tighter(
-        bound, None if strict is None else Bound(strict, exclusive=True), 1 if keyword == "minimum" else -1
-    )
+def _bound(facet: Subschema, keyword: str) -> Bound | None:
+    """The bound that a facet sets by `minimum` or `maximum` and what belongs to it.
+
+    The exclusive keyword is a number, or up to draft 4 a flag.
+    """
+    is_low = keyword == "minimum"
+    exclusive = "exclusiveMinimum" if is_low else "exclusiveMaximum"
+    inclusive = fraction(facet, keyword)
+    found = None if inclusive is None else Bound(inclusive, facet.raw.get(exclusive) is True)
+    for other in (exclusive, ABOVE if is_low else BELOW):
+        strict = fraction(facet, other)
+        if strict is not None:
+            found = _tighter(found, Bound(strict, exclusive=True), 1 if is_low else -1)
+    return found
 
 
 def _held(bound: Bound | None, facet: Subschema, keyword: str, report: Report) -> Bound | None:
     """A bound, unless it has so many digits that the grammar leaves it out."""
     if bound is None or max(abs(bound.value.numerator), bound.value.denominator) < MAX_BOUND_SIZE:
         return bound
-    for name in (keyword, f"exclusive{keyword.capitalize()}"):
-        if name in facet.raw:
-            report(f"{facet.pointer}/{name}", name, "the bound has too many digits")
+    names = [name for name in (keyword, f"exclusive{keyword.capitalize()}") if name in facet.raw]
+    for name in names or [keyword]:  # of a complement, the other keyword
+        report(f"{facet.pointer}/{name}", name, "the bound has too many digits")
     return None
 
 

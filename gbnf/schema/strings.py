@@ -8,10 +8,10 @@ size is reported and left out, so that the language only grows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 
 from jsonschema import FormatChecker
 
+from gbnf.effort import remembered
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
 from gbnf.schema.counts import count, least
@@ -49,7 +49,7 @@ def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
     return None if high is not None and low > high else String(language, low, high, tuple(facets))
 
 
-@lru_cache(maxsize=512)
+@remembered(maxsize=512)
 def cut(shape: String) -> Dfa:
     """The strings of a shape as one automaton. Raises TooManyStates."""
     language = Dfa.anything() if shape.language is None else shape.language
@@ -124,7 +124,8 @@ def _language(keyword: str, value: object, place: str, report: Report) -> Dfa | 
     if held is None:
         if value in FormatChecker.checkers:
             report(place, "format", f"the grammar does not hold the format {value!r}")
-        return None
+            return None
+        return ~Dfa.anything() if keyword == NOT_FORMAT else None  # an unknown one allows every string
     if FORMATS[value].caveat:
         report(place, "format", FORMATS[value].caveat)
         if keyword == NOT_FORMAT:

@@ -1,24 +1,37 @@
 """jsonschema's validators, taught what they can't read by themselves.
 
-Patterns: jsonschema hands them to Python's `re`, which doesn't know all of ECMA-262 (`\\p{…}`, `(?<name>…)`);
-what it refuses is matched by `gbnf.regular`. A pattern that neither reads allows every text. Private keywords
-(`gbnf.schema.keywords`): a complement may hold them, and values are judged by them too.
+Patterns: jsonschema hands them to Python's `re`, in which `$` also matches before a last line feed and `\\d`
+any digit of Unicode. Here they mean what ECMA-262 says, by `gbnf.regular`; `re` judges only by those that
+have no automaton there (backreferences, too many states). A pattern that neither reads allows every text.
+Private keywords (`gbnf.schema.keywords`): a complement may hold them, and values are judged by them too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from jsonschema import ValidationError, validators
+from referencing.jsonschema import lookup_recursive_ref
 
+from gbnf.applicators import FORMS
+from gbnf.effort import may_backtrack, nested, remembered, spend
 from gbnf.regular.errors import PatternError, TooManyStates
-from gbnf.schema.keywords import NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
+from gbnf.schema.keywords import ABOVE, BELOW, HOLDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
+
+
+#: What one rule takes, in the units of `gbnf.effort`.
+_RULE_WORK = 20
+#: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
+_MAX_DEPTH = 120
+_NESTING = frozenset(
+    {*FORMS, "$ref", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies", "extends", "disallow"}
+)
 
 
 @cache
@@ -28,31 +41,76 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
     `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
     """
     known = validator.VALIDATORS
-    mended = {
-        keyword: _where_unreadable(known[keyword], rule)
+    mended: dict[str, Any] = {
+        keyword: rule
         for keyword, rule in (
             ("pattern", _pattern),
             ("patternProperties", _pattern_properties),
-            ("additionalProperties", _additional_properties),
+            ("additionalProperties", _additional_properties(known["additionalProperties"])),
+            ("unevaluatedProperties", _unevaluated_properties),
+            ("required", _required(known["required"])),
+            ("items", _items(known["items"], tuples="prefixItems" in known)),
         )
         if keyword in known
     }
+    if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
+        mended |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
     private = {
         NOT_PATTERN: _not_pattern,
         NOT_FORMAT: _not_format,
         NOT_WORDS: _not_words,
         NOT_INTEGER: _not_integer,
+        ABOVE: _above,
+        BELOW: _below,
+        HOLDS: _holds,
     }
     old = {"dependencies": _dependencies} if every_draft else {}
-    return validators.extend(validator, {**old, **mended, **private})  # type: ignore[no-untyped-call]  # it has none
+    rules = {**known, **old, **mended, **private}
+    counted = {
+        keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()
+    }
+    return validators.extend(validator, counted)  # type: ignore[no-untyped-call]  # it has none
 
 
-@lru_cache(maxsize=4096)
+def _counted(rule: _Rule) -> _Rule:
+    """The rule, its work counted."""
+
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        return rule(validator, value, instance, schema)
+
+    return counted
+
+
+def _nesting(rule: _Rule) -> _Rule:
+    """A rule that asks other schemas, its work counted, and how deep such rules are within one another.
+
+    A schema may ask itself, and jsonschema would go on until Python's stack ends, in whichever library.
+    """
+
+    def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        with nested(_MAX_DEPTH):
+            yield from rule(validator, value, instance, schema) or ()
+
+    return nesting
+
+
 def found(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is found in the text; None for a pattern of no known language."""
-    if _python_reads(pattern):
-        return re.search(pattern, text) is not None
-    from gbnf.regular.ecma import search  # noqa: PLC0415  # hardly a schema needs it
+    """Whether the pattern is found in the text; None for a pattern of no known language.
+
+    Where work is bounded, `re` is not asked: it may take time without end, which nobody can count.
+    """
+    answer = _found(pattern, text)
+    if answer is None and may_backtrack() and (expression := _in_python(pattern)) is not None:
+        return expression.search(text) is not None
+    return answer
+
+
+@remembered(maxsize=4096)
+def _found(pattern: str, text: str) -> bool | None:
+    """By the pattern's automaton; None where it has none."""
+    from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
 
     try:
         return search(pattern).accepts(text)
@@ -60,24 +118,19 @@ def found(pattern: str, text: str) -> bool | None:
         return None
 
 
-@lru_cache(maxsize=4096)
-def _python_reads(pattern: Any) -> bool:
+def reads(pattern: str) -> bool:
+    """Whether `found` can tell."""
+    return _found(pattern, "") is not None or (may_backtrack() and _in_python(pattern) is not None)
+
+
+@lru_cache(maxsize=1024)
+def _in_python(pattern: str) -> re.Pattern[str] | None:
+    """A pattern as `re` reads it; `$` is the very end. None where it doesn't."""
+    exact = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", lambda one: r"\Z" if one[0] == "$" else one[0], pattern)
     try:
-        re.compile(pattern)
-    except (re.error, TypeError, OverflowError, RecursionError):
-        return False
-    return True
-
-
-def _where_unreadable(usual: _Rule, ours: _Rule) -> _Rule:
-    """The usual rule, unless it would meet a pattern that Python doesn't read."""
-
-    def rule(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        patterns = [value] if isinstance(value, str) else schema.get("patternProperties", ())
-        readable = all(map(_python_reads, patterns))
-        yield from (usual if readable else ours)(validator, value, instance, schema) or ()
-
-    return rule
+        return re.compile(exact, re.ASCII)
+    except (re.error, ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -94,16 +147,115 @@ def _pattern_properties(
                 yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
 
-def _additional_properties(
+def _additional_properties(usual: _Rule) -> _Rule:
+    def rule(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        patterns = schema.get("patternProperties")
+        if patterns and validator.is_type(instance, "object"):
+            instance = {key: held for key, held in instance.items() if not _matches_any(patterns, key)}
+            schema = {keyword: held for keyword, held in schema.items() if keyword != "patternProperties"}
+        yield from usual(validator, value, instance, schema) or ()
+
+    return rule
+
+
+def _matches_any(patterns: Any, key: str) -> bool:
+    return any(found(pattern, key) is not False for pattern in patterns)
+
+
+def _unevaluated_properties(
     validator: Any, value: Any, instance: Any, schema: Any
 ) -> Iterator[ValidationError]:
-    patterns = schema.get("patternProperties", ())
-    for key in instance if validator.is_type(instance, "object") else ():
-        known = key in schema.get("properties", ()) or any(
-            found(pattern, key) is not False for pattern in patterns
+    if not validator.is_type(instance, "object"):
+        return
+    own = {keyword: held for keyword, held in schema.items() if keyword != "unevaluatedProperties"}
+    evaluated = _evaluated(validator, instance, own)
+    left = [key for key in instance if key not in evaluated]
+    if value is False and left:
+        yield ValidationError(f"Unevaluated properties are not allowed ({left!r} were unexpected)")
+    elif value is not False:
+        for key in left:
+            yield from validator.descend(instance[key], value, path=key, schema_path=key)
+
+
+def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
+    """The keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
+    if not isinstance(schema, Mapping):
+        return set()
+    with nested(_MAX_DEPTH):
+        return _evaluated_by(validator, instance, schema)
+
+
+def _evaluated_by(validator: Any, instance: Any, schema: Mapping[str, Any]) -> set[str]:
+    spend(_RULE_WORK * (1 + len(schema)))
+    if not {"additionalProperties", "unevaluatedProperties"}.isdisjoint(schema):
+        return set(instance)
+    keys = instance.keys() & schema.get("properties", {}).keys()
+    keys |= {key for key in instance if _matches_any(schema.get("patternProperties", ()), key)}
+    branches = [
+        one
+        for keyword in ("allOf", "anyOf", "oneOf")
+        for one in schema.get(keyword, ())
+        if _is_valid(validator, instance, one)
+    ]
+    branches += [one for key, one in schema.get("dependentSchemas", {}).items() if key in instance]
+    if "if" in schema:
+        holds = _is_valid(validator, instance, schema["if"])
+        branches += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if keyword in schema and keyword in validator.VALIDATORS:
+            resolver = validator._resolver  # noqa: SLF001  # as its own keywords do
+            target = (
+                lookup_recursive_ref(resolver)
+                if keyword == "$recursiveRef"
+                else resolver.lookup(schema[keyword])
+            )
+            there = validator.evolve(schema=target.contents, _resolver=target.resolver)
+            keys |= _evaluated(there, instance, target.contents)
+    return keys.union(*(_evaluated(validator, instance, one) for one in branches))
+
+
+def _is_valid(validator: Any, instance: Any, schema: Any) -> bool:
+    return next(validator.descend(instance, schema), None) is None
+
+
+def _required(usual: _Rule) -> _Rule:
+    def rule(validator: Any, names: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        yield from (() if isinstance(names, bool) else usual(validator, names, instance, schema) or ())
+
+    return rule
+
+
+def _items(usual: _Rule, *, tuples: bool) -> _Rule:
+    """With `true` and `false`, which draft 4 does not have, and with `tuples`, which 2020-12 does not."""
+
+    def rule(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        first = items if tuples and isinstance(items, list) else []
+        if not first and not (isinstance(items, bool) and "prefixItems" not in schema):
+            yield from usual(validator, items, instance, schema) or ()
+            return
+        rest = schema.get("additionalItems", True) if first else items
+        for index, value in enumerate(instance if validator.is_type(instance, "array") else ()):
+            yield from validator.descend(value, first[index] if index < len(first) else rest, path=index)
+
+    return rule
+
+
+_EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
+
+
+def _bound(usual: _Rule) -> _Rule:
+    """With draft 4's flags."""
+
+    def rule(validator: Any, bound: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        flagged = any(
+            bound is schema.get(one) and schema.get(flag) is True for one, flag in _EXCLUSIVE.items()
         )
-        if not known:
-            yield from validator.descend(instance[key], value, path=key)
+        if flagged and instance == bound and validator.is_type(instance, "number"):
+            yield ValidationError(f"{instance!r} is the excluded bound")
+        elif not isinstance(bound, bool):
+            yield from usual(validator, bound, instance, schema) or ()
+
+    return rule
 
 
 def _dependencies(
@@ -112,8 +264,8 @@ def _dependencies(
     for name, needed in dependencies.items() if validator.is_type(instance, "object") else ():
         if name not in instance:
             continue
-        if isinstance(needed, list):
-            for other in needed:
+        if isinstance(needed, list | str):
+            for other in [needed] if isinstance(needed, str) else needed:
                 if other not in instance:
                     yield ValidationError(f"{other!r} is a dependency of {name!r}")
         else:
@@ -138,3 +290,20 @@ def _not_words(validator: Any, words: list[str], instance: Any, _schema: Any) ->
 def _not_integer(validator: Any, _value: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(instance, "integer") or (isinstance(instance, float) and instance.is_integer()):
         yield ValidationError(f"{instance!r} is an integer")
+
+
+def _above(validator: Any, bound: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance <= bound:
+        yield ValidationError(f"{instance!r} is not above {bound!r}")
+
+
+def _below(validator: Any, bound: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance >= bound:
+        yield ValidationError(f"{instance!r} is not below {bound!r}")
+
+
+def _holds(validator: Any, schema: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "array") and not any(
+        _is_valid(validator, one, schema) for one in instance
+    ):
+        yield ValidationError(f"no item of {instance!r} is valid under {schema!r}")

@@ -182,3 +182,16 @@ def value_key(value: Any) -> Hashable:
     if isinstance(value, list):
         return list, tuple([value_key(item) for item in value])
     return value  # type: ignore[no-any-return]  # text, a number or null
+
+
+def whole_numbers(value: Any) -> Any:
+    """The same JSON value, whole numbers without a fraction."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [whole_numbers(item) for item in value]
+        case dict():
+            return {key: whole_numbers(item) for key, item in value.items()}
+        case _:
+            return value

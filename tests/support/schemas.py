@@ -1,9 +1,13 @@
-"""Random schemas and values that satisfy them, made naively and judged by jsonschema alone."""
+"""Random schemas of every draft and values that satisfy them, made naively and judged by jsonschema alone.
+
+Schemas are made in the words of 2020-12, and then spelled for a draft.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import jsonschema
@@ -202,39 +206,175 @@ _RICHER_LEAVES = st.one_of(
     st.sampled_from(["date", "ipv4", "uuid", "time"]).map(lambda name: {"type": "string", "format": name}),
 )
 
-#: Schemas of every keyword.
-SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
-    _RICHER_LEAVES,
-    lambda inner: st.one_of(
-        _richer_objects(inner),
-        _richer_arrays(inner),
-        _combined(inner),
-        _conditional(inner),
-        _unevaluated(inner),
-    ),
-    max_leaves=6,
+
+def _schemas(leaves: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            _richer_objects(inner),
+            _richer_arrays(inner),
+            _combined(inner),
+            _conditional(inner),
+            _unevaluated(inner),
+        ),
+        max_leaves=6,
+    )
+
+
+#: Schemas of every keyword, in the words of 2020-12, without references.
+SCHEMAS = _schemas(_RICHER_LEAVES)
+
+_TREE_URI = "https://example.com/tree"
+#: To a schema without references, and to one that refers to itself below: by place and by identifier.
+_REFERENCES = st.sampled_from(["#/$defs/plain", "#/$defs/tree", _TREE_URI]).map(
+    lambda reference: {"$ref": reference}
+)
+_REFERRING = st.one_of(
+    _REFERENCES, st.builds(lambda one, beside: {**one, **beside}, _REFERENCES, _RICHER_LEAVES)
+)
+_TREES = st.one_of(
+    _objects(_RICHER_LEAVES | st.just({"$ref": _TREE_URI})),
+    _arrays(_RICHER_LEAVES | st.just({"$ref": _TREE_URI})),
 )
 
+#: The drafts, by their first years or numbers; None is a schema that declares none.
+VALIDATORS = {
+    4: jsonschema.Draft4Validator,
+    6: jsonschema.Draft6Validator,
+    7: jsonschema.Draft7Validator,
+    2019: jsonschema.Draft201909Validator,
+    2020: jsonschema.Draft202012Validator,
+    None: jsonschema.Draft202012Validator,
+}
+DRAFTS = st.sampled_from([*VALIDATORS])
 
-def values_near(schema: Any) -> st.SearchStrategy[Any]:
+
+@st.composite
+def _documents(draw: st.DrawFn) -> dict[str, Any]:
+    draft = draw(DRAFTS)
+    if draw(st.booleans()):
+        return spelled(draw(SCHEMAS), draft)
+    schema = draw(_schemas(_RICHER_LEAVES | _REFERRING))
+    defined = {"plain": draw(SCHEMAS), "tree": {"$id": _TREE_URI, **draw(_TREES)}}
+    return spelled({**schema, "$defs": defined}, draft)
+
+
+#: Schemas of every keyword and draft, with references.
+DOCUMENTS = _documents()
+
+
+def spelled(schema: dict[str, Any], draft: int | None) -> dict[str, Any]:
+    """A schema of 2020-12 in the words of a draft; keywords that the draft lacks stay, and say nothing."""
+    if draft == 2019 and "unevaluatedProperties" in json.dumps(schema):
+        schema = _without_typed_others(schema)
+    found = _spelled(schema, draft or 2020)
+    dialect = VALIDATORS[draft].META_SCHEMA.get("$schema")
+    return {"$schema": dialect, **found} if draft else found
+
+
+def _spelled(schema: Any, draft: int) -> Any:
+    if not isinstance(schema, dict):
+        return schema if draft > 4 else {} if schema else {"not": {}}
+    found = _rebuilt(schema, lambda one: _spelled(one, draft))
+    if schema.get("additionalProperties") in (True, False):
+        found["additionalProperties"] = schema["additionalProperties"]
+    if draft < 2020 and "prefixItems" in found:
+        if "items" in found:
+            found["additionalItems"] = found["items"]
+        found["items"] = found.pop("prefixItems")
+    if draft < 2019:
+        needed = {**found.pop("dependentSchemas", {}), **found.pop("dependentRequired", {})}
+        # Draft 4 wants at least one name.
+        needed = {name: one for name, one in needed.items() if one != []}
+        found |= {"dependencies": needed} if needed else {}
+        if "$defs" in found:
+            found["definitions"] = found.pop("$defs")
+        if "$ref" in found:
+            found["$ref"] = found["$ref"].replace("$defs", "definitions")
+    if draft == 4:
+        if "$id" in found:
+            found["id"] = found.pop("$id")
+        if "const" in found and "enum" not in found:
+            found["enum"] = [found.pop("const")]
+        if found.get("required") == []:
+            del found["required"]
+        for keyword, exclusive, tighter in (
+            ("minimum", "exclusiveMinimum", max),
+            ("maximum", "exclusiveMaximum", min),
+        ):
+            if exclusive in found:
+                ends = [found[one] for one in (keyword, exclusive) if one in found]
+                found[exclusive] = tighter(ends) == found[exclusive]
+                found[keyword] = tighter(ends)
+    return found
+
+
+def _rebuilt(schema: dict[str, Any], change: Any) -> dict[str, Any]:
+    """A copy with each schema directly inside changed."""
+    found = dict(schema)
+    for keyword, value in schema.items():
+        if keyword in _MAPS:
+            found[keyword] = {name: change(one) for name, one in value.items()}
+        elif keyword in _LISTS:
+            found[keyword] = [change(one) for one in value]
+        elif keyword in _SINGLE:
+            found[keyword] = change(value)
+    return found
+
+
+_MAPS = {"properties", "patternProperties", "dependentSchemas", "$defs"}
+_LISTS = {"allOf", "anyOf", "oneOf", "prefixItems"}
+_SINGLE = {
+    "items", "contains", "additionalProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems",
+    "not", "if", "then", "else",
+}  # fmt: skip
+
+
+def _without_typed_others(schema: Any) -> Any:
+    """Without schemas for other properties, in which jsonschema's 2019-09 looks for evaluated names."""
+    if not isinstance(schema, dict):
+        return schema
+    found = _rebuilt(schema, _without_typed_others)
+    for keyword in ("additionalProperties", "unevaluatedProperties"):
+        if isinstance(found.get(keyword), dict):
+            found[keyword] = True
+    return found
+
+
+def _target(reference: str, root: Any) -> Any:
+    """What one of our own references leads to."""
+    defined = root.get("$defs", root.get("definitions", {}))
+    return defined.get("plain" if reference.endswith("plain") else "tree")
+
+
+#: References that are followed on the way to a value.
+_HOPS = 3
+
+
+def values_near(schema: Any, root: Any = None, hops: int = 0) -> st.SearchStrategy[Any]:
     """Values that often satisfy `schema`, keys in declared order. Nothing is promised: judge them."""
     if not isinstance(schema, Mapping):
         return JSON_VALUES
+    root = schema if root is None else root
     options: list[st.SearchStrategy[Any]] = []
+    if "$ref" in schema:
+        options.append(
+            values_near(_target(schema["$ref"], root), root, hops + 1) if hops < _HOPS else JSON_VALUES
+        )
     if "enum" in schema:
         options.append(st.sampled_from(schema["enum"]))
     if "const" in schema:
         options.append(st.just(schema["const"]))
     for keyword in ("anyOf", "oneOf", "allOf"):
-        options += [values_near(branch) for branch in schema.get(keyword, ())]
-    options += [values_near(schema[keyword]) for keyword in ("then", "else", "if") if keyword in schema]
+        options += [values_near(branch, root, hops) for branch in schema.get(keyword, ())]
+    options += [values_near(schema[one], root, hops) for one in ("then", "else", "if") if one in schema]
     types = schema.get("type", [])
     for name in [types] if isinstance(types, str) else types:
-        options.append(_of_type(name, schema))
+        options.append(_of_type(name, schema, root, hops))
     return st.one_of(options) if options else JSON_VALUES
 
 
-def _of_type(name: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+def _of_type(name: str, schema: Mapping[str, Any], root: Any, hops: int) -> st.SearchStrategy[Any]:
     match name:
         case "null":
             return st.none()
@@ -250,7 +390,7 @@ def _of_type(name: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
             ends = [
                 schema[key]
                 for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-                if key in schema
+                if key in schema and schema[key] is not True and schema[key] is not False
             ]
             near = st.sampled_from(ends or [0]).flatmap(
                 lambda end: st.sampled_from([end, end + 1, end - 1, end + 0.125, end - 0.0625])
@@ -269,35 +409,43 @@ def _of_type(name: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
             alphabet = st.characters(exclude_categories=["Cs"], min_codepoint=1)
             return TEXTS | st.text(alphabet, min_size=low, max_size=schema.get("maxLength", low + 5))
         case "array":
-            return _array_near(schema)
+            return _array_near(schema, root, hops)
         case _:
-            return _object_near(schema)
+            return _object_near(schema, root, hops)
 
 
 @st.composite
-def _array_near(draw: st.DrawFn, schema: Mapping[str, Any]) -> list[Any]:
-    prefix = schema.get("prefixItems", [])
+def _array_near(draw: st.DrawFn, schema: Mapping[str, Any], root: Any, hops: int) -> list[Any]:
+    prefix, rest = _items(schema)
     low = schema.get("minItems", 0)
     size = draw(st.integers(low, schema.get("maxItems", low + 3)))
     return [
-        draw(values_near(prefix[index] if index < len(prefix) else schema.get("items")))
-        for index in range(size)
+        draw(values_near(prefix[index] if index < len(prefix) else rest, root, hops)) for index in range(size)
     ]
 
 
+def _items(schema: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """What stands for the first items, and for the others."""
+    if isinstance(schema.get("items"), list):
+        return schema["items"], schema.get("additionalItems")
+    return schema.get("prefixItems", []), schema.get("items")
+
+
 @st.composite
-def _object_near(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _object_near(draw: st.DrawFn, schema: Mapping[str, Any], root: Any, hops: int) -> dict[str, Any]:
     properties = schema.get("properties", {})
     found: dict[str, Any] = {}
     patterned = list(schema.get("patternProperties", {}).values())
-    inside = st.one_of([values_near(one) for one in (schema.get("additionalProperties"), *patterned)])
+    inside = st.one_of(
+        [values_near(one, root, hops) for one in (schema.get("additionalProperties"), *patterned)]
+    )
     keys = st.sampled_from([*NAMES, "ac", "x_1", "zz"]) | TEXTS
     others = st.dictionaries(keys, inside, max_size=2)
     extra = draw(others) if patterned or schema.get("additionalProperties", True) is not False else {}
     extra = {key: value for key, value in extra.items() if key not in properties}
     for name, inner in properties.items():
         if name in schema.get("required", ()) or draw(st.booleans()):
-            found[name] = draw(values_near(inner))
+            found[name] = draw(values_near(inner, root, hops))
         if draw(st.booleans()) and extra:
             key, value = extra.popitem()
             found[key] = value
@@ -305,27 +453,50 @@ def _object_near(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_declared_order(schema: Any, value: Any) -> bool:
-    """Whether no object in `value` lists two declared keys against the order of every schema part."""
-    if isinstance(value, dict):
-        for part in _parts(schema):
-            order = [key for key in value if key in part.get("properties", {})]
-            if order != [key for key in part.get("properties", {}) if key in value]:
-                return False
-    return True
+    """Whether no object in `value` lists two declared keys against the order of any part of the schema."""
+    return _in_order([schema], value, schema)
 
 
-def _parts(schema: Any) -> list[Mapping[str, Any]]:
+def _in_order(schemas: list[Any], value: Any, root: Any) -> bool:
+    parts = [part for schema in schemas for part in _parts(schema, root, 0)]
+    if isinstance(value, list):
+        return all(
+            _in_order(
+                [prefix[index] if index < len(prefix) else rest for prefix, rest in map(_items, parts)]
+                + [part["contains"] for part in parts if "contains" in part],
+                item,
+                root,
+            )
+            for index, item in enumerate(value)
+        )
+    if not isinstance(value, dict):
+        return True
+    for part in parts:
+        declared = part.get("properties", {})
+        if [key for key in value if key in declared] != [key for key in declared if key in value]:
+            return False
+    return all(
+        _in_order([one for part in parts for one in _members(part, key)], item, root)
+        for key, item in value.items()
+    )
+
+
+def _members(part: Mapping[str, Any], key: str) -> list[Any]:
+    """Every schema that may speak of what stands under a key."""
+    found = [part[one] for one in ("additionalProperties", "unevaluatedProperties") if one in part]
+    return [*found, part.get("properties", {}).get(key), *part.get("patternProperties", {}).values()]
+
+
+def _parts(schema: Any, root: Any, hops: int) -> list[Mapping[str, Any]]:
+    """The schema, and those inside that judge the same value."""
     if not isinstance(schema, Mapping):
         return []
-    found = [schema]
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        for branch in schema.get(keyword, ()):
-            found += _parts(branch)
-    for keyword in ("if", "then", "else", "not"):
-        found += _parts(schema.get(keyword))
-    for branch in schema.get("dependentSchemas", {}).values():
-        found += _parts(branch)
-    return found
+    inner = [branch for keyword in ("anyOf", "oneOf", "allOf") for branch in schema.get(keyword, ())]
+    inner += [schema[keyword] for keyword in ("if", "then", "else", "not") if keyword in schema]
+    inner += [*schema.get("dependentSchemas", {}).values(), *schema.get("dependencies", {}).values()]
+    if "$ref" in schema and hops < _HOPS:
+        inner.append(_target(schema["$ref"], root))
+    return reduce(lambda found, one: found + _parts(one, root, hops + 1), inner, [schema])
 
 
 def canonical(value: Any) -> Any:
@@ -342,12 +513,17 @@ def canonical(value: Any) -> Any:
 
 
 def is_valid(schema: Any, value: Any) -> bool:
-    """jsonschema's judgement, with formats, and with patterns read as ECMA-262 reads them."""
-    schema = in_python(schema)
-    validator = jsonschema.Draft202012Validator(
-        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    """The judgement of jsonschema's validator of the schema's draft, patterns read as ECMA-262 reads them.
+
+    Formats mean in every draft what they mean in the last.
+    """
+    declared = schema.get("$schema") if isinstance(schema, dict) else None
+    validator = next(
+        (one for one in VALIDATORS.values() if one.META_SCHEMA.get("$schema") == declared),
+        jsonschema.Draft202012Validator,
     )
-    return bool(validator.is_valid(value))
+    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    return bool(validator(in_python(schema), format_checker=checker).is_valid(value))
 
 
 #: The two texts of a value that the default layout accepts.

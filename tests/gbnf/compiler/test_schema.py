@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -21,9 +22,10 @@ from gbnf.grammar.derive import derive
 from gbnf.grammar.ir import references
 from support.oracle import engine
 from support.schemas import (
+    DOCUMENTS,
     JSON_VALUES,
-    SCHEMAS,
     SERIALISERS,
+    VALIDATORS,
     canonical,
     in_declared_order,
     is_valid,
@@ -45,7 +47,7 @@ def accepts(grammar: Any, text: str) -> bool:
 
 @given(st.data(), st.sampled_from(SERIALISERS))
 def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject, serialise: Any) -> None:
-    schema = data.draw(SCHEMAS)
+    schema = data.draw(DOCUMENTS)
     value = canonical(data.draw(values_near(schema)))
     assume(is_valid(schema, value) and in_declared_order(schema, value))
     assert accepts(compile_schema(schema), serialise(value))
@@ -53,14 +55,14 @@ def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject, serial
 
 @given(st.data())
 def test_where_the_grammar_is_exact_an_invalid_value_is_refused(data: st.DataObject) -> None:
-    schema = data.draw(SCHEMAS)
+    schema = data.draw(DOCUMENTS)
     value = data.draw(values_near(schema) | JSON_VALUES)
     grammar = compiled(schema)
     assume(grammar is not None and grammar.exact and not is_valid(schema, value))
     assert not accepts(grammar, json.dumps(value, ensure_ascii=False))
 
 
-@given(SCHEMAS, st.integers(0, 2**32), st.sampled_from(["default", "compact", "spaced", "free"]))
+@given(DOCUMENTS, st.integers(0, 2**32), st.sampled_from(["default", "compact", "spaced", "free"]))
 def test_a_derivation_parses_and_validates_where_the_grammar_is_exact(
     schema: Any, seed: int, whitespace: str
 ) -> None:
@@ -73,14 +75,14 @@ def test_a_derivation_parses_and_validates_where_the_grammar_is_exact(
         assert is_valid(schema, value), (text, str(grammar))
 
 
-@given(SCHEMAS)
+@given(DOCUMENTS)
 def test_nothing_is_refused_for_a_schema_that_some_value_satisfies(schema: Any) -> None:
     if compiled(schema) is None:
         for value in (None, True, 0, 1, -3, 0.5, "", "a", "abc", [], [1], {}, {"a": 1}):
             assert not is_valid(schema, value)
 
 
-@given(SCHEMAS)
+@given(DOCUMENTS)
 def test_the_text_is_one_the_engine_reads_and_every_rule_is_used(schema: Any) -> None:
     grammar = compiled(schema)
     assume(grammar is not None)
@@ -92,7 +94,7 @@ def test_the_text_is_one_the_engine_reads_and_every_rule_is_used(schema: Any) ->
     assert set(names) - used <= {"root"}
 
 
-@given(SCHEMAS, st.sampled_from([0, 1, 2]))
+@given(DOCUMENTS, st.sampled_from([0, 1, 2]))
 def test_a_depth_cap_refuses_no_valid_value_and_is_reported(schema: Any, depth: int) -> None:
     capped, full = compiled(schema, max_depth=depth), compiled(schema)
     assume(capped is not None and full is not None)
@@ -335,6 +337,25 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             id="unevaluated properties beside a pattern that allows anything",
         ),
         pytest.param(
+            {"enum": ["1", "١"], "pattern": r"^\d$"}, ['"1"'], ['"١"'], id="values by the digits of ECMA-262"
+        ),
+        pytest.param(
+            {
+                "enum": [{"a": 1}, {"a\n": 1}],
+                "patternProperties": {"^a$": {}},
+                "unevaluatedProperties": False,
+            },
+            ['{"a": 1}'],
+            ['{"a\\n": 1}'],
+            id="keys of values by the end of ECMA-262",
+        ),
+        pytest.param(
+            {"enum": [{"é": 1}, {"e": 1}], "patternProperties": {r"\w": {}}, "additionalProperties": False},
+            ['{"e": 1}'],
+            ['{"é": 1}'],
+            id="keys of values by the word characters of ECMA-262",
+        ),
+        pytest.param(
             {"enum": ["é", "1"], "pattern": r"^\p{L}$"}, ['"é"'], ['"1"'], id="values by a Unicode property"
         ),
         pytest.param(
@@ -366,6 +387,23 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
                 (DRAFT_7, {"unevaluatedProperties": False, "type": "object"}, ['{"b": 1}'], ["1"]),
                 (DRAFT_7, {"dependencies": {"a": ["b"]}, "type": "object"}, ['{"b": 1}'], ['{"a": 1}']),
                 (DRAFT_2020, {"dependencies": {"a": ["b"]}, "type": "object"}, ['{"a": 1}'], ["1"]),
+                (DRAFT_4, {"not": {"items": {"type": "string"}}}, ["[1]", '["a", 1]'], ["[]", '["a"]']),
+                (
+                    DRAFT_4,
+                    {"enum": [[1.0], 2.0], "items": {"type": "integer"}},
+                    ["[1]", "2", "2.0"],
+                    ["[1.0]"],
+                ),
+                (DRAFT_4, {"enum": [[1]], "items": True}, ["[1]"], ["[]"]),
+                (DRAFT_4, {"not": {"minimum": 2}}, ["1", "1.5"], ["2", '"a"']),
+                (DRAFT_4, {"not": {"enum": [1, None]}}, ["1.5", "0", '"a"'], ["1", "null"]),
+                (
+                    DRAFT_7,
+                    {"enum": [1, 2], "$ref": "#/definitions/a", "pattern": 1, "definitions": {"a": {}}},
+                    ["3"],
+                    [],
+                ),
+                (UNKNOWN, {"items": [{"type": "null"}], "enum": [[None], [1]]}, ["[null]"], ["[1]"]),
                 (UNKNOWN, {"$ref": "#/$defs/s", "$defs": {"s": {}}, "maxLength": 1}, ['"a"'], ['"ab"']),
             )
         ),
@@ -414,6 +452,12 @@ def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list
     ("schema", "pointer"),
     [
         ({"type": "strin"}, "/type"),
+        ({"$schema": DRAFT_7, "minimum": 1, "exclusiveMinimum": True}, "/exclusiveMinimum"),
+        ({"$schema": DRAFT_4, "exclusiveMinimum": 1}, "/exclusiveMinimum"),
+        ({"$schema": DRAFT_2020, "items": [{}]}, "/items"),
+        ({"patternProperties": {"a/(": {}}}, "/patternProperties/a~1("),
+        ({"enum": ["a"], "not": {"contains": {"pattern": "["}}}, "/not/contains/pattern"),
+        ({"enum": ["a"], "$ref": "#/x-types/a", "x-types": {"a": {"minimum": "1"}}}, "/x-types/a/minimum"),
         ({"properties": {"a": 5}}, "/properties/a"),
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, "/properties/a/$ref"),
         ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "/properties/a/$ref"),
@@ -434,10 +478,82 @@ def test_a_malformed_schema_is_an_error_that_names_the_place(schema: Any, pointe
     assert caught.value.pointer == pointer
 
 
+#: Keywords, the first draft that has them, and values of another form.
+MALFORMED: list[tuple[list[str], int, list[Any]]] = [
+    (["$ref"], 4, [1, {}, None]),
+    (["type"], 4, [1, None, [], ["string", 1], {}]),
+    (["enum"], 4, [3, "a", {}, None]),
+    (["minimum", "maximum"], 4, ["1", True, None, [1]]),
+    (["exclusiveMinimum", "exclusiveMaximum"], 4, ["1", None, {}]),
+    (["multipleOf"], 4, ["1", 0, -2, True]),
+    (["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"], 4,
+     ["1", -1, 1.5, True, None]),
+    (["minContains", "maxContains"], 2019, ["1", -1, 1.5, True, None]),
+    (["pattern", "format"], 4, [1, None, ["a"]]),
+    (["uniqueItems"], 4, ["true", 1, None]),
+    (["allOf", "anyOf", "oneOf"], 4, [[], {}, [1], None]),
+    (["prefixItems"], 2020, [[], {}, [1]]),
+    (["not", "items", "additionalProperties"], 4, [1, "string", None, [1]]),
+    (["contains", "propertyNames"], 6, [1, "string", None, []]),
+    (["if", "then", "else"], 7, [1, "string", None, []]),
+    (["unevaluatedItems", "unevaluatedProperties"], 2019, [1, "string", None, []]),
+    (["properties", "patternProperties"], 4, [1, [], {"a": 1}, {"a": None}]),
+    (["dependentSchemas"], 2019, [1, [], {"a": 1}, {"a": None}]),
+    (["required"], 4, ["a", {}, [1], 1]),
+    (["dependentRequired"], 2019, [[], {"a": "b"}, {"a": [1]}]),
+    (["dependencies"], 4, [[], 1, {"a": 1}, {"a": [1]}]),
+]  # fmt: skip
+_SILENT_METASCHEMA = {(4, "$ref"), (4, "format")}
+
+
+@pytest.mark.parametrize(
+    ("draft", "keyword", "value"),
+    [
+        (draft, keyword, value)
+        for keywords, since, values in MALFORMED
+        for keyword in keywords
+        for draft in VALIDATORS
+        if draft is not None and since <= draft and (keyword != "dependencies" or draft <= 7)
+        for value in values
+    ],
+)
+def test_a_keyword_of_another_form_is_an_error_in_every_draft(draft: int, keyword: str, value: Any) -> None:
+    validator, one = VALIDATORS[draft], {keyword: value}
+    if (draft, keyword) not in _SILENT_METASCHEMA:
+        with pytest.raises(jsonschema.SchemaError):
+            validator.check_schema(one)
+    for schema, place in (
+        (one, ""),
+        ({"enum": [1], "not": one}, "/not"),
+        ({"properties": {"a/b": {"allOf": [one]}}}, "/properties/a~1b/allOf/0"),
+    ):
+        with pytest.raises(SchemaError) as caught:
+            compile_schema({"$schema": validator.META_SCHEMA["$schema"], **schema})
+        assert caught.value.pointer.startswith(f"{place}/{keyword}")
+        assert caught.value.way_out
+
+
+def test_a_required_flag_of_draft_3_loads_and_is_a_finding() -> None:
+    for dialect in (DRAFT_4, DRAFT_2020):
+        schema = {
+            "$schema": dialect,
+            "enum": [{"a": 1}],
+            "properties": {"a": {"required": True}},
+            "required": True,
+        }
+        grammar = compile_schema(schema)
+        assert accepts(grammar, '{"a": 1}')
+        assert [finding.pointer for finding in grammar.report if finding.kind == "unenforced"] == [
+            "/required"
+        ]
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         False,
+        {"type": "string", "not": {"format": "nonsense"}},
+        {"const": "\n", "pattern": "^$"},
         {"type": "string", "enum": [1, 2]},
         {"allOf": [{"type": "string"}, {"type": "null"}]},
         {"type": "integer", "minimum": 2, "maximum": 1},

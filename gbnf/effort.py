@@ -1,0 +1,143 @@
+"""How much work one compilation may take.
+
+Work is counted, never timed: the same input takes the same count in every process, whatever is cached, so
+it gives the same grammar. A unit is about a microsecond of a current machine. Whoever does expensive work
+says so by `spend`; the count belongs to the innermost `bounded` block of the context, and without one nothing
+is counted. Where the count is used up `spend` raises `EffortSpent`, and whoever catches it puts a larger set
+of values in the place that was too expensive, and reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from gbnf.errors import GbnfError
+from gbnf.regular.errors import EffortSpent
+
+#: The work that one schema, or one tool's arguments, may take.
+MAX_EFFORT = 3_000_000
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class _Effort:
+    """A count of work. `limit` is where `spend` raises; None: nowhere."""
+
+    __slots__ = ("depth", "limit", "may_backtrack", "used")
+
+    def __init__(self, limit: int | None, *, may_backtrack: bool = False) -> None:
+        self.limit = limit
+        self.may_backtrack = may_backtrack
+        self.used = 0
+        self.depth = 0  # of judgements within one another
+
+
+_current: ContextVar[_Effort | None] = ContextVar("effort", default=None)
+
+
+def spend(work: int) -> None:
+    """Count `work`. Raises EffortSpent where the count is used up."""
+    effort = _current.get()
+    if effort is not None:
+        effort.used += work
+        if effort.limit is not None and effort.used > effort.limit:
+            raise EffortSpent(effort.limit)
+
+
+def is_spent() -> bool:
+    """Whether the count is used up."""
+    effort = _current.get()
+    return effort is not None and effort.limit is not None and effort.used > effort.limit
+
+
+def may_backtrack() -> bool:
+    """Whether patterns may be matched by a library whose work can't be counted."""
+    effort = _current.get()
+    return effort is None or effort.may_backtrack
+
+
+@contextmanager
+def bounded(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
+    """Count the work inside from zero, up to `limit` (default: `MAX_EFFORT`)."""
+    effort = _Effort(MAX_EFFORT if limit is None else limit, may_backtrack=may_backtrack)
+    token = _current.set(effort)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def share(part: int) -> Iterator[None]:
+    """Let the work inside take at most 1/`part` of what is left."""
+    effort = _current.get()
+    if effort is None or effort.limit is None:
+        yield
+        return
+    limit = effort.limit
+    effort.limit = min(limit, effort.used + max(limit - effort.used, 0) // part)
+    try:
+        yield
+    finally:
+        effort.limit = limit
+
+
+@contextmanager
+def nested(most: int) -> Iterator[None]:
+    """Around what calls itself, at most so deep. Raises EffortSpent where it is deeper."""
+    effort = _current.get()
+    if effort is None:
+        yield
+        return
+    if effort.depth >= most:
+        raise EffortSpent(most)
+    effort.depth += 1
+    try:
+        yield
+    finally:
+        effort.depth -= 1
+
+
+class _Outcome(NamedTuple):
+    value: Any
+    error: GbnfError | None
+    work: int
+
+
+def remembered(
+    maxsize: int,
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """As `functools.lru_cache`, for functions that spend: a call costs the same whether cached or not.
+
+    The errors of this project are kept like results. The function itself is not bounded by the count, so it
+    needs limits of its own.
+    """
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        @lru_cache(maxsize=maxsize)
+        def outcome(*args: Any, **kwargs: Any) -> _Outcome:
+            effort = _Effort(None)
+            token = _current.set(effort)
+            try:
+                return _Outcome(function(*args, **kwargs), None, effort.used)
+            except GbnfError as error:
+                return _Outcome(None, error.with_traceback(None), effort.used)
+            finally:
+                _current.reset(token)
+
+        @wraps(function)
+        def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            found = outcome(*args, **kwargs)
+            spend(found.work)
+            if found.error is not None:
+                raise found.error.with_traceback(None)
+            return found.value  # type: ignore[no-any-return]  # it is what the function returned
+
+        return call
+
+    return decorate
