@@ -11,13 +11,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fuzz_targets.common import ORDERS, Target
-from fuzz_targets.schemas import DRAFTS
+from fuzz_targets.common import ORDERS, SEEDS, Target
 from gbnf import compile_pool, compile_schema, validate_call
 from gbnf.errors import GbnfError
 from gbnf.grammar.derive import derive
 from gbnf.manifests import Executor
+from support.hostile_schemas import hostile_schema
 from support.oracle import engine
+from support.schemas import VALIDATORS
 
 KEYWORDS = [
     "$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
@@ -32,9 +33,10 @@ KEYWORDS = [
 EXTREMES = st.sampled_from(
     [0, -1, 1, 2, 10**6, 10**9, 2**63, 10**400, -(10**400), 0.1, 1e-300, 5e-324, 1.7e308, math.inf, math.nan]
 )
+_DRAFTS = [each.META_SCHEMA["$schema"] for each in VALIDATORS.values()]
 _LOOPS = ["#", "#/", "#/$defs/a", "#/$defs/b", "#/properties/a", "#n", "x", "#/$defs", "%", ""]
 WORDS = st.sampled_from(
-    [*_LOOPS, *list(DRAFTS)[1:], "object", "array", "integer", "string", "date", "regex", "nonsense", "a",
+    [*_LOOPS, *_DRAFTS, "object", "array", "integer", "string", "date", "regex", "nonsense", "a",
      "^(a|b)*a(a|b){30}$", "(a*)*b", "(?<=a*)b", "\\p{L}{1,400}", "[", "\\", "(?:(?:a{1,99}){1,99}){1,99}"]
 ) | st.text(max_size=4)  # fmt: skip
 
@@ -63,7 +65,9 @@ _HOSTILE: st.SearchStrategy[Any] = st.recursive(
 
 @st.composite
 def _hostile_cases(draw: st.DrawFn) -> dict[str, Any]:
-    """A schema; what is wrapped around it so many times; and how often its `$defs` are chained."""
+    """A schema, or the seed of one that a case could not hold, and what is put around it how many times."""
+    if draw(st.booleans()):
+        return {"seed": draw(SEEDS), "wrap": "", "times": 0, "order": draw(ORDERS)}
     schema = draw(_hostile(_HOSTILE))
     wrap = draw(st.sampled_from(["", "", "items", "not", "properties", "allOf", "oneOf", "const", "chain"]))
     return {"schema": schema, "wrap": wrap, "times": draw(st.integers(1, 2000)), "order": draw(ORDERS)}
@@ -95,7 +99,8 @@ def _wrapped(schema: Any, wrap: str, times: int) -> Any:
 
 def check_hostile_schema(case: Mapping[str, Any]) -> str:
     """Compilation ends, in a grammar that the engine takes or in an error of the tree."""
-    schema = _wrapped(case["schema"], case["wrap"], case["times"])
+    schema = case["schema"] if "schema" in case else hostile_schema(random.Random(case["seed"]))
+    schema = _wrapped(schema, case["wrap"], case["times"])
     said = "error"
     with suppress(GbnfError):
         grammar = compile_schema(schema, property_order=case["order"])

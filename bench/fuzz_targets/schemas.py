@@ -10,87 +10,26 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-import jsonschema
 from hypothesis import strategies as st
 
 from fuzz_targets.common import ORDERS, SEEDS, Target, accepts
 from gbnf import compile_schema
-from gbnf.applicators import subschemas, walk
 from gbnf.errors import SchemaError
 from gbnf.grammar.derive import derive
 from support.oracle import engine
 from support.patterns import TEXTS as PATTERN_TEXTS
 from support.patterns import patterns, python_finds
-from support.schemas import JSON_VALUES, SCHEMAS, in_python, values_near
+from support.schemas import DOCUMENTS, JSON_VALUES, is_valid, values_near
 
-DRAFTS = {
-    "": jsonschema.Draft202012Validator,
-    "http://json-schema.org/draft-04/schema#": jsonschema.Draft4Validator,
-    "http://json-schema.org/draft-06/schema#": jsonschema.Draft6Validator,
-    "http://json-schema.org/draft-07/schema#": jsonschema.Draft7Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
-    "https://json-schema.org/draft/2020-12/schema": jsonschema.Draft202012Validator,
-}
-_DRAFT_4, _DRAFT_6, _DRAFT_7, _DRAFT_2019 = list(DRAFTS)[1:5]
-
-
-def _older(schema: Any, draft: str) -> Any:
-    """A schema of draft 2020-12 as an older one spells it; keywords that it does not know stay."""
-    if isinstance(schema, bool):
-        return ({} if schema else {"not": {}}) if draft == _DRAFT_4 else schema
-    found = dict(schema)
-    for place, member in subschemas(schema):
-        inside = found
-        for step in place[:-1]:
-            inside[step] = inside[step].copy()
-            inside = inside[step]
-        keeps = isinstance(member, bool) and place[0] in {"additionalProperties", "additionalItems"}
-        inside[place[-1]] = member if keeps else _older(member, draft)
-    if draft in {_DRAFT_4, _DRAFT_6, _DRAFT_7, _DRAFT_2019} and "prefixItems" in found:
-        if "items" in found:
-            found["additionalItems"] = found.pop("items")
-        found["items"] = found.pop("prefixItems")
-    if draft in {_DRAFT_4, _DRAFT_6, _DRAFT_7}:
-        dependent = {key: names for key, names in found.pop("dependentRequired", {}).items() if names}
-        dependent |= found.pop("dependentSchemas", {})
-        if dependent:
-            found["dependencies"] = dependent
-    if draft == _DRAFT_4:
-        for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-            if exclusive in found:
-                found[bound], found[exclusive] = found[exclusive], True
-        if found.get("required") == []:
-            del found["required"]
-    return found
+_WHITESPACE = st.sampled_from(["default", "compact", "spaced", "free"])
 
 
 @st.composite
 def _schema_cases(draw: st.DrawFn) -> dict[str, Any]:
-    schema = draw(SCHEMAS)
+    schema = draw(DOCUMENTS)
     values = draw(st.lists(values_near(schema) | JSON_VALUES, min_size=1, max_size=4))
-    schema = draw(_with_references(schema))
-    draft = draw(st.sampled_from(list(DRAFTS)))
-    if draft:
-        schema = {"$schema": draft, **_older(schema, draft)}
-    whitespace = draw(st.sampled_from(["default", "compact", "spaced", "free"]))
-    options = {"property_order": draw(ORDERS), "whitespace": whitespace}
+    options = {"property_order": draw(ORDERS), "whitespace": draw(_WHITESPACE)}
     return {"schema": schema, "values": values, "options": options, "seed": draw(SEEDS)}
-
-
-@st.composite
-def _with_references(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, some of its subschemas moved to `$defs`, and now and then one replaced by the root."""
-    places = [place for place, inside in walk(schema) if place and isinstance(inside, dict)]
-    if not places or draw(st.booleans()):
-        return schema
-    place = draw(st.sampled_from(places))
-    schema = json.loads(json.dumps(schema))
-    holder: Any = schema
-    for step in place[:-1]:
-        holder = holder[step]
-    moved = holder[place[-1]]
-    holder[place[-1]] = {"$ref": draw(st.sampled_from(["#/$defs/a", "#/$defs/a", "#/$defs/a", "#"]))}
-    return {**schema, "$defs": {"a": moved}}
 
 
 def check_schema(case: Mapping[str, Any]) -> str:
@@ -124,20 +63,13 @@ def check_schema(case: Mapping[str, Any]) -> str:
 
 
 def _valid(schema: Any, value: Any) -> bool | None:
-    """Return jsonschema's verdict by the declared draft; None where it can't give one.
-
-    A format that only later drafts name is an annotation by the letter, and a format to many readers: where
-    the two verdicts differ, there is none.
-    """
-    draft = DRAFTS[schema.get("$schema", "")]
-    checkers = (draft.FORMAT_CHECKER, jsonschema.Draft202012Validator.FORMAT_CHECKER)
+    """Return jsonschema's verdict by the declared draft; None where it can't give one."""
     try:
-        verdicts = {draft(in_python(schema), format_checker=each).is_valid(value) for each in checkers}
+        return is_valid(schema, value)
     except BaseException as error:
         if isinstance(error, RecursionError | OverflowError) or type(error).__name__ == "PanicException":
             return None  # a schema that asks for itself; referencing's native part panics at the recursion
         raise
-    return verdicts.pop() if len(verdicts) == 1 else None
 
 
 def _spellings(value: Any, whitespace: str, *, orders: bool) -> Iterator[str]:
