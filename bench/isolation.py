@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import json
+import multiprocessing
 import os
 import resource
 import select
@@ -17,7 +18,9 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
 Item = TypeVar("Item")
 
@@ -127,10 +130,14 @@ def _bury(worker: _Worker, pending: list[list[int]]) -> Iterator[tuple[int, Outc
         return
     code = os.waitstatus_to_exitcode(status)
     if code != _TOLD:
-        reason = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        yield worker.owed.pop(0), Crashed(reason, seconds)
+        yield worker.owed.pop(0), Crashed(_reason(code), seconds)
     if worker.owed:
         pending.append(worker.owed)
+
+
+def _reason(code: int) -> str:
+    """Why a process ended, from its exit code as Python has it: a signal's number is negative."""
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
 def _end(worker: _Worker) -> None:
@@ -188,3 +195,77 @@ def _confine(memory_mib: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
+
+
+class Confined(Generic[Item]):
+    """Does one item after the other in a process of its own, for callers that make each item as they go.
+
+    The process is forked from this one when an item comes, and does further items until one ends it, or until
+    `renew`. `work`, `limit_s` and `memory_mib` are as for `isolated`. Items and values are pickled.
+    """
+
+    def __init__(self, work: Callable[[Item], Any], *, limit_s: float = 20.0, memory_mib: int = 1024) -> None:
+        self._work, self._limit_s, self._memory_mib = work, limit_s, memory_mib
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def attempt(self, item: Item) -> Outcome:
+        """Return what comes of the item."""
+        if self._pipe is None:
+            self._start()
+        assert self._pipe is not None
+        assert self._process is not None
+        begun = time.monotonic()
+        try:
+            self._pipe.send(item)
+            if not self._pipe.poll(self._limit_s):
+                self.renew()
+                return TimedOut(time.monotonic() - begun)
+            kind, value = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self._process.join()
+            code = self._process.exitcode
+            assert code is not None
+            self.renew()
+            return Crashed(_reason(code), time.monotonic() - begun)
+        return Finished(value) if kind == "value" else Crashed(value, time.monotonic() - begun)
+
+    def renew(self) -> None:
+        """End the process: the next item is done in a new one."""
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+        self._pipe = self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.renew()
+
+    def _start(self) -> None:
+        fork = multiprocessing.get_context("fork")
+        self._pipe, theirs = fork.Pipe()
+        self._process = fork.Process(target=self._serve, args=(self._pipe, theirs))
+        self._process.start()
+        theirs.close()
+
+    def _serve(self, ours: Connection, theirs: Connection) -> None:
+        ours.close()  # so that this process sees the end of the other
+        _confine(self._memory_mib)
+        while True:
+            try:
+                item = theirs.recv()
+            except EOFError:
+                return
+            try:
+                theirs.send(("value", self._work(item)))
+            except MemoryError:
+                theirs.send(("error", "out of memory"))
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is this item's outcome
+                theirs.send(("error", f"{type(error).__name__}: {error}"[:500]))

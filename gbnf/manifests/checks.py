@@ -64,6 +64,13 @@ def checked_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, A
     }
 
 
+def too_deep(path: Path | None) -> ManifestError:
+    """The error of a manifest that nests deeper than Python recurses."""
+    return ManifestError(
+        path or _NO_FILE, "", None, "it is nested too deeply", "Flatten it, or use $defs and $ref."
+    )
+
+
 class _Check:
     """The checks of one manifest; each returns the checked value or raises ManifestError."""
 

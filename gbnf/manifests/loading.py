@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gbnf.errors import ManifestError, ManifestErrors
+from gbnf.manifests.checks import too_deep
 from gbnf.manifests.executor import Executor
 
 FILE_NAME = "manifest.toml"
@@ -95,15 +96,8 @@ def _load(file: Path) -> Executor:
         way_out = "Correct the line; https://toml.io shows the format."
         raise ManifestError(file, "", None, f"this is no TOML: {error}", way_out) from None
     except RecursionError:
-        raise _too_deep(file) from None
-    try:
-        return Executor.from_mapping(content, file.absolute())
-    except RecursionError:
-        raise _too_deep(file) from None
-
-
-def _too_deep(file: Path) -> ManifestError:
-    return ManifestError(file, "", None, "it is nested too deeply", "Flatten it, or use $defs and $ref.")
+        raise too_deep(file) from None
+    return Executor.from_mapping(content, file.absolute())
 
 
 def _unreadable(path: Path, error: OSError) -> ManifestError:

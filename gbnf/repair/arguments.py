@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
@@ -67,7 +68,13 @@ class Mender:
         return bool(self._validator.evolve(schema=schema).is_valid(value))
 
     def _change(self, path: Place, kind: CoercionKind, before: Any, after: Any) -> Any:
-        self.coercions.append(Coercion(place_text(path), kind, before, after))
+        """List a change; one that only undoes the last, where parts contradict each other, takes it back."""
+        change = Coercion(place_text(path), kind, before, after)
+        last = self.coercions[-1] if self.coercions else None
+        if last and last.place == change.place and _same(last.before, after) and _same(last.after, before):
+            self.coercions.pop()
+        else:
+            self.coercions.append(change)
         return after
 
     def _one_of(self, value: Any, branches: Any, path: Place, spot: Spot) -> Any:
@@ -147,6 +154,11 @@ class Mender:
             else:
                 found[key] = member
         return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; for Python, true is 1."""
+    return type(one) is type(other) and json.dumps(one) == json.dumps(other)
 
 
 def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:

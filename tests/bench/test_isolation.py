@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from isolation import Crashed, Finished, TimedOut, isolated
+from isolation import Confined, Crashed, Finished, Outcome, TimedOut, isolated
 from support.processes import children, limits_s
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
@@ -86,3 +86,36 @@ def test_a_signal_has_its_name() -> None:
     [(_, outcome)] = isolated(lambda _: os.kill(os.getpid(), signal.SIGTERM), [0])
     assert isinstance(outcome, Crashed)
     assert outcome.reason == "SIGTERM"
+
+
+def test_a_confined_process_is_replaced_after_an_item_that_ends_it() -> None:
+    for limit_s in limits_s(1.0):
+        outcomes: list[tuple[str, Outcome]] = []
+        with Confined(work, limit_s=limit_s, memory_mib=512) as confined:
+            outcomes += [(item, confined.attempt(item)) for item in [*ITEMS, "fine"]]
+        if sum(isinstance(outcome, TimedOut) for _, outcome in outcomes) == 1:
+            break  # else the machine was too busy to do the others in that time
+    reasons = {item: outcome.reason for item, outcome in outcomes if isinstance(outcome, Crashed)}
+    assert reasons == {
+        "segfault": "SIGSEGV",
+        "abort": "SIGABRT",
+        "hoard": "out of memory",
+        "raise": "KeyError: 'lost'",
+        "exit": "exit status 7",
+    }
+    assert [item for item, outcome in outcomes if isinstance(outcome, TimedOut)] == ["hang"]
+    others = [outcome for item, outcome in outcomes if item in ("fine", "shout", "also fine", "much")]
+    assert others == [Finished(each) for each in ("FINE", "SHOUT", "ALSO FINE", "y" * 3_000_000, "FINE")]
+
+
+def pid_for(_: int) -> int:
+    return os.getpid()
+
+
+def test_a_confined_process_does_several_items_and_none_is_left() -> None:
+    before = set(children(os.getpid()))
+    with Confined(pid_for) as confined:
+        pids = [str(confined.attempt(0)) for _ in range(3)]
+        confined.renew()
+        assert len({*pids, str(confined.attempt(0))}) == 2
+    assert set(children(os.getpid())) <= before

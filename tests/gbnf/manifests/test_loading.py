@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,23 @@ def test_step_references_say_what_they_fill() -> None:
     assert dict(tools["find_files"].step_references) == {}
     unnamed = Executor.from_mapping({"name": "a", "args": {"properties": {"from_step": {"type": "integer"}}}})
     assert dict(unnamed.step_references) == {"from_step": None}
+
+
+@pytest.mark.parametrize("depth", [10, 200, 400, 1_000, 20_000])
+@pytest.mark.parametrize("keyword", ["not", "items", "const", "x"])
+def test_a_mapping_nested_deeply_is_read_or_refused(depth: int, keyword: str) -> None:
+    schema: Any = {"type": "string"}
+    for _ in range(depth):
+        schema = {keyword: schema}
+    mapping = {"name": "a", "args": {"properties": {"p": schema}}}
+    if depth == 10:
+        assert Executor.from_mapping(mapping).args["properties"]["p"] == schema
+    elif depth == 20_000:
+        with pytest.raises(ManifestError, match="nested too deeply"):
+            Executor.from_mapping(mapping)
+    else:
+        with suppress(ManifestError):  # where Python's limit lies depends on who calls
+            Executor.from_mapping(mapping)
 
 
 def test_equal_content_is_one_value() -> None:

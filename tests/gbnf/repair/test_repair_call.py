@@ -139,6 +139,26 @@ def test_one_coercion(key: str, given_value: Any, value: Any, kind: str) -> None
     assert found.coercions == (Coercion(key, kind, given_value, value),)  # type: ignore[arg-type]  # from the table
 
 
+@pytest.mark.parametrize(
+    ("parts", "given_value"),
+    [
+        ([{"type": "array"}, {"type": "string"}], "x"),
+        ([{"type": "string"}, {"type": "integer"}], 5),
+        ([{"type": "integer"}, {"type": "boolean"}, {"type": "integer"}], 1),
+        ([{"type": "array"}, {"type": "integer"}], "x"),
+    ],
+)
+def test_parts_that_contradict_each_other_leave_no_change_that_is_undone(
+    parts: Any, given_value: Any
+) -> None:
+    tools = (tool("contradictory", value={"allOf": parts}),)
+    call = {"name": "contradictory", "arguments": {"value": given_value}}
+    found = repair_call(call, tools)
+    assert not found.ok
+    assert json.dumps(found.call) == json.dumps(call) or len(found.coercions) == 1
+    assert bool(found.coercions) == (json.dumps(found.call) != json.dumps(call))
+
+
 def test_coercions_inside_lists_and_objects_name_their_place() -> None:
     found = repaired({"counts": "3", "place": {"City": "Rome", "zip_code": 100, "planet": "Earth"}})
     assert found.call["arguments"]["counts"] == [3]

@@ -1,0 +1,94 @@
+"""GBNF texts: our parser and matcher beside llama.cpp's."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fuzz_targets.common import SEEDS, Target, edited, edits
+from gbnf import parse_gbnf
+from gbnf.dialects import xgrammar_text
+from gbnf.errors import GrammarSyntaxError
+from gbnf.grammar.derive import derive
+from gbnf.grammar.emit import emit
+from gbnf.grammar.match import Matcher
+from gbnf_server.errors import GrammarRefused
+from isolation import Confined, Finished
+from support.grammars import LETTERS, grammars, quick
+from support.oracle import engine
+
+_GBNF_PIECES = [
+    "(", ")", "|", "?", "*", "+", "{2}", "{0,3}", "{2,}", "{,2}", "{3,2}", "{2001}", "{0,2001}", "{0}", "#c",
+    "\n", "\r", "\t", " ", "::=", "root", "a", "B-2", "3", "_", '"', '""', '"\\x00"', "[", "]", "[^]",
+    "[]", "[^",
+    "\\", "\\x41", "\\u00e9", "\\ud800", "-", ".", "[z-a]", "[a-]", "<a>", "<[1]>", "!<[1]>",
+    'root ::= "a"\n',
+    "a ::= root\n", "\x00", "é", "\ufeff", "\n|", "|\n",
+]  # fmt: skip
+_GBNF_CASES = st.fixed_dictionaries(
+    {
+        "text": grammars().map(emit)
+        | st.lists(st.sampled_from(_GBNF_PIECES), max_size=12).map(lambda some: "root ::= " + " ".join(some)),
+        "edits": edits(_GBNF_PIECES),
+        "texts": st.lists(st.text(LETTERS, max_size=6), max_size=2),
+        "seed": SEEDS,
+    }
+)
+_MAY_LOOSEN = re.compile(r"[{<!*+?\0]|\[\^?\]|\[[^\]]*-|\\[xuU]0")
+
+
+def check_gbnf(case: Mapping[str, Any]) -> str:
+    """What the parser takes, the engine takes, and both say the same of texts; what it refuses harms."""
+    said = edited(case["text"], case["edits"])
+    try:
+        rules = parse_gbnf(said)
+    except GrammarSyntaxError as error:
+        names = re.findall(r"^\s*([A-Za-z0-9-]+)\s*::=", said, re.MULTILINE)
+        strict = _MAY_LOOSEN.search(said) or "recursion" in error.problem or len(names) > len(set(names))
+        if strict or said.count("(") > 100:
+            return "refused"  # what the engine would loosen, hang on or crash at: it is not asked
+        try:
+            engine().check(said, trusted=True)
+        except GrammarRefused:
+            return "refused by both"
+        raise AssertionError(f"the engine takes what is refused: {error}") from None
+    engine().check(said, trusted=True)
+    assert emit(parse_gbnf(emit(rules))) == emit(rules), "what is emitted is read otherwise"
+    with suppress(GrammarSyntaxError):
+        parse_gbnf(xgrammar_text(said))
+    texts = list(case["texts"])
+    with suppress(ValueError):  # nothing finite can be derived
+        derived = derive(rules, random.Random(case["seed"]), budget=40)
+        assert Matcher(rules).match(derived).complete, f"the derived {derived!r} is refused"
+        texts += [derived, derived[:-1], derived + "a"]
+    judged = _judged(said, texts) if quick(rules) else None
+    if judged is None or re.search(r"\[\^[^\]]*[^\x00-\x7f\]]", said):
+        return (
+            "read"  # too slow for the engine; or a class that it reads bytewise, and takes for a smaller one
+        )
+    matcher = Matcher(rules)
+    for each, (accepted, complete) in zip(texts, judged, strict=True):
+        found = matcher.match(each)
+        same = (found.accepted, found.complete) == (accepted, complete)
+        assert same, f"of {each!r} the matcher says {found}, the engine {accepted=}, {complete=}"
+    return "compared"
+
+
+def _judged(gbnf: str, texts: list[str]) -> list[tuple[bool, bool]] | None:
+    """The engine's verdicts; None where it takes too long: its time grows exponentially in some grammars."""
+
+    def work(said: list[str]) -> list[tuple[bool, bool]]:
+        found = engine().judge_many(gbnf, said, trusted=True)
+        return [(each.accepted, each.complete) for each in found]
+
+    with Confined(work, limit_s=1.0, memory_mib=256) as confined:
+        outcome = confined.attempt(texts)
+    return outcome.value if isinstance(outcome, Finished) else None
+
+
+GBNF = Target("gbnf", _GBNF_CASES, check_gbnf)

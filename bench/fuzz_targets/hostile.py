@@ -1,0 +1,119 @@
+"""Schemas that are meant to harm: malformed, deep, wide, and asking for themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fuzz_targets.common import ORDERS, SEEDS, Target
+from gbnf import compile_pool, compile_schema, validate_call
+from gbnf.errors import GbnfError
+from gbnf.grammar.derive import derive
+from gbnf.manifests import Executor
+from support.hostile_schemas import hostile_schema
+from support.oracle import engine
+from support.schemas import VALIDATORS
+
+KEYWORDS = [
+    "$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
+    "$schema", "$vocabulary", "additionalItems", "additionalProperties", "allOf", "anyOf", "const",
+    "contains", "definitions", "dependencies", "dependentRequired", "dependentSchemas", "else", "enum",
+    "exclusiveMaximum", "exclusiveMinimum", "fills", "format", "id", "if", "items", "maxContains", "maxItems",
+    "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength", "minProperties",
+    "minimum", "multipleOf", "not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems",
+    "properties", "propertyNames", "required", "requires_one_of", "runtime_resolved", "then", "type",
+    "unevaluatedItems", "unevaluatedProperties", "uniqueItems",
+]  # fmt: skip
+EXTREMES = st.sampled_from(
+    [0, -1, 1, 2, 10**6, 10**9, 2**63, 10**400, -(10**400), 0.1, 1e-300, 5e-324, 1.7e308, math.inf, math.nan]
+)
+_DRAFTS = [each.META_SCHEMA["$schema"] for each in VALIDATORS.values()]
+_LOOPS = ["#", "#/", "#/$defs/a", "#/$defs/b", "#/properties/a", "#n", "x", "#/$defs", "%", ""]
+WORDS = st.sampled_from(
+    [*_LOOPS, *_DRAFTS, "object", "array", "integer", "string", "date", "regex", "nonsense", "a",
+     "^(a|b)*a(a|b){30}$", "(a*)*b", "(?<=a*)b", "\\p{L}{1,400}", "[", "\\", "(?:(?:a{1,99}){1,99}){1,99}"]
+) | st.text(max_size=4)  # fmt: skip
+
+
+_KEYS = st.sampled_from(["a", "b", "^a", "x.*y", ""]) | st.text(max_size=3)
+
+
+def _hostile(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    maps = st.dictionaries(_KEYS, inner, max_size=4)
+    lists = st.lists(inner, max_size=4)
+    return st.one_of(
+        st.dictionaries(st.sampled_from(KEYWORDS), inner | maps | lists, max_size=5),
+        st.dictionaries(st.sampled_from(KEYWORDS), inner | maps | lists, min_size=2, max_size=4),
+        st.builds(lambda name: {"$ref": name}, st.sampled_from(_LOOPS)),
+        st.builds(lambda keyword, some: {keyword: some}, st.sampled_from(["allOf", "anyOf", "oneOf"]), lists),
+        st.builds(lambda one, other: {**one, "not": other}, maps, inner),
+    )
+
+
+_HOSTILE: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | EXTREMES | WORDS | st.just({}) | st.text(max_size=3),
+    _hostile,
+    max_leaves=14,
+)
+
+
+@st.composite
+def _hostile_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """A schema, or the seed of one that a case could not hold, and what is put around it how many times."""
+    if draw(st.booleans()):
+        return {"seed": draw(SEEDS), "wrap": "", "times": 0, "order": draw(ORDERS)}
+    schema = draw(_hostile(_HOSTILE))
+    wrap = draw(st.sampled_from(["", "", "items", "not", "properties", "allOf", "oneOf", "const", "chain"]))
+    return {"schema": schema, "wrap": wrap, "times": draw(st.integers(1, 2000)), "order": draw(ORDERS)}
+
+
+def _wrapped(schema: Any, wrap: str, times: int) -> Any:
+    for at in range(times if wrap else 0):
+        match wrap:
+            case "items" | "not" | "const":
+                schema = {wrap: schema}
+            case "properties":
+                schema = {wrap: {"a": schema}}
+            case "allOf" | "oneOf":
+                schema = {wrap: [schema, {"type": "string", "minLength": at}]}
+            case _:
+                break
+    if wrap == "chain":
+        links = times % 40
+        following = ({"$ref": f"#/$defs/d{at + 1}"} for at in range(links))
+        return {
+            "$ref": "#/$defs/d0",
+            "$defs": {
+                **{f"d{at}": {"oneOf": [ref, {"not": ref}, schema]} for at, ref in enumerate(following)},
+                f"d{links}": schema,
+            },
+        }
+    return schema
+
+
+def check_hostile_schema(case: Mapping[str, Any]) -> str:
+    """Compilation ends, in a grammar that the engine takes or in an error of the tree."""
+    schema = case["schema"] if "schema" in case else hostile_schema(random.Random(case["seed"]))
+    schema = _wrapped(schema, case["wrap"], case["times"])
+    said = "error"
+    with suppress(GbnfError):
+        grammar = compile_schema(schema, property_order=case["order"])
+        engine().check(grammar.text, trusted=True)
+        json.loads(derive(grammar.rules, random.Random(0)))
+        said = "grammar"
+    with suppress(GbnfError):
+        args = {"type": "object", "properties": {"a": schema}}
+        tool = Executor.from_mapping({"name": "t", "description": "t", "args": args})
+        engine().check(compile_pool([tool]).text, trusted=True)
+        validate_call({"name": "t", "arguments": {"a": 1}}, [tool])
+        said += ", tool"
+    return said
+
+
+HOSTILE_SCHEMA = Target("hostile-schema", _hostile_cases(), check_hostile_schema)
