@@ -1,8 +1,9 @@
 """jsonschema's validators, taught what they can't read by themselves.
 
 Patterns: jsonschema hands them to Python's `re`, in which `$` also matches before a last line feed and `\\d`
-any digit of Unicode. Here they mean what ECMA-262 says, by `gbnf.regular`; `re` judges only by those that
-have no automaton there (backreferences, too many states). A pattern that neither reads allows every text.
+any digit of Unicode. Here they mean what ECMA-262 says, by `gbnf.regular`; the package `regex`, which can
+be given a time limit, judges only by those that have no automaton there (backreferences, too many states). A
+pattern that neither reads allows every text.
 Private keywords (`gbnf.schema.keywords`): a complement may hold them, and values are judged by them too.
 """
 
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
@@ -21,6 +23,9 @@ from gbnf.effort import may_backtrack, nested, spend
 from gbnf.regular.errors import EffortSpent, PatternError, TooManyStates
 from gbnf.schema.keywords import ABOVE, BELOW, HOLDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
 
+if TYPE_CHECKING:
+    import regex
+
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
 
@@ -29,6 +34,8 @@ _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 _RULE_WORK = 8
 #: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
 _MAX_DEPTH = 120
+#: Seconds that one pattern without an automaton may take for one text.
+_LONGEST_S = 1.0
 _NESTING = frozenset(
     {*FORMS, "$ref", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies", "extends", "disallow"}
 )
@@ -99,11 +106,13 @@ def _nesting(rule: _Rule) -> _Rule:
 def found(pattern: str, text: str) -> bool | None:
     """Whether the pattern is found in the text; None for a pattern of no known language.
 
-    Where work is bounded, `re` is not asked: it may take time without end, which nobody can count.
+    Where work is bounded, only automata are asked: whatever backtracks may take time without end, which
+    nobody can count. Elsewhere it gets `_LONGEST_S`, and then nothing is known.
     """
     answer = _found(pattern, text)
     if answer is None and may_backtrack() and (expression := _in_python(pattern)) is not None:
-        return expression.search(text) is not None
+        with suppress(TimeoutError):
+            return expression.search(text, timeout=_LONGEST_S) is not None
     return answer
 
 
@@ -134,12 +143,14 @@ def _reference(token: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _in_python(pattern: str) -> re.Pattern[str] | None:
-    """A pattern in the words of `re`, `$` being the very end; None where there are none."""
+def _in_python(pattern: str) -> regex.Pattern[str] | None:
+    """A pattern in the words of Python, `$` being the very end; None where there are none."""
+    import regex  # noqa: PLC0415  # most patterns have an automaton
+
     translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
     try:
-        return re.compile(translated, re.ASCII)
-    except (re.error, ValueError, OverflowError, RecursionError):
+        return regex.compile(translated, regex.ASCII)
+    except (regex.error, ValueError, OverflowError, RecursionError):
         return None
 
 

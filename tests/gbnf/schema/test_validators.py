@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf.schema.validators import taught
+from gbnf.effort import bounded
+from gbnf.schema.validators import found, taught
 from support.schemas import DOCUMENTS, JSON_VALUES, VALIDATORS, is_valid, values_near
 
 
@@ -66,3 +67,10 @@ def test_patterns_are_those_of_ecma_262(schema: Any, value: Any, valid: bool) ->
 def test_unevaluated_properties_are_those_that_no_keyword_evaluates(schema: Any, valid: bool) -> None:
     asking = {**schema, "unevaluatedProperties": False}
     assert taught(Draft202012Validator)(asking).is_valid({"a": 1}) == valid
+
+
+def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
+    """With a backreference there is no automaton, and every way through the repetitions is tried."""
+    with bounded(may_backtrack=True):
+        assert found(r"^((a|aa|aaa)+)+\1?\2$", "a" * 60 + "!") is None
+        assert found(r"^(a)\1$", "aa") is True
