@@ -23,6 +23,9 @@ NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
 RESERVED_NAMES = frozenset({"final_answer", "ask_user"})
 """The built-in tools' names: a pool that links them in can't hold another of the same name."""
 
+#: How deep tables and arrays may nest in a manifest: the checks call themselves.
+MAX_DEPTH = 80
+
 _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer", "run"})
 _NO_FILE = Path("<mapping>")
 
@@ -32,6 +35,9 @@ def checked_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, A
     check = _Check(path or _NO_FILE)
     if not isinstance(mapping, Mapping):
         check.fail("", mapping, "a manifest is a table", "Write name, description and [args].")
+    if _nests_deeper(mapping, MAX_DEPTH):
+        problem = f"tables and arrays nest deeper than {MAX_DEPTH}"
+        check.fail("", None, problem, "Put what is deep below args.$defs, and refer to it.")
     content = check.json_like("", mapping)
     name = check.name(content)
     version = check.text(content, "version")
@@ -58,6 +64,17 @@ def checked_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, A
         "path": path,
         "extra": extra,
     }
+
+
+def _nests_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
+        held = [member for member in members if isinstance(member, Mapping | list | tuple)]
+        level = list({id(member): member for member in held}.values())  # one may stand in several places
+        if not level:
+            return False
+    return True
 
 
 class _Check:
