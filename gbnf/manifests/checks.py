@@ -27,6 +27,9 @@ LEAST_MEMORY_MB = 64
 """What a Python process needs to begin at all, with room for a small tool."""
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+#: How deep tables and arrays may nest in a manifest: the checks call themselves.
+MAX_DEPTH = 80
+
 _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer", "run"})
 _NO_FILE = Path("<mapping>")
 
@@ -36,6 +39,9 @@ def checked_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, A
     check = _Check(path or _NO_FILE)
     if not isinstance(mapping, Mapping):
         check.fail("", mapping, "a manifest is a table", "Write name, description and [args].")
+    if _nests_deeper(mapping, MAX_DEPTH):
+        problem = f"tables and arrays nest deeper than {MAX_DEPTH}"
+        check.fail("", None, problem, "Put what is deep below args.$defs, and refer to it.")
     content = check.json_like("", mapping)
     name = check.name(content)
     version = check.text(content, "version")
@@ -64,11 +70,15 @@ def checked_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, A
     }
 
 
-def too_deep(path: Path | None) -> ManifestError:
-    """The error of a manifest that nests deeper than Python recurses."""
-    return ManifestError(
-        path or _NO_FILE, "", None, "it is nested too deeply", "Flatten it, or use $defs and $ref."
-    )
+def _nests_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
+        held = [member for member in members if isinstance(member, Mapping | list | tuple)]
+        level = list({id(member): member for member in held}.values())  # one may stand in several places
+        if not level:
+            return False
+    return True
 
 
 class _Check:

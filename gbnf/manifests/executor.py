@@ -16,7 +16,7 @@ from typing import Any
 
 from gbnf.applicators import Place, rebuilt
 from gbnf.languages import primary
-from gbnf.manifests.checks import checked_fields, too_deep
+from gbnf.manifests.checks import checked_fields
 from gbnf.manifests.policies import Offer, RunPolicy
 
 
@@ -60,10 +60,7 @@ class Executor:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], path: Path | None = None) -> Executor:
         """The executor that a manifest's parsed content describes. Raises ManifestError."""
-        try:
-            return cls(**checked_fields(mapping, path))
-        except RecursionError:
-            raise too_deep(path) from None
+        return cls(**checked_fields(mapping, path))
 
     def description(self, language: str = "en") -> str:
         """The description in `language`; failing that in English, then in any; "" where there is none."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gbnf.errors import ManifestError, ManifestErrors
-from gbnf.manifests.checks import too_deep
 from gbnf.manifests.executor import Executor
 
 FILE_NAME = "manifest.toml"
@@ -96,7 +95,8 @@ def _load(file: Path) -> Executor:
         way_out = "Correct the line; https://toml.io shows the format."
         raise ManifestError(file, "", None, f"this is no TOML: {error}", way_out) from None
     except RecursionError:
-        raise too_deep(file) from None
+        way_out = "Put what is deep below args.$defs, and refer to it."
+        raise ManifestError(file, "", None, "tables and arrays nest too deeply", way_out) from None
     return Executor.from_mapping(content, file.absolute())
 
 

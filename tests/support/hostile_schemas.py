@@ -1,7 +1,8 @@
 """Schemas that an attacker might send: bombs, odd references, malformed keywords, deep nesting.
 
 `hostile_schema` draws one from a `random.Random`, so that a seed names a schema; `hostile_schemas` is the
-same as a Hypothesis strategy. Every schema consists of JSON values only. Most are small on purpose: what a
+same as a Hypothesis strategy. Every schema consists of JSON values only, of which one
+may stand in several places: printed, a few would have no end. Most are small on purpose: what a
 compiler must bound is the work that a few bytes ask for, not the work of reading many.
 """
 

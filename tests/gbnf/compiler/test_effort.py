@@ -6,6 +6,7 @@ The work of a compilation is counted, so these tests count it too and never ask 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,6 +44,14 @@ def test_a_hostile_schema_compiles_or_raises_an_error_of_ours(schema: Any) -> No
     except GbnfError:
         return
     assert first.text.startswith("root ::=")
+
+
+@given(hostile_schemas() | small_hostile_schemas())
+@settings(max_examples=40, deadline=None)
+def test_a_hostile_manifest_loads_or_raises_an_error_of_ours(schema: Any) -> None:
+    args = {"type": "object", "properties": {"x": schema}}
+    with suppress(GbnfError):
+        Executor.from_mapping({"name": "t", "args": args})
 
 
 @given(hostile_schemas() | small_hostile_schemas())
