@@ -175,8 +175,8 @@ BOMBS: dict[str, Callable[[], Any]] = {
         lambda inner, _: {"propertyNames": inner}, 10_000, {}
     ),
     "complements, nested 10,000 deep": lambda: _nested(lambda inner, _: {"not": inner}, 10_000, {}),
-    "choices, nested 3,000 deep": lambda: _nested(
-        lambda inner, _: {"anyOf": [inner, {"type": "null"}]}, 3_000, {"type": "string"}
+    "choices, nested 10,000 deep": lambda: _nested(
+        lambda inner, _: {"anyOf": [inner, {"type": "null"}]}, 10_000, {"type": "string"}
     ),
     "10,000 references in a row": lambda: {
         "$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(10_000)}

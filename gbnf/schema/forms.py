@@ -150,6 +150,8 @@ _HOLDING = frozenset(
     {"items", "additionalItems", "unevaluatedItems", "contains", "prefixItems", "additionalProperties",
      "unevaluatedProperties", "propertyNames", "not", "if", "then", "else", "allOf", "anyOf", "oneOf"}
 )  # fmt: skip
+#: How long the pointers of what is checked grow.
+_MAX_PLACE = 4000
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _HOLDING_MAPS = _DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
 _LISTING = frozenset({"const", "enum"})
@@ -202,6 +204,8 @@ class Forms:
                 if keyword == "patternProperties":
                     for pattern in raw[keyword]:
                         _check(_PATTERN, pattern, "a key", _below(f"{place}/{keyword}", pattern))
+            if len(place) > _MAX_PLACE:  # or those of all that waits would take too much memory
+                place = place[:_MAX_PLACE]
             pending += reversed([one for keyword in keywords for one in _held(raw, keyword, place)])
 
 
