@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jsonschema import ValidationError, validators
@@ -34,6 +35,8 @@ _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 _RULE_WORK = 8
 #: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
 _MAX_DEPTH = 120
+#: Characters of a pattern for `regex`, which writes out what is repeated a fixed number of times.
+_LARGEST = 1_000_000
 #: Seconds that one pattern without an automaton may take for one text.
 _LONGEST_S = 1.0
 _NESTING = frozenset(
@@ -147,6 +150,9 @@ def _in_python(pattern: str) -> regex.Pattern[str] | None:
     """A pattern in the words of Python, `$` being the very end; None where there are none."""
     import regex  # noqa: PLC0415  # most patterns have an automaton
 
+    counts = [int(number[:9]) or 1 for number in re.findall(r"\{(\d+)", pattern)]
+    if len(pattern) * prod(counts) > _LARGEST:
+        return None
     translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
     try:
         return regex.compile(translated, regex.ASCII)

@@ -74,3 +74,9 @@ def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
     with bounded(may_backtrack=True):
         assert found(r"^((a|aa|aaa)+)+\1?\2$", "a" * 60 + "!") is None
         assert found(r"^(a)\1$", "aa") is True
+
+
+def test_a_pattern_that_would_be_written_out_at_length_is_not_read() -> None:
+    with bounded(may_backtrack=True):
+        assert found(r"^(((a{1000}){1000}){1000})\1$", "a") is None
+        assert found(r"^(a{1000})\1$", "a" * 2000) is True
