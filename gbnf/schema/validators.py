@@ -33,6 +33,8 @@ _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
 #: What one rule takes, in the units of `gbnf.effort`.
 _RULE_WORK = 8
+#: What one takes that asks other schemas: it resolves a reference, or evolves a validator.
+_ASKING_WORK = 24
 #: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
 _MAX_DEPTH = 120
 #: Characters of a pattern for `regex`, which writes out what is repeated a fixed number of times.
@@ -99,7 +101,7 @@ def _nesting(rule: _Rule) -> _Rule:
     """
 
     def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        spend(_ASKING_WORK + (len(value) if isinstance(value, list | dict) else 0))
         with nested(_MAX_DEPTH):
             yield from rule(validator, value, instance, schema) or ()
 
