@@ -51,12 +51,15 @@ def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
 
 
 def _bodies(text: str, at: int, look: Look, shape: ShapeName) -> Reading | None:
-    """The calls in the JSON at `at`, and in the objects that stand directly behind it."""
+    """The calls in the JSON at `at`, and in the objects that stand directly behind it.
+
+    Behind JSON that holds no call, an object is read on its own: a stream has shown the tag by then.
+    """
     body = read_body(text, at, look.names, shape)
     if body is None:
         return None
     reading = Reading(body.end, body.written, body.closed)
-    while reading.closed and (more := _MORE.match(text, reading.end)):
+    while reading.written and reading.closed and (more := _MORE.match(text, reading.end)):
         body = read_body(text, more.end(), look.names, shape)
         if body is None or not body.written:
             break
