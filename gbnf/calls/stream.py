@@ -131,7 +131,8 @@ class CallStream:
         """The stretches of prose that are settled, and not yet given; moves the scan on."""
         text = self._window
         said = False
-        for segment in self._scanner.segments(text, self._at, ends=False):
+        segments = list(self._scanner.segments(text, self._at, ends=False))
+        for place, segment in enumerate(segments):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
                 break
             if segment.kind == "calls":
@@ -145,13 +146,15 @@ class CallStream:
                 self._at = self._passed = segment.end
                 continue
             end = segment.end
-            if segment.closed and end == len(text):
+            # what follows may end what begins here, as a backtick ends inline code
+            unsettled = end == len(text) or segments[place + 1].kind == "open"
+            if segment.closed and unsettled:
                 end = self._begun(segment.start, end)
             said = said or bool(text[segment.start : end].strip())
             yield segment.start, end
             self._in_code = not segment.closed and "`" not in text[text.rfind("\n", segment.start) + 1 :]
             if segment.closed:
-                self._at = self._settled(segment.start, end) if segment.end == len(text) else segment.end
+                self._at = self._settled(segment.start, end) if unsettled else segment.end
 
     def _settled(self, start: int, end: int) -> int:
         """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is."""

@@ -31,7 +31,7 @@ def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
     """`<tool_call>{…}</tool_call>`; a missing end tag is a repair, since templates often swallow it."""
     at, tag = match.end(), match["tag"]
     # without its slash it is an end only where no other call begins behind it
-    end_tag = re.compile(rf"\s*<(?:\|?/\|?{tag}\|?|\|?{tag}\|?(?!>\s*[\[{{<]))>")
+    end_tag = re.compile(rf"\s*<(?:\|?/\|?{tag}\|?|\|?{tag}\|?(?!>\s*[\[{{<]))>(?:\s*\Z)?")
     if text[at : at + 1] in ("{", "["):
         inner = _bodies(text, at, look, "tagged")
     elif function := FUNCTION.match(text, at):
@@ -42,8 +42,11 @@ def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
         inner = None
     if inner is None or not (inner.closed or inner.written):
         return Reading(len(text), closed=False)
-    written = tuple(replace(call, shape="tagged") for call in inner.written)
     closed = end_tag.match(text, inner.end)
+    if not inner.written:
+        # an end tag without its slash may be the next call's: what follows it says so, else it is read anew
+        return Reading(len(text) if closed is not None and closed.end() == len(text) else inner.end)
+    written = tuple(replace(call, shape="tagged") for call in inner.written)
     if closed is None and inner.closed:
         note = Repair("wrapper", f"the tag {tag} isn't closed")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in written)
@@ -51,12 +54,15 @@ def read_tagged(text: str, match: re.Match[str], look: Look) -> Reading:
 
 
 def _bodies(text: str, at: int, look: Look, shape: ShapeName) -> Reading | None:
-    """The calls in the JSON at `at`, and in the objects that stand directly behind it."""
+    """The calls in the JSON at `at`, and in the objects that stand directly behind it.
+
+    Behind JSON that holds no call, an object is read on its own: a stream has shown the tag by then.
+    """
     body = read_body(text, at, look.names, shape)
     if body is None:
         return None
     reading = Reading(body.end, body.written, body.closed)
-    while reading.closed and (more := _MORE.match(text, reading.end)):
+    while reading.written and reading.closed and (more := _MORE.match(text, reading.end)):
         body = read_body(text, more.end(), look.names, shape)
         if body is None or not body.written:
             break

@@ -2,7 +2,8 @@
 
 The grammar's lines are a part of those that the parser takes: they begin with a sign that can't open a
 heading, a list, a quotation, a fence or a tag, and hold neither a closing tag nor a placeholder: `>` stands
-only where an arrow or a comparison has it, behind a space, `=` or `-`.
+only where an arrow or a comparison has it, behind a space, `=` or `-`. A line may end in `<`: the parser
+strips the space behind it, and what it reads must be a line of the grammar too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import Literal, Ref, alt, char_class, repeat, seq
+from gbnf.grammar.ir import Literal, Ref, alt, char_class, optional, repeat, seq
 
 _BREAKS = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029))
 _SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200B), (0x202F, 0x202F), (0x205F, 0x2060),
@@ -25,10 +26,12 @@ _FIRST = char_class(*_BREAKS, *_SPACES, _OPENERS, negated=True)
 
 
 def line_rule(limit: int, scope: Scope) -> Ref:
-    """The rule of a line of 1 to `limit` characters (counting `<` and what follows it as one, as ` >`)."""
+    """The rule of a line of 1 to `limit` characters (` >`, and `<` with what follows it, count as one)."""
     more = seq(char_class(_BEFORE_MORE), Literal(">"))
     char = scope.table.add(("char",), alt(_PLAIN, seq(Literal("<"), _AFTER_LESS), more))
-    return scope.table.add(("line", str(limit)), seq(_FIRST, repeat(char, 0, limit - 1)))
+    return scope.table.add(
+        ("line", str(limit)), seq(_FIRST, repeat(char, 0, limit - 1), optional(Literal("<")))
+    )
 
 
 def _negated(*spans: tuple[int, int] | str) -> str:
@@ -50,7 +53,7 @@ def is_line(line: str, limit: int) -> bool:
     at, count = 1, 1
     while at < len(line) and (char := _LINE_CHAR.match(line, at)):
         at, count = char.end(), count + 1
-    return at == len(line) and count <= limit
+    return line[at:] in ("", "<") and count <= limit
 
 
 _THOUGHTS = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)

@@ -420,6 +420,12 @@ def test_a_shape_that_is_none_is_an_error() -> None:
         "```tool\n```tool\n",
         "x = get_now()",
         "```c\nx\n```\nCALL get_now {}",
+        '[TOOL_CALLS][{}]{"name": "get_now", "arguments": {}}',
+        '<tool_call>{"x": 1}{"name": "get_now", "arguments": {}}',
+        '`{"name": "get_now", "arguments": {}}`',
+        '<tool_call><tool_call>  {"name": "get_now", "arguments": {}}',
+        '<tool_call>,<tool_call>  {"name": "get_now", "arguments": {}}</tool_call>',
+        '<tool_call>{"x": 1}<tool_call>\nCALL get_now {}\na\n</tool_call> and so on, and so on',
     ],
 )
 def test_streams_that_once_showed_too_much(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gbnf.lines import Abstention, Contract, Field, Value, choice, lines, number, pick, text
+from support.oracle import engine
 
 JUDGE = Contract(best=pick(3), reason=text())
 TITLED = Contract(title=text(), body=text(rest=True))
@@ -221,3 +222,13 @@ def test_contracts_that_ask_for_nothing_are_errors(make: Any) -> None:
 def test_what_the_grammar_can_not_spell_is_not_written(field: Field, value: Any) -> None:
     with pytest.raises(ValueError, match="can't be written: it must be"):
         Contract(x=field).render({"x": value})
+
+
+@pytest.mark.parametrize("line", ["1< ", "1<", "a < b <  ", "1 =>  "])
+def test_a_line_that_was_read_is_written_again(line: str) -> None:
+    contract = Contract(best=text(limit=8))
+    read = contract.parse(contract.render({"best": line}), held=True)
+    assert isinstance(read, Value)
+    again = contract.render(read.values)
+    assert engine().judge(contract.gbnf(), again).complete
+    assert contract.parse(again, held=True) == Value(read.values, again)
