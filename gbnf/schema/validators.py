@@ -53,18 +53,15 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
     `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
     """
     known = validator.VALIDATORS
-    mended: dict[str, Any] = {
-        keyword: rule
-        for keyword, rule in (
-            ("pattern", _pattern),
-            ("patternProperties", _pattern_properties),
-            ("additionalProperties", _additional_properties(known["additionalProperties"])),
-            ("unevaluatedProperties", _unevaluated_properties),
-            ("required", _required(known["required"])),
-            ("items", _items(known["items"], tuples="prefixItems" in known)),
-        )
-        if keyword in known
+    mending: dict[str, Callable[[_Rule], _Rule]] = {
+        "pattern": lambda _: _pattern,
+        "patternProperties": lambda _: _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "unevaluatedProperties": lambda _: _unevaluated_properties,
+        "required": _required,
+        "items": lambda usual: _items(usual, tuples="prefixItems" in known),
     }
+    mended = {keyword: mend(known[keyword]) for keyword, mend in mending.items() if keyword in known}
     if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
         mended |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
     private = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft3Validator, Draft202012Validator
 
 from gbnf.effort import bounded
 from gbnf.schema.validators import found, taught
@@ -80,3 +80,11 @@ def test_a_pattern_that_would_be_written_out_at_length_is_not_read() -> None:
     with bounded(may_backtrack=True):
         assert found(r"^(((a{1000}){1000}){1000})\1$", "a") is None
         assert found(r"^(a{1000})\1$", "a" * 2000) is True
+
+
+def test_a_draft_with_fewer_keywords_is_taught_too() -> None:
+    """Draft 3 has no `required` of its own, and its patterns are mended like those of the others."""
+    schema = {"properties": {"a": {"pattern": r"^\d$", "required": True}}}
+    assert taught(Draft3Validator)(schema).is_valid({"a": "1"})
+    assert not taught(Draft3Validator)(schema).is_valid({"a": "١"})
+    assert not taught(Draft3Validator)(schema).is_valid({})
