@@ -8,13 +8,16 @@ import random
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 
 from fuzz_targets.common import ORDERS, SEEDS, Target
 from gbnf import compile_pool, compile_schema, validate_call
 from gbnf.errors import GbnfError
+from gbnf.grammar import analysis
 from gbnf.grammar.derive import derive
+from gbnf.grammar.ir import Rules
 from gbnf.manifests import Executor
 from support.hostile_schemas import hostile_schema
 from support.oracle import engine
@@ -97,6 +100,17 @@ def _wrapped(schema: Any, wrap: str, times: int) -> Any:
     return schema
 
 
+def _derived(rules: Rules) -> str | None:
+    """A text of the grammar; None where each is longer than `derive` makes, as of an array of many items."""
+    try:
+        return derive(rules, random.Random(0))
+    except ValueError:
+        with patch.object(analysis, "MAX_CHARACTERS", math.inf):
+            if rules.root not in analysis.cheapest(rules):
+                raise
+        return None
+
+
 def check_hostile_schema(case: Mapping[str, Any]) -> str:
     """Compilation ends, in a grammar that the engine takes or in an error of the tree."""
     schema = case["schema"] if "schema" in case else hostile_schema(random.Random(case["seed"]))
@@ -105,7 +119,9 @@ def check_hostile_schema(case: Mapping[str, Any]) -> str:
     with suppress(GbnfError):
         grammar = compile_schema(schema, property_order=case["order"])
         engine().check(grammar.text, trusted=True)
-        json.loads(derive(grammar.rules, random.Random(0)))
+        text = _derived(grammar.rules)
+        if text is not None:
+            json.loads(text)
         said = "grammar"
     with suppress(GbnfError):
         args = {"type": "object", "properties": {"a": schema}}

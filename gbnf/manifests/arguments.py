@@ -62,8 +62,8 @@ def checked_args(given: Any) -> dict[str, Any]:
     _check_metaschema(args)
     for place, schema in walk(args):
         _check_required(place, schema)
+        _check_requires_one_of(place, schema)
     _check_references(args)
-    _check_requires_one_of(args)
     _check_properties(args.get("properties", {}))
     return args
 
@@ -190,21 +190,23 @@ def _endless(leads_to: Mapping[int, list[tuple[int, Place]]]) -> Iterator[Place]
                 pending.append((target, False))
 
 
-def _check_requires_one_of(args: dict[str, Any]) -> None:
-    groups = args.get("requires_one_of", [])
+def _check_requires_one_of(place: Place, schema: Any) -> None:
+    """Below the top it says nothing, so there only its form is checked."""
+    if not isinstance(schema, Mapping) or "requires_one_of" not in schema:
+        return
+    groups, place = schema["requires_one_of"], (*place, "requires_one_of")
     way_out = (
         'Write requires_one_of = [["pattern", "patterns"]]: of each inner list at least one must be given.'
     )
     if not isinstance(groups, list):
-        raise SchemaFault(("requires_one_of",), groups, "this is an array of arrays of names", way_out)
+        raise SchemaFault(place, groups, "this is an array of arrays of names", way_out)
     for index, group in enumerate(groups):
-        place = ("requires_one_of", index)
         if not isinstance(group, list) or not group or not all(isinstance(name, str) for name in group):
-            raise SchemaFault(place, group, "this is a non-empty array of property names", way_out)
-        for name in group:
-            if name not in args.get("properties", {}):
+            raise SchemaFault((*place, index), group, "this is a non-empty array of property names", way_out)
+        for name in group if len(place) == 1 else ():
+            if name not in schema.get("properties", {}):
                 declare = f"Declare it below properties.{name}, or take it out of the list."
-                raise SchemaFault(place, name, "a property named here isn't declared", declare)
+                raise SchemaFault((*place, index), name, "a property named here isn't declared", declare)
 
 
 def _check_properties(properties: Mapping[str, Any]) -> None:

@@ -127,6 +127,11 @@ _FORMS: Mapping[str, _Form] = {
         "an array of names",
         "List the names of the properties.",
     ),
+    "requires_one_of": _Form(
+        lambda value: isinstance(value, list) and all(map(_is_names, value)),
+        "an array of arrays of names",
+        "List in each inner array the properties of which at least one must be given.",
+    ),
     "dependentRequired": _Form(
         lambda value: isinstance(value, Mapping) and all(map(_is_names, value.values())),
         "an object of arrays of names",

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
-from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jsonschema import ValidationError, validators
@@ -37,8 +36,8 @@ _RULE_WORK = 8
 _ASKING_WORK = 24
 #: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
 _MAX_DEPTH = 120
-#: Characters of a pattern for `regex`, which writes out what is repeated a fixed number of times.
-_LARGEST = 1_000_000
+#: Signs of a pattern for `regex`, which writes out what must come: `(ab+){3}` is four times `ab` and `b`.
+_LARGEST = 100_000
 #: Seconds that one pattern without an automaton may take for one text.
 _LONGEST_S = 1.0
 _NESTING = frozenset(
@@ -53,18 +52,15 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
     `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
     """
     known = validator.VALIDATORS
-    mended: dict[str, Any] = {
-        keyword: rule
-        for keyword, rule in (
-            ("pattern", _pattern),
-            ("patternProperties", _pattern_properties),
-            ("additionalProperties", _additional_properties(known["additionalProperties"])),
-            ("unevaluatedProperties", _unevaluated_properties),
-            ("required", _required(known["required"])),
-            ("items", _items(known["items"], tuples="prefixItems" in known)),
-        )
-        if keyword in known
+    mending: dict[str, Callable[[_Rule], _Rule]] = {
+        "pattern": lambda _: _pattern,
+        "patternProperties": lambda _: _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "unevaluatedProperties": lambda _: _unevaluated_properties,
+        "required": _required,
+        "items": lambda usual: _items(usual, tuples="prefixItems" in known),
     }
+    mended = {keyword: mend(known[keyword]) for keyword, mend in mending.items() if keyword in known}
     if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
         mended |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
     private = {
@@ -147,13 +143,34 @@ def _reference(token: str) -> str:
     return f"(?P={token[3:-1]})" if token.startswith("\\k<") else token
 
 
-@lru_cache(maxsize=1024)
+_SIGN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(?P<least>\+|\{(?P<count>\d+)(?:,\d*)?\})|.", re.DOTALL)
+#: Comments, and the flag for them, which `_written_out` does not follow.
+_COMMENTS = re.compile(r"\(\?(?:#|[a-zA-Z]*x)")
+
+
+def _written_out(pattern: str) -> int:
+    """About how many signs `regex` makes of the pattern: a group's least repetitions, and one more."""
+    groups, last = [0], 0
+    for sign in _SIGN.finditer(pattern):
+        if sign["least"]:
+            more = last * int((sign["count"] or "1")[:9])
+            groups[-1], last = groups[-1] + more, last + more
+        elif sign[0] == "(":
+            groups.append(1)
+        elif sign[0] == ")" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        elif sign[0] not in "*?":
+            groups[-1], last = groups[-1] + 1, 1
+    return sum(groups)
+
+
+@lru_cache(maxsize=128)
 def _in_python(pattern: str) -> regex.Pattern[str] | None:
     """A pattern in the words of Python, `$` being the very end; None where there are none."""
     import regex  # noqa: PLC0415  # most patterns have an automaton
 
-    counts = [int(number[:9]) or 1 for number in re.findall(r"\{(\d+)", pattern)]
-    if len(pattern) * prod(counts) > _LARGEST:
+    if _COMMENTS.search(pattern) or _written_out(pattern) > _LARGEST:
         return None
     translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
     try:

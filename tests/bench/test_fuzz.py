@@ -162,3 +162,8 @@ def test_the_cases_of_every_target_can_be_pasted_and_sent(name: str) -> None:
 def test_a_target_that_does_not_exist_is_refused() -> None:
     with pytest.raises(typer.BadParameter, match="no target 'schemas'"):
         fuzz.main(target=["schemas"])
+
+
+def test_a_schema_whose_every_value_is_long_is_no_failure() -> None:
+    case = {"schema": {"type": "array", "minItems": 10**6}, "wrap": "", "times": 0, "order": "declared"}
+    assert "grammar" in TARGETS["hostile-schema"].check(case)

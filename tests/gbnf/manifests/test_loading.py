@@ -216,6 +216,8 @@ ARGS: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}
         ({"args": {**ARGS, "requires_one_of": ["a"]}}, "args.requires_one_of[0]"),
         ({"args": {**ARGS, "requires_one_of": [[]]}}, "args.requires_one_of[0]"),
         ({"args": {**ARGS, "requires_one_of": [["b"]]}}, "args.requires_one_of[0]"),
+        ({"args": {"properties": {"a": {"requires_one_of": None}}}}, "args.properties.a.requires_one_of"),
+        ({"args": {"properties": {"a": {"requires_one_of": [1]}}}}, "args.properties.a.requires_one_of[0]"),
         ({"args": {"properties": {"f": {"type": "integer", "fills": "x"}}}}, "args.properties.f.fills"),
         ({"args": {"properties": {"a": {}, "f": {"fills": "a"}}}}, "args.properties.f.type"),
         ({"args": {"properties": {"a": {"type": "null"}, "f": {"type": "integer", "fills": "a"}}}}, "args.properties.f.fills"),  # noqa: E501 - one case a line

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft3Validator, Draft202012Validator
 
 from gbnf.effort import bounded
 from gbnf.schema.validators import found, taught
@@ -76,7 +76,39 @@ def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
         assert found(r"^(a)\1$", "aa") is True
 
 
-def test_a_pattern_that_would_be_written_out_at_length_is_not_read() -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^(((a{1000}){1000}){1000})\1$",
+        "^" + "(" * 40 + "a" + "+)" * 40 + r"\1$",
+        "^" + "(?:" * 40 + "[+)]" + "){1,9}" * 40 + r"()\1$",
+        "^" + "(" * 40 + "a" + "++)" * 40 + r"\1$",
+        "(?x)^" + "(" * 40 + "a" + ") +" * 40 + r"\1$",
+        "^" + "(" * 40 + "a" + ")(?#)+" * 40 + r"\1$",
+    ],
+)
+def test_a_pattern_that_would_be_written_out_at_length_is_not_read(pattern: str) -> None:
     with bounded(may_backtrack=True):
-        assert found(r"^(((a{1000}){1000}){1000})\1$", "a") is None
-        assert found(r"^(a{1000})\1$", "a" * 2000) is True
+        assert found(pattern, "a") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(a{1000})\1$", "a" * 2000),
+        ("^" + r"\d+a?" * 30 + r"(b)\1$", "1a" * 30 + "bb"),
+        ("^" + "(" * 40 + "a*" + ")*" * 40 + r"(b)\41$", "aabb"),
+        (r"^[({]+\+{9}(a)\1$", "({+++++++++aa"),
+    ],
+)
+def test_a_pattern_of_many_repetitions_is_read_if_they_are_not_nested(pattern: str, text: str) -> None:
+    with bounded(may_backtrack=True):
+        assert found(pattern, text) is True
+
+
+def test_a_draft_with_fewer_keywords_is_taught_too() -> None:
+    """Draft 3 has no `required` of its own, and its patterns are mended like those of the others."""
+    schema = {"properties": {"a": {"pattern": r"^\d$", "required": True}}}
+    assert taught(Draft3Validator)(schema).is_valid({"a": "1"})
+    assert not taught(Draft3Validator)(schema).is_valid({"a": "١"})
+    assert not taught(Draft3Validator)(schema).is_valid({})
