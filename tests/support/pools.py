@@ -41,7 +41,7 @@ FRAGMENTS = (
     "</function>", "<think>", "</think>", "<parameter=timezone>", "</parameter>", "[TOOL_CALLS]", "[ARGS]",
     "tool: get_now\nargs:\n", "args:", "  timezone: UTC\n", "get_now(", "get_now()", "timezone=", ")", "(",
     ",", ":", ": ", "- ", "|\n", "> ", "final", "write note", "Sure, ", "The answer is 42.", " ", "é",
-    "\u2028", "\r\n", "\t", "\0", "x = ", "return ",
+    "\u2028", "\r\n", "\t", "\0", "x = ", "return ", "  ", '{"x": 1}', "[{}]",
 )  # fmt: skip
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.lists(
