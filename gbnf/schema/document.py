@@ -259,6 +259,7 @@ class Document:
         self._forms.check(schema, "")
         self._readable: dict[int, tuple[Any, Any]] = {}
         self._homes: dict[int, tuple[int, str]] | None = None
+        self._pointers: dict[int, str] = {}
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
         self._validator: Any = None
 
@@ -327,10 +328,12 @@ class Document:
         here = id(raw)
         if here != id(self.root.raw) and here not in self._homes:
             return None
-        while here in self._homes:
+        while here in self._homes and here not in self._pointers:
             here, step = self._homes[here]
             steps.append(step)
-        return "".join(reversed(steps))[:_MAX_POINTER]
+        pointer = (self._pointers.get(here, "") + "".join(reversed(steps)))[:_MAX_POINTER]
+        self._pointers[id(raw)] = pointer
+        return pointer
 
     def reads(self, pattern: str) -> bool:
         """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
@@ -369,16 +372,20 @@ class Document:
 
 
 def _homes(root: Any) -> dict[int, tuple[int, str]]:
-    """For each object and array below `root`, by its number, that of what holds it, and the step to it."""
+    """For each object and array below `root`, by its number, that of what holds it, and the step to it.
+
+    Where the pointer of what holds it is cut off, it has the same home: the way up is never longer.
+    """
     found: dict[int, tuple[int, str]] = {}
-    pending = [root]
+    pending = [(root, 0)]
     while pending:
-        raw = pending.pop()
+        raw, length = pending.pop()
         items = raw.items() if isinstance(raw, Mapping) else enumerate(raw)
-        for step, below in items:
+        for key, below in items:
             if isinstance(below, Mapping | list) and id(below) not in found and below is not root:
-                found[id(below)] = id(raw), "/" + str(step).replace("~", "~0").replace("/", "~1")
-                pending.append(below)
+                step = "/" + str(key).replace("~", "~0").replace("/", "~1")
+                found[id(below)] = found[id(raw)] if length >= _MAX_POINTER else (id(raw), step)
+                pending.append((below, length + len(step)))
     return found
 
 

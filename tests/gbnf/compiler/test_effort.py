@@ -6,6 +6,7 @@ The work of a compilation is counted, so these tests count it too and never ask 
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -139,6 +140,29 @@ def test_a_long_tuple_is_held(count: int, draft: str) -> None:
 def test_a_value_beside_a_schema_without_end_is_kept(schema: dict[str, Any]) -> None:
     grammar = compile_schema(schema)
     assert not grammar.exact
+
+
+def test_the_places_of_a_deep_schema_are_found_without_going_all_the_way_up_for_each() -> None:
+    def calls(depth: int) -> int:
+        schema: dict[str, Any] = {"type": "string"}
+        for _ in range(depth):
+            schema = {"allOf": [schema]}
+        count = 0
+
+        def counted(_frame: Any, event: str, _arg: Any) -> None:
+            nonlocal count
+            count += event in {"call", "c_call"}
+
+        before = sys.getprofile()
+        sys.setprofile(counted)
+        try:
+            grammar = compile_schema({"allOf": [{"not": {"const": "a"}}, schema]})
+        finally:
+            sys.setprofile(before)
+        assert grammar.exact
+        return count
+
+    assert calls(1600) < 3 * calls(800)
 
 
 def test_a_call_is_judged_and_repaired_with_bounded_work() -> None:
