@@ -54,6 +54,10 @@ def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
         supervise(executor, connection)
     end_with_supervisor()
     os.setsid()
+    # A shell starts what runs in its background with these ignored, and an executor would inherit that.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     os.close(connection)
     _work(incoming, outgoing)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -434,3 +435,12 @@ def test_the_runtime_says_who_acts(tmp_path: Path) -> None:
     mine = executor(tmp_path / "mine", "return arguments", args=args)
     context = world(tmp_path / "space", settings={"GBNF_USER_EMAIL": "anna@example.org"})
     assert run_executor(mine, {}, context) == {"actor": "anna@example.org"}
+
+
+def test_signals_that_a_shell_ignores_in_its_background_end_a_tool_all_the_same(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        with pytest.raises(ExecutorError, match="SIGQUIT"):
+            result(tmp_path, "os.kill(os.getpid(), signal.SIGQUIT)\nsignal.pause()")
+    finally:
+        signal.signal(signal.SIGQUIT, before)
