@@ -128,6 +128,31 @@ class _Survey:
         return _Survey(dynamic, has_names, refers_outside)
 
 
+_MOST_NODES = 200_000
+"""Objects and arrays of a schema in which identifiers and anchors are looked for."""
+
+
+def _written_out(schema: Any) -> int:
+    """How many objects and arrays a schema has as JSON: one in several places counts in each.
+
+    A schema given as Python values may hold one value in many places, and `referencing` goes to each.
+    """
+    sizes: dict[int, int] = {}
+    begun: set[int] = set()
+    pending = [(schema, False)] if isinstance(schema, Mapping | list) else []
+    while pending:
+        node, is_done = pending.pop()
+        members = node.values() if isinstance(node, Mapping) else node
+        held = [member for member in members if isinstance(member, Mapping | list)]
+        if is_done:  # one that is inside itself has no end
+            sizes[id(node)] = 1 + sum(sizes.get(id(member), _MOST_NODES) for member in held)
+        elif id(node) not in begun:
+            begun.add(id(node))
+            pending.append((node, True))
+            pending += [(member, False) for member in held]
+    return sizes.get(id(schema), 1)
+
+
 _IDENTIFYING = frozenset({"$id", "id"})
 _NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 _REFERRING = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
@@ -148,6 +173,9 @@ class _Scopes:
         survey = _Survey.of(schema)
         registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
         if survey.has_names or survey.refers_outside:
+            if _written_out(schema) > _MOST_NODES:
+                problem = f"written out, it has more than {_MOST_NODES:,} objects and arrays"
+                raise SchemaError("", problem, "Put what stands in several places below $defs.")
             with suppress(AttributeError, TypeError, ValueError):  # of names that are none
                 registry = registry.crawl()  # once, and not at each reference
         self._registry = registry

@@ -14,6 +14,7 @@ import pytest
 from jsonschema.validators import validator_for
 
 from gbnf.compiler.schema import compile_schema
+from gbnf.errors import SchemaError
 from support.oracle import engine
 
 _2019 = "https://json-schema.org/draft/2019-09/schema"
@@ -148,3 +149,11 @@ def test_a_resource_that_no_reference_led_to_is_on_the_way() -> None:
     text = compile_schema(schema).text
     assert _accepted(text, [{"list": ["a"]}, {"list": [1]}]) == [True, False]
     assert jsonschema.Draft202012Validator(schema).is_valid({"list": [1]}), "jsonschema has been mended"
+
+
+def test_a_value_in_many_places_is_not_searched_for_names_in_each() -> None:
+    shared: Any = {"$anchor": "a", "type": "string"}
+    for _ in range(60):
+        shared = {"oneOf": [shared, {"type": "array", "items": shared}]}
+    with pytest.raises(SchemaError, match="written out"):
+        compile_schema({"properties": {"p": shared, "q": {"$ref": "#a"}}})
