@@ -19,7 +19,9 @@ from gbnf.errors import GbnfError
 from gbnf.regular.errors import EffortSpent
 
 #: The work that one schema, or one tool's arguments, may take.
-MAX_EFFORT = 3_000_000
+MAX_EFFORT = 6_500_000
+#: The work that judging or repairing one call may take.
+MAX_JUDGEMENT = 3_000_000
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -9,7 +9,7 @@ from typing import Any
 from gbnf.calls.json_text import Unreadable, extent, load
 from gbnf.calls.names import Names
 from gbnf.calls.values import ToolCall
-from gbnf.effort import bounded
+from gbnf.effort import MAX_JUDGEMENT, bounded
 from gbnf.manifests import Executor
 from gbnf.regular.errors import EffortSpent
 from gbnf.repair.arguments import Mender, UnknownKeys
@@ -71,7 +71,7 @@ def repair_call(
     if args is not None and isinstance(arguments, dict):
         mender = Mender(args, clamp=clamp, unknown=unknown)
         try:
-            with bounded(may_backtrack=True):
+            with bounded(MAX_JUDGEMENT, may_backtrack=True):
                 arguments = mender.mended(arguments)
         except (RecursionError, EffortSpent):
             return Repaired(given, (), verdict)

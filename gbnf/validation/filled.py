@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.effort import bounded
+from gbnf.effort import MAX_JUDGEMENT, bounded
 from gbnf.manifests import Executor
 from gbnf.schema.validators import taught
 from gbnf.validation.closing import judged_schema, property_schemas
@@ -22,7 +22,7 @@ def filled_errors(executor: Executor, target: str, value: Any) -> tuple[str, ...
     """
     validator, schemas = _judges(executor, target)
     try:
-        with bounded(may_backtrack=True):
+        with bounded(MAX_JUDGEMENT, may_backtrack=True):
             errors = [error for schema in schemas for error in validator.descend(value, schema, path=target)]
             return tuple(complaints(errors, executor.name, validator.schema))
     except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its faults must not end a run

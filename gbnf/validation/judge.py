@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.effort import bounded
+from gbnf.effort import MAX_JUDGEMENT, bounded
 from gbnf.errors import is_panic
 from gbnf.manifests import Executor
 from gbnf.schema.validators import taught
@@ -47,7 +47,7 @@ def validate_call(
     declared; False leaves them open as JSON Schema does.
     """
     try:
-        with bounded(may_backtrack=True):
+        with bounded(MAX_JUDGEMENT, may_backtrack=True):
             return Verdict(tuple(_errors(call, executors, tuple(steps), closed=closed)))
     except RecursionError:
         return Verdict(("the call is nested too deeply; write it flatter",))
