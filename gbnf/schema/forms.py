@@ -241,7 +241,7 @@ def _check_values(value: Any, pointer: str) -> None:
     while pending:
         one, place = pending.pop()
         if isinstance(one, int | float) and not isinstance(one, bool) and not _is_written(one):
-            raise SchemaError(place, f"{_shown(one)} is no number of JSON", _NUMBER_HINT)
+            raise SchemaError(place, f"{_shown(one)} cannot be written as a JSON number", _NUMBER_HINT)
         if isinstance(one, list):
             pending += [(item, f"{place}/{index}") for index, item in enumerate(one)]
         elif isinstance(one, Mapping):

@@ -7,7 +7,7 @@
         │   ├── ServerError                the server answered with an error status
         │   ├── GrammarRefused             the engine refuses the grammar
         │   ├── ContextOverflow            the messages do not fit the model's context
-        │   ├── MalformedText              the server's answer holds what is no text
+        │   ├── MalformedText              the server's answer is not valid Unicode text
         │   └── ModelLoadError             the model file cannot be loaded
         ├── ExecutorError                  a tool failed; the message is written for the model
         │   └── ExecutorTimeout            a tool ran out of its time and was killed
@@ -76,7 +76,7 @@ class MalformedText(BackendError):  # noqa: N818 - its family says that it is an
 
     def __init__(self, fault: str) -> None:
         super().__init__(
-            f"the server's answer holds {fault}, which is no text. Nothing of it is used; write it again."
+            f"the server's answer holds {fault}, which is not valid Unicode text. Nothing of it is used; write it again."
         )
 
 

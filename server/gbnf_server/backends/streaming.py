@@ -156,7 +156,7 @@ class _Message:
     def feed(self, pieces: Any) -> None:
         """Take the pieces in an object that has some.
 
-        Raises BackendError where the content is no text, or is more than the answer may have; MalformedText.
+        Raises BackendError if the content is not a string, or is more than the answer may have; MalformedText.
         """
         for key, joined in self._joined.items():
             piece = member(pieces, key)

@@ -1,6 +1,6 @@
 """What comes over a wire, as values: bytes to lines, lines and bodies to JSON, JSON to texts and counts.
 
-Invariants: text comes whole, however its bytes were cut. What is no text (bytes that are not UTF-8, half of a
+Invariants: text comes whole, however its bytes were cut. What is not valid Unicode (bytes that are not UTF-8, half of a
 surrogate pair) is refused, and never replaced by a character that the server did not send; only in the body
 of an error it is. Whatever a server sends, nothing but MalformedText and the ValueError of `load` is raised.
 """
@@ -120,7 +120,7 @@ def load(text: str) -> Any:
 
 
 def read(body: bytes) -> Any:
-    """Return the value of a whole answer, None where it is no JSON. Raises MalformedText."""
+    """Return the value of a whole answer, None for invalid JSON. Raises MalformedText."""
     try:
         return whole(load(_decoded(body.removeprefix(_BOM))))
     except ValueError:
@@ -128,7 +128,7 @@ def read(body: bytes) -> Any:
 
 
 def read_leniently(body: bytes) -> Any:
-    """As `read`, for the body of an error, of which nothing is executed: what is no text becomes U+FFFD."""
+    """As `read`, for the body of an error, of which nothing is executed: invalid Unicode becomes U+FFFD."""
     try:
         return whole(
             load(body.removeprefix(_BOM).decode(errors="replace")), partial(_joined, errors="replace")

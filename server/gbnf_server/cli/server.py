@@ -85,9 +85,7 @@ def start(
     ] = None,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar="LLAMA_API_KEY", help="API key that clients must send; a random one when absent."
-        ),
+        typer.Option(envvar="LLAMA_API_KEY", help="API key that clients must send; random by default."),
     ] = None,
 ) -> None:
     """Run llama-server on loopback until you press Ctrl-C; prints its address once it is ready.
