@@ -8,7 +8,8 @@ only by a pattern that writes the dot; the runtime's own folder never is. Links 
 a link to a file inside the workspace counts as a file.
 
 A folder that cannot be read, as one deeper than the system's longest path, is left out and told, and so is
-what comes after the first `MOST_ENTRIES`. A name that is not valid Unicode, which no model can repeat, is left out.
+what comes after the first `MOST_ENTRIES`. A name that is not valid Unicode, which no
+model can repeat, is left out.
 """
 
 from __future__ import annotations

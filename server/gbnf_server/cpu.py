@@ -23,6 +23,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, wraps
@@ -71,17 +72,18 @@ def verdict() -> Verdict:
 
 def probe() -> tuple[Verdict, bool]:
     """Run the probe. Return its verdict, and whether another run would find the same."""
-    command = [sys.executable, "-P", str(_PROGRAM), str(model_path())]
     try:
-        done = subprocess.run(  # noqa: S603 - our own interpreter and program
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        # ours, not the child's, who cannot remove it when it crashes
+        with tempfile.TemporaryDirectory(prefix="gbnf-probe-") as folder:
+            done = subprocess.run(  # noqa: S603 - our own interpreter and program
+                [sys.executable, "-P", str(_PROGRAM), str(model_path()), folder],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LIMIT_S,
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Verdict(computes=True, repacks=False, reason=f"the CPU probe did not finish: {error}"), False
     steps = done.stdout.split("\n")[:-1]

@@ -1,9 +1,9 @@
 """A program that computes with each kind of weights that llama.cpp repacks at load.
 
-    python cpu_probe.py MODEL.gguf
+    python cpu_probe.py MODEL.gguf FOLDER
 
-It quantizes the model into a temporary folder, once per quantization, and evaluates some tokens: first
-without repacking, then with it. Before each computation it prints a line such as "Q4_0 repacked", so that
+It quantizes the model into the folder, once per quantization, and evaluates some tokens: first without
+repacking, then with it. Before each computation it prints a line such as "Q4_0 repacked", so that
 whoever started it knows what it died of. It exits with status 0 if all agree, with `DIFFERS` if repacked
 weights of the last printed line give other results.
 
@@ -16,7 +16,6 @@ import ctypes
 import os
 import resource
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +33,21 @@ _TOKENS = 33  # more than a tile of 32 rows
 _ALIKE = 0.98  # cosine; kernels sum in another order, and nothing else may differ
 
 
-def main(model: Path) -> int:
+def main(model: Path, folder: Path) -> int:
     """Return the exit status."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and its memory is of no interest
     llama_cpp.llama_backend_init()
     silent = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
-    with tempfile.TemporaryDirectory(prefix="gbnf-probe-") as folder:
-        files = {name: _quantized(model, name, Path(folder)) for name in QUANTIZATIONS}
-        plain = {}
-        for name, file in files.items():
-            _announce(f"{name} plain")
-            plain[name] = _logits(file, repack=False)
-        for name, file in files.items():
-            _announce(f"{name} repacked")
-            if not _alike(_logits(file, repack=True), plain[name]):
-                return DIFFERS
+    files = {name: _quantized(model, name, folder) for name in QUANTIZATIONS}
+    plain = {}
+    for name, file in files.items():
+        _announce(f"{name} plain")
+        plain[name] = _logits(file, repack=False)
+    for name, file in files.items():
+        _announce(f"{name} repacked")
+        if not _alike(_logits(file, repack=True), plain[name]):
+            return DIFFERS
     return 0
 
 
@@ -99,4 +97,4 @@ def _alike(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> bool
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

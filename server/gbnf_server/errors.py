@@ -76,7 +76,8 @@ class MalformedText(BackendError):  # noqa: N818 - its family says that it is an
 
     def __init__(self, fault: str) -> None:
         super().__init__(
-            f"the server's answer holds {fault}, which is not valid Unicode text. Nothing of it is used; write it again."
+            f"the server's answer holds {fault}, which is not valid Unicode text. "
+            "Nothing of it is used; write it again."
         )
 
 

@@ -128,16 +128,26 @@ def test_a_cache_that_cannot_be_written_costs_a_probe(fresh: Path, program: Call
     assert cpu.verdict() == ALL_WELL
 
 
+@pytest.mark.parametrize("end", ["", _DIES.format("SIGSEGV")])
+def test_its_weights_are_removed_however_it_ends(
+    fresh: Path, program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(fresh.parent))
+    program(f"open(os.path.join(sys.argv[2], 'Q4_0.gguf'), 'w').write('weights')\n{end}")
+    assert cpu.verdict().computes is (end == "")
+    assert not [*fresh.parent.glob("gbnf-probe-*")]
+
+
 # The probe itself.
 
 
-def run_probe(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", cpu_probe.__file__, str(model_path())]
+def run_probe(environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", cpu_probe.__file__, str(model_path()), str(folder)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_it_computes_with_every_quantization_both_ways() -> None:
-    done = run_probe({**os.environ})
+def test_it_computes_with_every_quantization_both_ways(tmp_path: Path) -> None:
+    done = run_probe({**os.environ}, tmp_path)
     steps = done.stdout.splitlines()
     wanted = [f"{name} {kind}" for kind in ("plain", "repacked") for name in cpu_probe.QUANTIZATIONS]
     if done.returncode == 0:
@@ -179,7 +189,7 @@ def test_a_build_that_dies_of_repacked_weights_is_used_without(
     tmp_path: Path, repacked_model: Path, loader: str
 ) -> None:
     environment = dict(crashing_environment(tmp_path))
-    if run_probe(environment).returncode == 0:
+    if run_probe(environment, tmp_path).returncode == 0:
         pytest.skip("this CPU has no kernels for repacked weights")
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\n{_LOADERS[loader]}", str(repacked_model)],

@@ -156,7 +156,8 @@ class _Message:
     def feed(self, pieces: Any) -> None:
         """Take the pieces in an object that has some.
 
-        Raises BackendError if the content is not a string, or is more than the answer may have; MalformedText.
+        Raises BackendError if the content is not a string or longer than the answer may be, MalformedText if
+        it is not valid Unicode.
         """
         for key, joined in self._joined.items():
             piece = member(pieces, key)

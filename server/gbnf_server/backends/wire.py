@@ -1,8 +1,9 @@
 """What comes over a wire, as values: bytes to lines, lines and bodies to JSON, JSON to texts and counts.
 
-Invariants: text comes whole, however its bytes were cut. What is not valid Unicode (bytes that are not UTF-8, half of a
-surrogate pair) is refused, and never replaced by a character that the server did not send; only in the body
-of an error it is. Whatever a server sends, nothing but MalformedText and the ValueError of `load` is raised.
+Invariants: text comes whole, however its bytes were cut. What is not valid Unicode (bytes that are not
+UTF-8, half of a surrogate pair) is refused, and never replaced by a character that the server did not
+send; only in the body of an error it is. Whatever a server sends, nothing but MalformedText and the
+ValueError of `load` is raised.
 """
 
 from __future__ import annotations
