@@ -131,6 +131,7 @@ class CallStream:
         """The stretches of prose that are settled, and not yet given; moves the scan on."""
         text = self._window
         said = False
+        starts: list[int] = []  # of stretches of prose that follow each other: one may begin what another ends
         segments = list(self._scanner.segments(text, self._at, ends=False))
         for place, segment in enumerate(segments):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
@@ -145,22 +146,31 @@ class CallStream:
                 self._thought = self._thought or not said
                 self._at = self._passed = segment.end
                 continue
+            starts.append(segment.start)
             end = segment.end
+            after = segments[place + 1] if end < len(text) else None
+            if segment.closed and after is not None and after.kind == "text" and after.closed:
+                continue
             # what follows may end what begins here, as a backtick ends inline code
-            unsettled = end == len(text) or segments[place + 1].kind == "open"
+            unsettled = after is None or after.kind == "open"
             if segment.closed and unsettled:
-                end = self._begun(segment.start, end)
-            said = said or bool(text[segment.start : end].strip())
-            yield segment.start, end
+                end = self._begun(starts[0], end)
+            said = said or bool(text[starts[0] : end].strip())
+            yield starts[0], end
             self._in_code = not segment.closed and "`" not in text[text.rfind("\n", segment.start) + 1 :]
             if segment.closed:
-                self._at = self._settled(segment.start, end) if unsettled else segment.end
+                self._at = self._settled(starts, end) if unsettled else segment.end
+            starts.clear()
 
-    def _settled(self, start: int, end: int) -> int:
-        """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is."""
-        line = max(self._window.rfind("\n", start, end) + 1, start)
+    def _settled(self, starts: list[int], end: int) -> int:
+        """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is.
+
+        A line that begins inside a value is no such place: then it is where that stretch starts.
+        """
+        line = max(self._window.rfind("\n", starts[0], end) + 1, starts[0])
         shown = self._window[line:end]
-        return line if "`" in shown or shown.lstrip(" \t").startswith(">") else end
+        at = line if "`" in shown or shown.lstrip(" \t").startswith(">") else end
+        return at if at >= starts[-1] else max(start for start in starts if start <= at)
 
     def _begun(self, start: int, end: int) -> int:
         """Where at the end of prose something begins that might become a call; `end` where nothing does."""

@@ -426,6 +426,9 @@ def test_a_shape_that_is_none_is_an_error() -> None:
         '<tool_call><tool_call>  {"name": "get_now", "arguments": {}}',
         '<tool_call>,<tool_call>  {"name": "get_now", "arguments": {}}</tool_call>',
         '<tool_call>{"x": 1}<tool_call>\nCALL get_now {}\na\n</tool_call> and so on, and so on',
+        '`{"x": 1}0`<function=get_now>[{"name": "get_now", "arguments": {"a": "`"}}]',
+        '`{"x":\n1}0`<function=get_now>[{"name": "get_now", "arguments": {"a": "`"}}]',
+        '{"x":\n"`<b>"} 0 get_now {"name": "get_now", "arguments": {}}',
     ],
 )
 def test_streams_that_once_showed_too_much(text: str) -> None:
