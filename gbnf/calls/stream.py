@@ -131,7 +131,7 @@ class CallStream:
         """The stretches of prose that are settled, and not yet given; moves the scan on."""
         text = self._window
         said = False
-        starts: list[int] = []  # of stretches of prose that follow each other: one may begin what another ends
+        starts: list[int] = []  # of adjacent stretches of prose: one may begin what another ends
         segments = list(self._scanner.segments(text, self._at, ends=False))
         for place, segment in enumerate(segments):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
