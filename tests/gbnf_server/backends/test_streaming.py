@@ -286,6 +286,22 @@ def test_a_line_that_cannot_be_read_is_an_error(
         ask(backend, grammar=None)
 
 
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+@pytest.mark.parametrize("depth", [98, 99, 100])
+def test_an_event_of_any_depth_is_read_or_a_fault_of_the_backend(
+    make: Any, path: str, events: Any, grammar: str, depth: int, ask: Ask
+) -> None:
+    body = events(CALL).body.rstrip()
+    place = body.rindex("}")
+    body = f'{body[:place]}, "usage": {"[" * depth}{"]" * depth}{body[place:]}\n'
+    with at(path, Reply(200, body)) as script, make(script) as backend:
+        if depth == 100:
+            with pytest.raises(BackendError, match="no JSON object"):
+                ask(backend, grammar=grammar)
+        else:
+            assert ask(backend, grammar=grammar)[0].text == CALL
+
+
 @pytest.mark.parametrize(("reader", "events"), READERS)
 @given(data=st.data())
 def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
