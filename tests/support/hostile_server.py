@@ -343,26 +343,28 @@ def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, secon
             max_tokens=64,
             hooks=(seen.append,),
         )
-        run = _planned(planner, way)
+        run = planned(planner, "look", way)
         assert isinstance(seen[-1], RunFinished)
         called = sum(isinstance(event, ToolCalled) for event in seen)
         return Attacked(run, called, server.attacked, server.sent, server.gave_up)
 
 
-def _planned(planner: Planner, way: Way) -> Run:
+def planned(planner: Planner, query: str, way: Way) -> Run:
+    """Return the run of a query."""
+
     async def streamed() -> Run:
-        events = [event async for event in planner.stream("look")]
+        events = [event async for event in planner.stream(query)]
         assert isinstance(events[-1], RunFinished)
         return events[-1].run
 
     match way:
         case "run":
-            return planner.run("look")
+            return planner.run(query)
         case "events":
-            *_, last = planner.events("look", text=True)
+            *_, last = planner.events(query, text=True)
             assert isinstance(last, RunFinished)
             return last.run
         case "arun":
-            return asyncio.run(planner.arun("look"))
+            return asyncio.run(planner.arun(query))
         case "stream":
             return asyncio.run(streamed())
