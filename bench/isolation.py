@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import faulthandler
 import gc
-import json
 import multiprocessing
 import os
 import resource
 import select
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,7 +26,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """`value` is what the work returned, as JSON brings it over."""
+    """`value` is what the work returned."""
 
     value: Any
 
@@ -50,17 +49,6 @@ class TimedOut:
 Outcome = Finished | Crashed | TimedOut
 
 
-@dataclass(slots=True)
-class _Worker:
-    """One process: the numbers of the items that it still owes, the first of which it is at."""
-
-    pid: int
-    pipe: int
-    owed: list[int]
-    since: float
-    unread: bytes = b""
-
-
 def isolated(
     work: Callable[[Item], Any],
     items: Sequence[Item],
@@ -74,113 +62,38 @@ def isolated(
 
     Each process does `per_process` items one after the other, and may take `limit_s` seconds for each and map
     `memory_mib` MiB more than this process has. After an item that ends a process, another does the rest.
-    `work` returns what JSON can hold. Its output is thrown away.
+    What `work` returns is pickled. Its output is thrown away.
     """
-    pending = [
-        list(range(start, min(start + per_process, len(items))))
-        for start in range(0, len(items), per_process)
+    numbers = iter(range(len(items)))
+    workers = [
+        Confined[int](lambda number: work(items[number]), limit_s=limit_s, memory_mib=memory_mib)
+        for _ in range(jobs)
     ]
-    pending.reverse()
-    workers: dict[int, _Worker] = {}
+    busy: dict[Confined[int], int] = {}
     gc.collect()
     gc.freeze()  # or each child would copy what its collector touches
     try:
-        while pending or workers:
-            while pending and len(workers) < jobs:
-                worker = _start(work, items, pending.pop(), memory_mib)
-                workers[worker.pipe] = worker
-            patience = min(worker.since for worker in workers.values()) + limit_s - time.monotonic()
-            ready, _, _ = select.select(list(workers), [], [], max(patience, 0.0))
-            for pipe in ready:
-                worker = workers[pipe]
-                received = os.read(pipe, 1 << 20)
-                yield from _deliver(worker, received)
-                if not received:
-                    del workers[pipe]
-                    yield from _bury(worker, pending)
-            for worker in [each for each in workers.values() if time.monotonic() - each.since > limit_s]:
-                del workers[worker.pipe]
-                _end(worker)
-                yield worker.owed.pop(0), TimedOut(time.monotonic() - worker.since)
-                if worker.owed:
-                    pending.append(worker.owed)
+        while True:
+            for worker in workers:
+                if worker not in busy and (number := next(numbers, None)) is not None:
+                    if worker.items == per_process:
+                        worker.renew()
+                    worker.begin(number)
+                    busy[worker] = number
+            if not busy:
+                return
+            select.select(list(busy), [], [], min(worker.left_s() for worker in busy))
+            for worker in [each for each in busy if each.is_ready()]:
+                yield busy.pop(worker), worker.end()
     finally:
-        for worker in workers.values():
-            _end(worker)
+        for worker in workers:
+            worker.renew()
         gc.unfreeze()
-
-
-def _deliver(worker: _Worker, received: bytes) -> Iterator[tuple[int, Outcome]]:
-    """The outcomes that have come through the pipe, one JSON line each."""
-    *lines, worker.unread = (worker.unread + received).split(b"\n")
-    for line in lines:
-        now = time.monotonic()
-        number, kind, value = json.loads(line)
-        worker.owed.remove(number)
-        yield number, Finished(value) if kind == "value" else Crashed(value, now - worker.since)
-        worker.since = now
-
-
-def _bury(worker: _Worker, pending: list[list[int]]) -> Iterator[tuple[int, Outcome]]:
-    """See to a process that has closed its pipe: tell the item that ended it, put back what it still owes."""
-    seconds = time.monotonic() - worker.since
-    os.close(worker.pipe)
-    _, status = os.waitpid(worker.pid, 0)
-    if not worker.owed:
-        return
-    code = os.waitstatus_to_exitcode(status)
-    if code != _TOLD:
-        yield worker.owed.pop(0), Crashed(_reason(code), seconds)
-    if worker.owed:
-        pending.append(worker.owed)
 
 
 def _reason(code: int) -> str:
     """Why a process ended, from its exit code as Python has it: a signal's number is negative."""
     return signal.Signals(-code).name if code < 0 else f"exit status {code}"
-
-
-def _end(worker: _Worker) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(worker.pid, signal.SIGKILL)
-    os.close(worker.pipe)
-    os.waitpid(worker.pid, 0)
-
-
-_TOLD = 3  # exit status of a process that told what went wrong, and can't go on
-
-
-def _start(
-    work: Callable[[Item], Any], items: Sequence[Item], numbers: list[int], memory_mib: int
-) -> _Worker:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(writer)
-        return _Worker(pid, reader, list(numbers), time.monotonic())
-    status = 1
-    try:
-        os.close(reader)
-        _confine(memory_mib)
-        status = _serve(work, items, numbers, writer)
-    finally:
-        os._exit(status)
-
-
-def _serve(work: Callable[[Item], Any], items: Sequence[Item], numbers: list[int], writer: int) -> int:
-    for number in numbers:
-        try:
-            line = json.dumps([number, "value", work(items[number])])
-        except MemoryError:
-            line = json.dumps([number, "error", "out of memory"])
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is this item's outcome
-            line = json.dumps([number, "error", f"{type(error).__name__}: {error}"[:500]])
-        raw = line.encode() + b"\n"
-        while raw:
-            raw = raw[os.write(writer, raw) :]
-        if line.endswith('"error", "out of memory"]'):
-            return _TOLD
-    return 0
 
 
 def _confine(memory_mib: int) -> None:
@@ -200,35 +113,65 @@ def _confine(memory_mib: int) -> None:
 class Confined(Generic[Item]):
     """Does one item after the other in a process of its own, for callers that make each item as they go.
 
-    The process is forked from this one when an item comes, and does further items until one ends it, or until
-    `renew`. `work`, `limit_s` and `memory_mib` are as for `isolated`. Items and values are pickled.
+    The process is forked from this one when an item comes, and does further items until one ends it or
+    raises, or until `renew`. `work`, `limit_s` and `memory_mib` are as for `isolated`. Items and values are
+    pickled.
     """
 
     def __init__(self, work: Callable[[Item], Any], *, limit_s: float = 20.0, memory_mib: int = 1024) -> None:
         self._work, self._limit_s, self._memory_mib = work, limit_s, memory_mib
         self._process: multiprocessing.process.BaseProcess | None = None
         self._pipe: Connection | None = None
+        self._begun = 0.0
+        #: How many items the process was given.
+        self.items = 0
 
     def attempt(self, item: Item) -> Outcome:
         """Return what comes of the item."""
+        self.begin(item)
+        return self.end()
+
+    def begin(self, item: Item) -> None:
+        """Give the item to the process, which has ended the one before."""
         if self._pipe is None:
             self._start()
         assert self._pipe is not None
-        assert self._process is not None
-        begun = time.monotonic()
-        try:
+        self._begun = time.monotonic()
+        self.items += 1
+        with suppress(ConnectionError):  # `end` finds the process dead
             self._pipe.send(item)
-            if not self._pipe.poll(self._limit_s):
-                self.renew()
-                return TimedOut(time.monotonic() - begun)
-            kind, value = self._pipe.recv()
-        except (EOFError, ConnectionError):
+
+    def fileno(self) -> int:
+        """Return what becomes readable once the item has an outcome before its time is over."""
+        assert self._pipe is not None
+        return self._pipe.fileno()
+
+    def left_s(self) -> float:
+        return max(self._begun + self._limit_s - time.monotonic(), 0.0)
+
+    def is_ready(self) -> bool:
+        """Tell whether `end` returns at once."""
+        assert self._pipe is not None
+        return self._pipe.poll() or not self.left_s()
+
+    def end(self) -> Outcome:
+        """Wait for what comes of the item that was begun."""
+        assert self._pipe is not None
+        assert self._process is not None
+        kind, value = "timed out", None
+        try:
+            if self._pipe.poll(self.left_s()):
+                kind, value = self._pipe.recv()
+        except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode
             assert code is not None
-            self.renew()
-            return Crashed(_reason(code), time.monotonic() - begun)
-        return Finished(value) if kind == "value" else Crashed(value, time.monotonic() - begun)
+            kind, value = "error", _reason(code)
+        if kind == "value":
+            return Finished(value)
+        seconds = time.monotonic() - self._begun
+        self.renew()
+        return TimedOut(seconds) if value is None else Crashed(value, seconds)
 
     def renew(self) -> None:
         """End the process: the next item is done in a new one."""
@@ -239,6 +182,7 @@ class Confined(Generic[Item]):
             self._process.join()
             self._process.close()
         self._pipe = self._process = None
+        self.items = 0
 
     def __enter__(self) -> Self:
         return self

@@ -14,25 +14,24 @@ from gbnf.grammar.derive import derive
 from gbnf.lines import Abstention, Contract, Lines, Text, Value, choice, lines, number, pick, text
 
 _WORDS_SAID = st.text("abcdefghijklmnopqrstuvwxyzàéß日 ,.:-1<>/=*_`", min_size=1, max_size=12)
+_OPTIONS = (
+    st.sampled_from(["yes", "no", "A", "B2", "dark red", "Café", "in part", "best: yes", "1", "2 a"])
+    | _WORDS_SAID
+)
 _LINE_FIELDS = st.one_of(
     st.tuples(st.just("pick"), st.integers(1, 120)),
     st.tuples(st.just("text"), st.sampled_from([1, 8, 30, 400])),
     st.tuples(st.just("whole"), st.integers(-40, 40), st.integers(0, 300)),
     st.tuples(st.just("number"), st.integers(-40, 40), st.integers(0, 300), st.integers(1, 12)),
-    st.tuples(
-        st.just("choice"),
-        st.lists(st.sampled_from(["yes", "no", "A", "B2", "dark red", "Café", "in part", "best: yes", "1",
-        "2 a"])
-                 | _WORDS_SAID, min_size=1, max_size=3),
-    ),
+    st.tuples(st.just("choice"), st.lists(_OPTIONS, min_size=1, max_size=3)),
     st.tuples(st.just("lines"), st.integers(1, 4)),
     st.tuples(st.just("rest"), st.sampled_from([8, 30])),
-)  # fmt: skip
+)
 _LABELS = ["best", "reason", "haiku", "how_many", "mood", "x", "_", "a1"]
 _SIGNS = [
     "1", "2.", "3) ", "<best>", "<think>", "</think>", "```", "\n", "best:", "yes", "**no**", "- ", "4,5",
-    "A:\n",
-    "reason:", "\r", "\u2028", "−1", "1e5", "1,000.5", "> ", "\t", "\0", "<x>", "->", "None", "Sure:\n",
+    "A:\n", "reason:", "\r", "\u2028", "−1", "1e5", "1,000.5", "> ", "\t", "\0", "<x>", "->", "None",
+    "Sure:\n",
 ]  # fmt: skip
 
 

@@ -25,10 +25,8 @@ from support.oracle import engine
 _GBNF_PIECES = [
     "(", ")", "|", "?", "*", "+", "{2}", "{0,3}", "{2,}", "{,2}", "{3,2}", "{2001}", "{0,2001}", "{0}", "#c",
     "\n", "\r", "\t", " ", "::=", "root", "a", "B-2", "3", "_", '"', '""', '"\\x00"', "[", "]", "[^]",
-    "[]", "[^",
-    "\\", "\\x41", "\\u00e9", "\\ud800", "-", ".", "[z-a]", "[a-]", "<a>", "<[1]>", "!<[1]>",
-    'root ::= "a"\n',
-    "a ::= root\n", "\x00", "é", "\ufeff", "\n|", "|\n",
+    "[]", "[^", "\\", "\\x41", "\\u00e9", "\\ud800", "-", ".", "[z-a]", "[a-]", "<a>", "<[1]>", "!<[1]>",
+    'root ::= "a"\n', "a ::= root\n", "\x00", "é", "\ufeff", "\n|", "|\n",
 ]  # fmt: skip
 _GBNF_CASES = st.fixed_dictionaries(
     {
@@ -68,9 +66,7 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
         texts += [derived, derived[:-1], derived + "a"]
     judged = _judged(said, texts) if quick(rules) else None
     if judged is None or re.search(r"\[\^[^\]]*[^\x00-\x7f\]]", said):
-        return (
-            "read"  # too slow for the engine; or a class that it reads bytewise, and takes for a smaller one
-        )
+        return "read"  # too slow for the engine; or a class that it reads bytewise, as a smaller one
     matcher = Matcher(rules)
     for each, (accepted, complete) in zip(texts, judged, strict=True):
         found = matcher.match(each)

@@ -24,8 +24,7 @@ from support.schemas import SCHEMAS
 _MANIFEST_PIECES = [
     "\n", "[args]\n", "[run]\n", "[offer]\n", '"', "'''", "{", "}", "[", "]", "=", ".", "true", "1e400",
     "inf", "nan", "2024-01-01", "\x00", "\ud800", "\ufeff", "\\u0000", '\\"', "effect", "= -1", "= []",
-    "= {}",
-    '["a", 1]', '"$ref" = "#"\n', '"$ref" = "#/x"\n', 'type = ["object", "null"]\n', "required = 1\n",
+    "= {}", '["a", 1]', '"$ref" = "#"\n', '"$ref" = "#/x"\n', 'type = ["object", "null"]\n', "required = 1\n",
     "requires_one_of = [[]]\n", 'fills = "x"\n', "runtime_resolved = 1\n", "description.en = 1\n", "#",
 ]  # fmt: skip
 _MANIFEST_VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -39,8 +38,7 @@ _MANIFEST_VALUES: st.SearchStrategy[Any] = st.recursive(
 _MANIFEST_KEYS = [
     "name", "version", "description", "affinity", "args", "run", "offer", "offer.markers", "run.timeout_s",
     "args.properties.a", "args.required", "args.requires_one_of", "offer.role", "run.effect", "x",
-    "args.$defs",
-    "run.env", "run.memory_mb", "offer.not_in", "description.it", "args.properties.from_step",
+    "args.$defs", "run.env", "run.memory_mb", "offer.not_in", "description.it", "args.properties.from_step",
 ]  # fmt: skip
 _MANIFEST_CASES = st.fixed_dictionaries(
     {

@@ -16,7 +16,7 @@ import typer
 from hypothesis import strategies as st
 
 import fuzz
-from fuzz_targets import TARGETS, Target
+from fuzz_targets import TARGETS, Target, servers
 from gbnf.calls import parse
 from isolation import Confined
 from support.oracle import CHECKOUT
@@ -167,3 +167,11 @@ def test_a_target_that_does_not_exist_is_refused() -> None:
 def test_a_schema_whose_every_value_is_long_is_no_failure() -> None:
     case = {"schema": {"type": "array", "minItems": 10**6}, "wrap": "", "times": 0, "order": "declared"}
     assert "grammar" in TARGETS["hostile-schema"].check(case)
+
+
+@pytest.mark.parametrize("name", servers.SERVED)
+def test_a_good_answer_of_every_server_is_an_answer(name: str) -> None:
+    body = json.dumps(servers.SERVED[name].whole(servers.ANSWER)).encode()
+    good = {"status": 200, "headers": [], "body": body, "length": None}
+    case = {"wire": name, "way": "run", "grammar": True, "answers": [good], "others": {}}
+    assert TARGETS["server"].check(case) == "answered"

@@ -38,6 +38,13 @@ def work(item: str) -> Any:
     return item.upper()
 
 
+REASONS = {
+    "segfault": "SIGSEGV",
+    "abort": "SIGABRT",
+    "hoard": "out of memory",
+    "raise": "KeyError: 'lost'",
+    "exit": "exit status 7",
+}
 ITEMS = ["fine", "segfault", "abort", "hang", "hoard", "raise", "exit", "shout", "also fine", "much"]
 
 
@@ -53,13 +60,7 @@ def test_each_item_gets_one_outcome(per_process: int, jobs: int) -> None:
     assert sorted(number for number, _ in found) == list(range(len(ITEMS)))
     outcomes = {ITEMS[number]: outcome for number, outcome in found}
     reasons = {item: outcome.reason for item, outcome in outcomes.items() if isinstance(outcome, Crashed)}
-    assert reasons == {
-        "segfault": "SIGSEGV",
-        "abort": "SIGABRT",
-        "hoard": "out of memory",
-        "raise": "KeyError: 'lost'",
-        "exit": "exit status 7",
-    }
+    assert reasons == REASONS
     assert [item for item, outcome in outcomes.items() if isinstance(outcome, TimedOut)] == ["hang"]
     assert outcomes["much"] == Finished("y" * 3_000_000)
     assert [outcomes[item] for item in ("fine", "shout", "also fine")] == [
@@ -96,13 +97,7 @@ def test_a_confined_process_is_replaced_after_an_item_that_ends_it() -> None:
         if sum(isinstance(outcome, TimedOut) for _, outcome in outcomes) == 1:
             break  # else the machine was too busy to do the others in that time
     reasons = {item: outcome.reason for item, outcome in outcomes if isinstance(outcome, Crashed)}
-    assert reasons == {
-        "segfault": "SIGSEGV",
-        "abort": "SIGABRT",
-        "hoard": "out of memory",
-        "raise": "KeyError: 'lost'",
-        "exit": "exit status 7",
-    }
+    assert reasons == REASONS
     assert [item for item, outcome in outcomes if isinstance(outcome, TimedOut)] == ["hang"]
     others = [outcome for item, outcome in outcomes if item in ("fine", "shout", "also fine", "much")]
     assert others == [Finished(each) for each in ("FINE", "SHOUT", "ALSO FINE", "y" * 3_000_000, "FINE")]

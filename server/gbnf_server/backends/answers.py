@@ -11,25 +11,21 @@ from typing import Any, Literal
 import httpx
 
 from gbnf_server.backends.base import Completion
+from gbnf_server.backends.exchange import value_of
 from gbnf_server.backends.replay import violation
 from gbnf_server.backends.thinking import Markers, split_reasoning
-from gbnf_server.backends.wire import count, member, number, read, read_leniently, whole
+from gbnf_server.backends.wire import count, member, number
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
 
 
 def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object of an answer. Raises ServerError, GrammarRefused, ContextOverflow or MalformedText.
 
-    `streamed` is the object that a successful answer's lines were put together to.
+    `streamed` is as for `value_of`.
     """
-    if not response.is_success:
-        value = read_leniently(response.content)
-    elif streamed is None:
-        value = read(response.content)
-    elif streamed:
-        value = whole(streamed)
-    else:
+    if response.is_success and streamed == {}:
         raise BackendError("llama-server's answer stopped before its end. Its log says more.")
+    value = value_of(response, streamed)
     error = value.get("error") if isinstance(value, dict) else None
     if response.is_success and error is None:
         if isinstance(value, dict):

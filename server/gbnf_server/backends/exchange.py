@@ -6,8 +6,8 @@ do next (`Send`, `Wait`); a sync and an async driver do it. Invariants:
 
 - Every error of httpx is translated here.
 - An answer whose first line was given to somebody is never asked for twice.
-- One request, with all that is tried again, takes no longer than its deadline, and no answer takes more
-  memory than its request allows (`network.Budget`).
+- One request, with all that is tried again, takes no longer than its deadline, the pauses between tries
+  excepted; and no answer takes more memory than its request allows (`network.Budget`).
 """
 
 from __future__ import annotations
@@ -266,6 +266,7 @@ _REPEATED = 4
 _MOST_PER_TOKEN = 4096
 """Bytes of one token in a stream, with all that chat servers send beside each."""
 _MOST_OF_ERROR = 64 * 1024
+_LONGEST_RETRY_AFTER = 64
 
 
 def _sent(step: Send) -> tuple[dict[str, Any], Budget]:
@@ -279,9 +280,9 @@ def _sent(step: Send) -> tuple[dict[str, Any], Budget]:
 
 
 class _Received:
-    """Takes the body of a response as it comes, and makes a response of it that nothing has to be read for.
+    """Collects the body of a response as it comes, or hands its lines on.
 
-    Raises BackendError where a successful one is compressed.
+    Raises BackendError if a successful response is compressed.
     """
 
     def __init__(self, response: httpx.Response, on_line: OnLine | None) -> None:
@@ -295,7 +296,7 @@ class _Received:
         self._lines = Lines(on_line) if response.is_success and on_line is not None else None
 
     def feed(self, chunk: bytes) -> bool:
-        """Take a piece; returns whether more is wanted. Of an error, its beginning is enough."""
+        """Take a piece; return whether more is wanted. Of an error, the beginning is enough."""
         if self._lines is not None:
             self._lines.feed(chunk)
             return True
@@ -304,6 +305,7 @@ class _Received:
         return self._response.is_success or len(self._body) < _MOST_OF_ERROR
 
     def end(self) -> httpx.Response:
+        """Return a response that is complete, with the headers that are read later."""
         if self._lines is not None:
             self._lines.end()
         headers = [
@@ -329,16 +331,8 @@ def _retry_after(response: httpx.Response) -> float | None:
     try:
         when = parsedate_to_datetime(said)
         return max((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ):  # a year of 20 digits, and what else is said
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # of a year of 20 digits, for one
         return None
-
-
-_LONGEST_RETRY_AFTER = 64
 
 
 def _with_kept_key(request: httpx.Request) -> httpx.Request:
@@ -358,22 +352,27 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:
+    """Return the JSON value of a response, None for invalid JSON. Raises MalformedText.
+
+    `streamed` is the object that a successful answer's lines were put together to.
+    """
+    if not response.is_success:
+        return read_leniently(response.content)
+    return read(response.content) if streamed is None else whole(streamed)
+
+
 def read_answer(
     response: httpx.Response, streamed: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], str]:
     """The JSON object of a response, {} where it has none, and the error that it tells of, "" where none.
 
     Servers write errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
-    `streamed` is the object that a successful answer's lines were put together to. Raises MalformedText.
+    `streamed` is as for `value_of`. Raises MalformedText.
     """
-    if not response.is_success:
-        value = read_leniently(response.content)
-    elif streamed is None:
-        value = read(response.content)
-    elif streamed:
-        value = whole(streamed)
-    else:
+    if response.is_success and streamed == {}:
         return {}, "the answer stopped before its end"
+    value = value_of(response, streamed)
     answer = value if isinstance(value, dict) else {}
     error = error_of(answer)
     if response.is_success and not error and answer:

@@ -8,6 +8,7 @@ ValueError of `load` is raised.
 
 from __future__ import annotations
 
+import itertools
 import json
 import reprlib
 from collections.abc import Callable, Iterator
@@ -97,7 +98,7 @@ def _decoded(line: bytes) -> str:
 def whole(value: Any, joined: Callable[[str], str] = paired) -> Any:
     """Return a JSON value, changed in place, whose strings and keys are `joined`. Raises MalformedText."""
     box = [value]
-    for node in _containers(box):
+    for node in itertools.chain.from_iterable(_levels(box)):
         if isinstance(node, dict):
             members = {
                 joined(key): joined(each) if isinstance(each, str) else each for key, each in node.items()
@@ -115,8 +116,8 @@ def load(text: str) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    for _ in _containers(value):
-        pass
+    if any(depth > _DEEPEST for depth, _ in enumerate(_levels(value), 1)):
+        raise ValueError("it is nested too deeply")
     return value
 
 
@@ -138,16 +139,12 @@ def read_leniently(body: bytes) -> Any:
         return None
 
 
-def _containers(value: Any) -> Iterator[Any]:
-    """Each object and array of a JSON value. Raises ValueError where it is nested too deeply."""
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """The objects and arrays of a JSON value, by how deeply they are nested."""
     level = [value]
-    for _ in range(_DEEPEST):
-        level = [each for each in level if isinstance(each, dict | list)]
-        if not level:
-            return
-        yield from level
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        yield level
         level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
-    raise ValueError("it is nested too deeply")
 
 
 def member(value: Any, *path: str) -> Any:

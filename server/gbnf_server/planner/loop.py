@@ -332,9 +332,7 @@ class _Loop:
                 raise _Denied("the person did not approve this call; it was not executed")
         result = yield Execute(executor, arguments)
         assert isinstance(result, dict)
-        if (
-            depth_of(result, DEPTH) > DEPTH
-        ):  # whoever executed it: a run is walked through, and written as JSON
+        if depth_of(result, DEPTH) > DEPTH:  # whoever executed it: a run is written as JSON
             raise too_deep(executor.name)
         return result
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, schema_text
 from gbnf.manifests import FINAL_ANSWER
-from gbnf.prompt import Image, Message
+from gbnf.prompt import Message
 from gbnf_server import llama_server_build
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.exchange import Patience
@@ -33,11 +33,10 @@ from gbnf_server.backends.wire import Lines, paired
 from gbnf_server.errors import BackendError, BackendUnreachable, MalformedText, ServerError
 from gbnf_server.llama_server_run import RunningServer
 from support.models import TEMPLATE, make_model
-from support.server import PROPS, Reply, Script, completion, require_llama_server, scripted
+from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
-SEEN: list[Message] = [{"role": "user", "content": "what is it?", "images": [Image(b"\x89PNG", "image/png")]}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
@@ -286,6 +285,22 @@ def test_a_line_that_cannot_be_read_is_an_error(
         ask(backend, grammar=None)
 
 
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+@pytest.mark.parametrize("depth", [98, 99, 100])
+def test_an_event_of_any_depth_is_read_or_a_fault_of_the_backend(
+    make: Any, path: str, events: Any, grammar: str, depth: int, ask: Ask
+) -> None:
+    body = events(CALL).body.rstrip()
+    place = body.rindex("}")
+    body = f'{body[:place]}, "usage": {"[" * depth}{"]" * depth}{body[place:]}\n'
+    with at(path, Reply(200, body)) as script, make(script) as backend:
+        if depth == 100:
+            with pytest.raises(BackendError, match="no JSON object"):
+                ask(backend, grammar=grammar)
+        else:
+            assert ask(backend, grammar=grammar)[0].text == CALL
+
+
 @pytest.mark.parametrize(("reader", "events"), READERS)
 @given(data=st.data())
 def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
@@ -460,47 +475,3 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
         assert free.completion_tokens <= 3
         thought = there.complete([*ASK, begun("")], grammar=thoughts_grammar("</think>"), max_tokens=9)
         assert thought.completion_tokens <= 9
-
-
-# Images.
-
-
-def test_images_go_as_each_server_takes_them() -> None:
-    with at("v1/chat/completions", chat_events(CALL)) as script, vllm(script) as backend:
-        backend.complete(SEEN, grammar=GBNF, on_text=lambda _: None)
-        [message] = script.asked[-1][1]["messages"]
-    assert message["content"] == [
-        {"type": "text", "text": "what is it?"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
-    ]
-    with at("api/chat", ollama_events(CALL)) as script, ollama(script) as backend:
-        backend.complete(SEEN, grammar=SCHEMA, on_text=lambda _: None)
-        [message] = script.asked[-1][1]["messages"]
-    assert message == {"role": "user", "content": "what is it?", "images": ["iVBORw=="]}
-    seeing = Reply(200, {**PROPS, "modalities": {"vision": True, "audio": False}})
-    with scripted(props=[seeing], completion=[completion(CALL)]) as script, llama(script) as server:
-        assert server.takes_images
-        server.complete([*SEEN, {"role": "assistant", "content": "a cat"}, *SEEN], grammar=GBNF)
-        prompt = script.asked[-1][1]["prompt"]
-    assert prompt["multimodal_data"] == ["iVBORw=="] * 2
-    assert prompt["prompt_string"].count("<__media__>") == 2
-    with scripted(props=[seeing], completion=[completion(CALL)]) as script, llama(script) as server:
-        server.complete(ASK, grammar=GBNF)
-        assert isinstance(script.asked[-1][1]["prompt"], str)
-
-
-@pytest.mark.parametrize("marker", ["<__media__>", "(the image)"])
-def test_a_text_that_holds_the_images_marker_is_text(marker: str) -> None:
-    seeing = Reply(200, {**PROPS, "modalities": {"vision": True}, "media_marker": marker})
-    with scripted(props=[seeing], completion=[completion(CALL)]) as script, llama(script) as server:
-        server.complete([{"role": "system", "content": f"a {marker}"}, *SEEN], grammar=GBNF)
-        prompt = script.asked[-1][1]["prompt"]
-    assert prompt["prompt_string"].count(marker) == len(prompt["multimodal_data"]) == 1
-
-
-def test_images_where_none_are_taken(real: LlamaServer, tiny_model: Any) -> None:
-    assert not real.takes_images
-    with pytest.raises(BackendError, match="takes no images"):
-        real.complete(SEEN, grammar=GBNF)
-    with InProcess(tiny_model, threads=1) as model, pytest.raises(BackendError, match="takes no images"):
-        model.complete(SEEN, grammar=GBNF)

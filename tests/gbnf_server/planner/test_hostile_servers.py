@@ -11,7 +11,8 @@ import pytest
 from gbnf_server.backends.exchange import Patience
 from gbnf_server.planner import Planner
 from support.executors import world
-from support.hostile_server import MODES, TOOL, WAYS, WIRES, Attacked, Way, attack, hostile
+from support.hostile_modes import MODES
+from support.hostile_server import TOOL, WAYS, WIRES, Attacked, Way, attack, hostile
 
 OUTCOMES = {"answered", "failed", "blocked"}
 MOST_SENT = 64 * 1024 * 1024
