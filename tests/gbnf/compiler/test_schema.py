@@ -585,6 +585,7 @@ def test_a_required_flag_of_draft_3_loads_and_is_a_finding() -> None:
     [
         False,
         {"type": "string", "not": {"format": "nonsense"}},
+        {"not": {"required": True}},
         {"const": "\n", "pattern": "^$"},
         {"type": "string", "enum": [1, 2]},
         {"allOf": [{"type": "string"}, {"type": "null"}]},
