@@ -1,7 +1,7 @@
 """Folders deeper than Python's limit of recursion.
 
-`shutil.rmtree` raises RecursionError for them, so a test must remove its own: pytest's removal of the folders of
-earlier sessions would end there, and leave a directory open.
+`shutil.rmtree` raises RecursionError for them, so a test must remove its own: pytest's removal of the folders
+of earlier sessions would end there, and leave a directory open.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def deepen(root: Path, depth: int, name: str = "d") -> None:
-    """Make a chain of folders with the file `bottom.txt` at its end; its path may exceed the system's limit."""
+    """Make a chain of folders with the file `bottom.txt` at its end, however long its path is."""
     folder = os.open(root, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir(name, dir_fd=folder)
