@@ -155,8 +155,9 @@ _HOLDING = frozenset(
     {"items", "additionalItems", "unevaluatedItems", "contains", "prefixItems", "additionalProperties",
      "unevaluatedProperties", "propertyNames", "not", "if", "then", "else", "allOf", "anyOf", "oneOf"}
 )  # fmt: skip
-#: How long the pointers of what is checked grow.
-_MAX_PLACE = 4000
+#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
+#: much memory.
+MAX_POINTER = 4000
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _HOLDING_MAPS = _DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
 _LISTING = frozenset({"const", "enum"})
@@ -208,9 +209,8 @@ class Forms:
                     _check_values(raw[keyword], f"{place}/{keyword}")
                 if keyword == "patternProperties":
                     for pattern in raw[keyword]:
-                        _check(_PATTERN, pattern, "a key", _below(f"{place}/{keyword}", pattern))
-            if len(place) > _MAX_PLACE:  # or those of all that waits would take too much memory
-                place = place[:_MAX_PLACE]
+                        _check(_PATTERN, pattern, "a key", below(f"{place}/{keyword}", pattern))
+            place = place[:MAX_POINTER]
             pending += reversed([one for keyword in keywords for one in _held(raw, keyword, place)])
 
 
@@ -227,7 +227,7 @@ def _held(raw: Mapping[str, Any], keyword: str, place: str) -> Iterator[tuple[An
             if keyword in _DEFINITIONS and not _is_schema(one):
                 continue  # it is an error where a reference leads there
             if keyword != "dependencies" or not isinstance(one, list | str):
-                yield one, _below(f"{place}/{keyword}", key)
+                yield one, below(f"{place}/{keyword}", key)
 
 
 def _check(form: _Form | None, value: Any, keyword: str, place: str) -> None:
@@ -242,14 +242,14 @@ def _check_values(value: Any, pointer: str) -> None:
         one, place = pending.pop()
         if isinstance(one, int | float) and not isinstance(one, bool) and not _is_written(one):
             raise SchemaError(place, f"{_shown(one)} cannot be written as a JSON number", _NUMBER_HINT)
-        if isinstance(one, list):
-            pending += [(item, f"{place}/{index}") for index, item in enumerate(one)]
-        elif isinstance(one, Mapping):
-            pending += [(item, _below(place, str(key))) for key, item in one.items()]
+        if isinstance(one, list | Mapping):
+            items = one.items() if isinstance(one, Mapping) else enumerate(one)
+            pending += [(item, below(place, key)) for key, item in items]
 
 
-def _below(place: str, key: str) -> str:
-    return f"{place}/{key.replace('~', '~0').replace('/', '~1')}"
+def below(pointer: str, key: object) -> str:
+    """The JSON Pointer of what stands under a key or an index."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
 _repr = Repr()
