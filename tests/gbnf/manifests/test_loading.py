@@ -1,4 +1,4 @@
-"""Reading manifests: what loads, and what each broken one is told."""
+"""Reading manifests: what loads, and which error each broken one raises."""
 
 from __future__ import annotations
 
