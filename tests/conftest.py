@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from support.folders import remove
 
 # What somebody has set for himself has no part in a test: keys and zones, proxies, and how a terminal looks,
 # which CI systems set too.
@@ -33,3 +38,10 @@ settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=_RELAXED, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture
+def deep_path(tmp_path: Path) -> Iterator[Path]:
+    """`tmp_path`, removed after the test, for tests that make folders which pytest cannot remove."""
+    yield tmp_path
+    remove(tmp_path)

@@ -204,7 +204,7 @@ class Lowering:
             try:
                 alternatives.append(self._shape(shape, inner, pointer, depth))
             except EffortSpent:
-                self.report.unenforced(pointer, "type", _TOO_LARGE)
+                self.report.unenforced(pointer, "type", _LEFT_OPEN)
                 alternatives.append(_ANY_OF_TYPE[type(shape)])
         if not alternatives:
             self.reason = values.reason
@@ -215,7 +215,7 @@ class Lowering:
         try:
             spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except EffortSpent:
-            self.report.unenforced(pointer, "enum", _TOO_LARGE)
+            self.report.unenforced(pointer, "enum", _LEFT_OPEN)
             kinds = {
                 Boolean if isinstance(value, bool) else _SHAPE_OF.get(type(value), Null) for value in values
             }
@@ -454,6 +454,7 @@ class Lowering:
 
 
 _TOO_LARGE = "the schema is too large, so any JSON value may stand here"
+_LEFT_OPEN = "the schema is too large, so any value of the same JSON type may stand here"
 #: What it takes to write a value, or a property or an item, in the units of `gbnf.effort`.
 _VALUE_WORK = 6
 _PART_WORK = 40

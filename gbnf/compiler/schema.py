@@ -71,8 +71,6 @@ def compilation(schema: Any) -> Iterator[None]:
     try:
         with bounded():
             yield
-    except RecursionError:
-        raise SchemaError("", _TOO_DEEP, "Shorten it, or leave it to the validator.") from None
     except ValueError:
         place = lone_surrogate(schema)
         if place is None:
@@ -80,15 +78,13 @@ def compilation(schema: Any) -> Iterator[None]:
         problem = "a text in it holds half a surrogate pair, which no text can hold"
         raise SchemaError(place, problem, "Write the whole character, or take it out.") from None
     except BaseException as error:
-        if not is_panic(error):
+        if not isinstance(error, RecursionError) and not is_panic(error):
             raise
-        raise SchemaError("", _TOO_DEEP, "Shorten it, or leave it to the validator.") from None
+        problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
+        raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
     finally:
         if was_collecting:
             gc.enable()
-
-
-_TOO_DEEP = "a value, a key or a chain of references in it nests too deeply to be compiled"
 
 
 def check_whitespace(whitespace: str) -> None:

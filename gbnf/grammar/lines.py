@@ -21,9 +21,8 @@ _TOKEN = re.compile(
     r"|(?P<suffix>[?*+]|\{(?P<low>[0-9]+)(?P<comma>,?)(?P<high>[0-9]*)\})|(?P<space> +)"
 )
 _ANY = CharClass((), negated=True)
-_MAX_GROUPS = (
-    70  # one inside another: each is up to four expressions deep, and `parse.MAX_DEPTH` is above that
-)
+#: Groups inside one another: each is up to four expressions deep, and `parse.MAX_DEPTH` is above that.
+_MAX_GROUPS = 70
 
 
 def read_gbnf(text: str) -> Rules:

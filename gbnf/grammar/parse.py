@@ -29,9 +29,8 @@ from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, s
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
 MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
-MAX_DEPTH = (
-    200  # of expressions: what walks them recurses, up to three frames a level, and Python allows 1,000
-)
+#: Expressions inside one another: what walks them recurses, up to three frames a level; Python allows 1,000.
+MAX_DEPTH = 200
 
 _SYNTAX = r"""
 start: _NEWLINE? (rule (_NEWLINE rule)* _NEWLINE?)?

@@ -232,7 +232,7 @@ class _Check:
 
     def memory_mb(self, table: dict[str, Any], default: int) -> int:
         given = table.get("memory_mb", default)
-        if not isinstance(given, int) or isinstance(given, bool) or 0 < given < LEAST_MEMORY_MB or given < 0:
+        if not isinstance(given, int) or isinstance(given, bool) or (given and given < LEAST_MEMORY_MB):
             way_out = f"Give MB such as 512, at least {LEAST_MEMORY_MB}, or 0 for no limit."
             self.fail("run.memory_mb", given, "a memory limit is a whole number of MB", way_out)
         return given

@@ -60,21 +60,29 @@ def _files(sources: list[Source], errors: list[ManifestError]) -> Iterator[Path]
 
 
 def _below(folder: Path, errors: list[ManifestError]) -> Iterator[Path]:
-    """Every manifest below `folder`, in a fixed order. Linked folders are followed, each folder once."""
-    visited: set[str] = set()
+    """Every manifest below `folder`, in a fixed order. Linked folders are followed, each folder once.
 
-    def unreadable(error: OSError) -> None:
-        errors.append(_unreadable(Path(error.filename), error))
-
-    for here, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
-        real = os.path.realpath(here)
-        if real in visited:
-            folders.clear()
+    Not by `os.walk`, which recurses in Python 3.11.
+    """
+    visited: set[tuple[int, int]] = set()
+    pending = [folder]
+    while pending:
+        here = pending.pop()
+        try:
+            info = here.stat()
+            entries = sorted(here.iterdir(), reverse=True)
+        except OSError as error:
+            errors.append(_unreadable(here, error))
             continue
-        visited.add(real)
-        folders.sort()
-        if FILE_NAME in files:
-            yield Path(here, FILE_NAME)
+        identity = info.st_dev, info.st_ino
+        if identity in visited:
+            continue
+        visited.add(identity)
+        folders = [entry for entry in entries if os.path.isdir(entry)]  # noqa: PTH112 - it never raises
+        manifest = here / FILE_NAME
+        if manifest in entries and manifest not in folders:
+            yield manifest
+        pending += folders
 
 
 def _load(file: Path) -> Executor:

@@ -1,35 +1,31 @@
 """One JSON Schema with everything that it refers to.
 
 A `Subschema` is a place in the document; a reference leads from one to another. References, anchors and
-identifiers follow the `referencing` library, so this room knows the draft's keywords only by name.
+identifiers follow the `referencing` library, so this module knows the draft's keywords only by name.
 Two places are the same `Subschema` exactly when they are the same object in the schema and dynamic references
 lead to the same places from there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
-from urllib.parse import urldefrag, urljoin
 
 import jsonschema
-from jsonschema_specifications import REGISTRY as SPECIFICATIONS
-from referencing import Registry, Resource, Specification, exceptions
+from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.effort import is_spent
 from gbnf.errors import SchemaError, is_panic
 from gbnf.regular.errors import EffortSpent
-from gbnf.schema.forms import Forms
+from gbnf.schema.forms import MAX_POINTER, Forms, below
 from gbnf.schema.keywords import unknown_keywords
+from gbnf.schema.scopes import Scopes, base_uri
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_ROOT_URI = "urn:schema"
 _VALIDATORS: dict[str, Any] = {
     "http://json-schema.org/draft-03/schema": jsonschema.Draft3Validator,
     "http://json-schema.org/draft-04/schema": jsonschema.Draft4Validator,
@@ -39,11 +35,6 @@ _VALIDATORS: dict[str, Any] = {
     _DEFAULT_DIALECT: jsonschema.Draft202012Validator,
 }
 _DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for dialect in _VALIDATORS}
-
-
-#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
-#: much memory.
-_MAX_POINTER = 4000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +59,8 @@ class Subschema:
         raw, pointer = self.raw, self.pointer
         for step in steps:
             raw = raw[step]
-            if len(pointer) < _MAX_POINTER:
-                pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
+            if len(pointer) < MAX_POINTER:
+                pointer = below(pointer, step)
         return Subschema(raw, pointer, self.resolver, test=self.test and "inside", scope=self.scope)
 
     def __eq__(self, other: object) -> bool:
@@ -101,170 +92,6 @@ class _LateResolver:
         return getattr(resolver, name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Survey:
-    """What a schema holds anywhere that has to do with references.
-
-    `dynamic` are the names of all dynamic anchors, "" for each `$recursiveAnchor`.
-    """
-
-    dynamic: Counter[str]
-    has_names: bool  # anchors, or identifiers below the root
-    refers_outside: bool
-
-    @staticmethod
-    def of(schema: Any) -> _Survey:
-        dynamic: Counter[str] = Counter()
-        has_names = refers_outside = False
-        for raw in _objects(schema):
-            if raw is not schema and not _IDENTIFYING.isdisjoint(raw):
-                has_names = True
-            if not _NAMING.isdisjoint(raw):
-                has_names = True
-                dynamic.update(_own_dynamic_anchors(raw))
-            for keyword in _REFERRING & raw.keys():
-                reference = raw[keyword]
-                refers_outside = refers_outside or (isinstance(reference, str) and reference[:1] != "#")
-        return _Survey(dynamic, has_names, refers_outside)
-
-
-_MOST_NODES = 200_000
-"""Objects and arrays of a schema in which identifiers and anchors are looked for."""
-
-
-def _written_out(schema: Any) -> int:
-    """How many objects and arrays a schema has as JSON: one in several places counts in each.
-
-    A schema given as Python values may hold one value in many places, and `referencing` goes to each.
-    """
-    sizes: dict[int, int] = {}
-    begun: set[int] = set()
-    pending = [(schema, False)] if isinstance(schema, Mapping | list) else []
-    while pending:
-        node, is_done = pending.pop()
-        members = node.values() if isinstance(node, Mapping) else node
-        held = [member for member in members if isinstance(member, Mapping | list)]
-        if is_done:  # one that is inside itself has no end
-            sizes[id(node)] = 1 + sum(sizes.get(id(member), _MOST_NODES) for member in held)
-        elif id(node) not in begun:
-            begun.add(id(node))
-            pending.append((node, True))
-            pending += [(member, False) for member in held]
-    return sizes.get(id(schema), 1)
-
-
-_IDENTIFYING = frozenset({"$id", "id"})
-_NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
-_REFERRING = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-
-
-class _Scopes:
-    """Where references lead, by the resources on the way to them.
-
-    A `$dynamicRef` leads to the outermost resource on the way that has a dynamic anchor of its name, a
-    `$recursiveRef` likewise. So of the way only those resources count that are the first to have an anchor
-    which several have: these are a place's scope, the root left out. Most documents have no such anchor.
-    Source: 2020-12 core, 8.2.3.2; 2019-09 core, 8.2.4.2.
-    """
-
-    def __init__(self, specification: Specification[Any], schema: Any) -> None:
-        resource: Resource[Any] = specification.create_resource(schema)
-        self._root = resource.id() or _ROOT_URI
-        survey = _Survey.of(schema)
-        registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
-        if survey.has_names or survey.refers_outside:
-            if _written_out(schema) > _MOST_NODES:
-                problem = f"written out, it has more than {_MOST_NODES:,} objects and arrays"
-                raise SchemaError("", problem, "Put what stands in several places below $defs.")
-            with suppress(AttributeError, TypeError, ValueError):  # of names that are none
-                registry = registry.crawl()  # once, and not at each reference
-        self._registry = registry
-        self.resolver = registry.resolver(self._root)
-        several = {name for name, count in survey.dynamic.items() if count > 1}
-        # The metaschemas have an anchor "meta", or recursive ones.
-        self._several = frozenset(several | {"meta", ""}) if survey.refers_outside else frozenset(several)
-        self._provided: dict[str, frozenset[str]] = {}
-        self._resolvers: dict[tuple[str, tuple[str, ...]], Any] = {}
-
-    def follow(self, place: Subschema, keyword: str) -> tuple[Any, Any, tuple[str, ...]]:
-        """The schema that a reference leads to, its resolver and its scope."""
-        reference = place.raw[keyword]
-        if not self._several:
-            resolved = place.resolver.lookup(reference)
-            return resolved.contents, resolved.resolver, ()
-        base = _base(place.resolver)
-        uri, fragment = (
-            (base, reference[1:]) if reference.startswith("#") else urldefrag(urljoin(base, reference))
-        )
-        if keyword != "$ref" and not fragment.startswith("/") and fragment in self._provides(uri):
-            way = (self._root, *place.scope)
-            uri = next((one for one in way if fragment in self._provides(one)), uri)
-        resolved = self._registry.resolver(uri).lookup(f"#{fragment}")
-        base = _base(resolved.resolver)
-        scope = self.entered(place.scope, base)
-        return resolved.contents, self._resolver(base, scope), scope
-
-    def entered(self, scope: tuple[str, ...], uri: str) -> tuple[str, ...]:
-        """The scope of a place in the resource `uri`, reached from one of `scope`."""
-        if not self._several:
-            return ()
-        known = frozenset().union(*map(self._provides, (self._root, *scope)))
-        return scope if (self._provides(uri) & self._several) <= known else (*scope, uri)
-
-    def _provides(self, uri: str) -> frozenset[str]:
-        """The dynamic anchors of a resource itself."""
-        known = self._provided.get(uri)
-        if known is None:
-            try:
-                contents = self._registry.resolver(uri).lookup("#").contents
-            except exceptions.Unresolvable:
-                contents = True
-            names = frozenset(
-                name for raw in _objects(contents, own=True) for name in _own_dynamic_anchors(raw)
-            )
-            if not isinstance(contents, Mapping) or contents.get("$recursiveAnchor") is not True:
-                names -= {""}  # it counts at the root only
-            known = self._provided[uri] = names
-        return known
-
-    def _resolver(self, base: str, scope: tuple[str, ...]) -> Any:
-        """A resolver for jsonschema, which finds the scope in the resources that were looked up."""
-        known = self._resolvers.get((base, scope))
-        if known is None:
-            known = self.resolver
-            for uri in (*scope, base):
-                known = known.lookup(uri).resolver
-            self._resolvers[base, scope] = known
-        return known
-
-
-def _base(resolver: Any) -> str:
-    return str(resolver._base_uri)  # noqa: SLF001  # it has no public name
-
-
-def _objects(schema: Any, *, own: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Every object in a schema, each once; `own`: none of those in a resource below it."""
-    pending, seen = [schema], set()
-    while pending:
-        raw = pending.pop()
-        if not isinstance(raw, Mapping | list) or id(raw) in seen:
-            continue
-        seen.add(id(raw))
-        if isinstance(raw, list):
-            pending += raw
-        elif not own or raw is schema or not isinstance(raw.get("$id"), str):
-            yield raw
-            pending += raw.values()
-
-
-def _own_dynamic_anchors(raw: Mapping[str, Any]) -> Iterator[str]:
-    """The dynamic anchors that an object declares itself; "" for `$recursiveAnchor`, which has no name."""
-    if isinstance(raw.get("$dynamicAnchor"), str):
-        yield raw["$dynamicAnchor"]
-    if raw.get("$recursiveAnchor") is True:
-        yield ""
-
-
 @lru_cache(maxsize=64)
 def _specification(dialect: str) -> Specification[Any]:
     return _forgiving(specification_with(dialect, default=DRAFT202012))
@@ -292,8 +119,8 @@ class Document:
         self._validator: Any = None
 
     @cached_property
-    def scopes(self) -> _Scopes:
-        return _Scopes(self._specification, self.root.raw)
+    def scopes(self) -> Scopes:
+        return Scopes(self._specification, self.root.raw)
 
     def enter(self, place: Subschema) -> Subschema:
         """The same place, with references resolved against its own identifier where it declares one.
@@ -310,7 +137,7 @@ class Document:
             if resource.id() is not None:
                 self._has_resources = True
                 resolver = place.resolver.in_subresource(resource)
-                scope = self.scopes.entered(place.scope, _base(resolver))
+                scope = self.scopes.entered(place.scope, base_uri(resolver))
                 return replace(place, resolver=resolver, entered=True, scope=scope)
         return place
 
@@ -318,14 +145,15 @@ class Document:
         known = self._readable.get(id(place.raw))
         if known is None:
             raw = {keyword: value for keyword, value in place.raw.items() if keyword not in self._unknown}
-            known = self._readable[id(place.raw)] = (raw, place.raw)  # which keeps the number its own
+            # the place's own schema is kept too, so that no other object gets its `id`
+            known = self._readable[id(place.raw)] = (raw, place.raw)
         return replace(place, raw=known[0])
 
     def follow(self, place: Subschema, keyword: str) -> Subschema:
         """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
         reference = place.raw[keyword]
         try:
-            raw, resolver, scope = self.scopes.follow(place, keyword)
+            raw, resolver, scope = self.scopes.follow(keyword, reference, place.resolver, place.scope)
         except (exceptions.Unresolvable, AttributeError, TypeError, ValueError) as error:
             raise SchemaError(
                 f"{place.pointer}/{keyword}",
@@ -359,7 +187,7 @@ class Document:
         while here in self._homes and here not in self._pointers:
             here, step = self._homes[here]
             steps.append(step)
-        pointer = (self._pointers.get(here, "") + "".join(reversed(steps)))[:_MAX_POINTER]
+        pointer = (self._pointers.get(here, "") + "".join(reversed(steps)))[:MAX_POINTER]
         self._pointers[id(raw)] = pointer
         return pointer
 
@@ -409,11 +237,11 @@ def _homes(root: Any) -> dict[int, tuple[int, str]]:
     while pending:
         raw, length = pending.pop()
         items = raw.items() if isinstance(raw, Mapping) else enumerate(raw)
-        for key, below in items:
-            if isinstance(below, Mapping | list) and id(below) not in found and below is not root:
-                step = "/" + str(key).replace("~", "~0").replace("/", "~1")
-                found[id(below)] = found[id(raw)] if length >= _MAX_POINTER else (id(raw), step)
-                pending.append((below, length + len(step)))
+        for key, held in items:
+            if isinstance(held, Mapping | list) and id(held) not in found and held is not root:
+                step = below("", key)
+                found[id(held)] = found[id(raw)] if length >= MAX_POINTER else (id(raw), step)
+                pending.append((held, length + len(step)))
     return found
 
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from reprlib import Repr
 from typing import Any
 
+from gbnf.applicators import CHILD, DEFINITIONS, FORMS, IN_PLACE
 from gbnf.errors import SchemaError
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
 from gbnf.schema.keywords import TYPES
@@ -115,13 +116,11 @@ _FORMS: Mapping[str, _Form] = {
     "type": _Form(_is_type, "a JSON type or an array of them", f"The types are {', '.join(TYPES)}."),
     "enum": _Form(lambda value: isinstance(value, list), "an array", "List the values in brackets."),
     "uniqueItems": _FLAG,
-    **dict.fromkeys(["allOf", "anyOf", "oneOf", "prefixItems"], _SCHEMAS),
-    **dict.fromkeys(
-        ["items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties",
-         "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"],
-        _SCHEMA,
-    ),
-    **dict.fromkeys(["properties", "patternProperties", "dependentSchemas"], _MAP),
+    **{
+        keyword: {"one": _SCHEMA, "list": _SCHEMAS, "map": _MAP}[form]
+        for keyword, form in {**IN_PLACE, **CHILD}.items()
+    },
+    "additionalItems": _SCHEMA,
     "required": _Form(
         lambda value: _is_names(value) or isinstance(value, bool),
         "an array of names",
@@ -150,17 +149,14 @@ _TUPLE = _Form(
 _FLAG_OR_NUMBER = _Form(lambda value: isinstance(value, bool) or _is_number(value), "a number", _NUMBER.hint)
 _FLAG_OF_BOUND = _Form(_FLAG.fits, "true or false, in draft 4", "It makes the bound beside it exclusive.")
 
-#: Keywords under which schemas stand: one, an array of them, or one under each key.
-_HOLDING = frozenset(
-    {"items", "additionalItems", "unevaluatedItems", "contains", "prefixItems", "additionalProperties",
-     "unevaluatedProperties", "propertyNames", "not", "if", "then", "else", "allOf", "anyOf", "oneOf"}
-)  # fmt: skip
-#: How long the pointers of what is checked grow.
-_MAX_PLACE = 4000
-_DEFINITIONS = frozenset({"$defs", "definitions"})
-_HOLDING_MAPS = _DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
+#: Keywords under which schemas stand: one under each key, or one or an array of them.
+_HOLDING_MAPS = {keyword for keyword, form in FORMS.items() if form == "map"} | {"dependencies"}
+_HOLDING = (FORMS.keys() - _HOLDING_MAPS) | {"additionalItems"}
+#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
+#: much memory.
+MAX_POINTER = 4000
 _LISTING = frozenset({"const", "enum"})
-_LOOKED_AT = _FORMS.keys() | _DEFINITIONS | _LISTING
+_LOOKED_AT = _FORMS.keys() | DEFINITIONS.keys() | _LISTING
 
 
 @dataclass(slots=True)
@@ -208,9 +204,8 @@ class Forms:
                     _check_values(raw[keyword], f"{place}/{keyword}")
                 if keyword == "patternProperties":
                     for pattern in raw[keyword]:
-                        _check(_PATTERN, pattern, "a key", _below(f"{place}/{keyword}", pattern))
-            if len(place) > _MAX_PLACE:  # or those of all that waits would take too much memory
-                place = place[:_MAX_PLACE]
+                        _check(_PATTERN, pattern, "a key", below(f"{place}/{keyword}", pattern))
+            place = place[:MAX_POINTER]
             pending += reversed([one for keyword in keywords for one in _held(raw, keyword, place)])
 
 
@@ -224,10 +219,10 @@ def _held(raw: Mapping[str, Any], keyword: str, place: str) -> Iterator[tuple[An
             yield value, f"{place}/{keyword}"
     elif keyword in _HOLDING_MAPS and isinstance(value, Mapping):
         for key, one in value.items():
-            if keyword in _DEFINITIONS and not _is_schema(one):
+            if keyword in DEFINITIONS and not _is_schema(one):
                 continue  # it is an error where a reference leads there
             if keyword != "dependencies" or not isinstance(one, list | str):
-                yield one, _below(f"{place}/{keyword}", key)
+                yield one, below(f"{place}/{keyword}", key)
 
 
 def _check(form: _Form | None, value: Any, keyword: str, place: str) -> None:
@@ -242,14 +237,14 @@ def _check_values(value: Any, pointer: str) -> None:
         one, place = pending.pop()
         if isinstance(one, int | float) and not isinstance(one, bool) and not _is_written(one):
             raise SchemaError(place, f"{_shown(one)} cannot be written as a JSON number", _NUMBER_HINT)
-        if isinstance(one, list):
-            pending += [(item, f"{place}/{index}") for index, item in enumerate(one)]
-        elif isinstance(one, Mapping):
-            pending += [(item, _below(place, str(key))) for key, item in one.items()]
+        if isinstance(one, list | Mapping):
+            items = one.items() if isinstance(one, Mapping) else enumerate(one)
+            pending += [(item, below(place, key)) for key, item in items]
 
 
-def _below(place: str, key: str) -> str:
-    return f"{place}/{key.replace('~', '~0').replace('/', '~1')}"
+def below(pointer: str, key: object) -> str:
+    """The JSON Pointer of what stands under a key or an index."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
 _repr = Repr()

@@ -104,7 +104,9 @@ def _not_values(values: list[Any]) -> list[Any]:
 
 
 def _not_required(names: Any, _raw: Mapping[str, Any]) -> list[Any]:
-    return [{"type": "object", "properties": {name: False}} for name in names or ()]
+    # a flag, as draft 3 has it, allows everything
+    listed = names if isinstance(names, list) else ()
+    return [{"type": "object", "properties": {name: False}} for name in listed]
 
 
 def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:

@@ -21,7 +21,16 @@ from referencing.jsonschema import lookup_recursive_ref
 from gbnf.applicators import FORMS
 from gbnf.effort import may_backtrack, nested, spend
 from gbnf.regular.errors import EffortSpent, PatternError, TooManyStates
-from gbnf.schema.keywords import ABOVE, BELOW, HOLDS, NOT_FORMAT, NOT_INTEGER, NOT_PATTERN, NOT_WORDS
+from gbnf.schema.keywords import (
+    ABOVE,
+    BELOW,
+    HOLDS,
+    NOT_FORMAT,
+    NOT_INTEGER,
+    NOT_PATTERN,
+    NOT_WORDS,
+    REFERENCES,
+)
 
 if TYPE_CHECKING:
     import regex
@@ -40,9 +49,7 @@ _MAX_DEPTH = 120
 _LARGEST = 100_000
 #: Seconds that one pattern without an automaton may take for one text.
 _LONGEST_S = 1.0
-_NESTING = frozenset(
-    {*FORMS, "$ref", "$dynamicRef", "$recursiveRef", "additionalItems", "dependencies", "extends", "disallow"}
-)
+_NESTING = frozenset({*FORMS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
 
 
 @cache
@@ -247,7 +254,7 @@ def _evaluated_by(validator: Any, instance: Any, schema: Mapping[str, Any]) -> s
     if "if" in schema:
         holds = _is_valid(validator, instance, schema["if"])
         branches += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
-    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+    for keyword in REFERENCES:
         if keyword in schema and keyword in validator.VALIDATORS:
             resolver = validator._resolver  # noqa: SLF001  # as its own keywords do
             target = (

@@ -7,9 +7,9 @@ letter. A pattern that ends with ``/`` looks for folders. As in a shell, names t
 only by a pattern that writes the dot; the runtime's own folder never is. Links to folders are not followed;
 a link to a file inside the workspace counts as a file.
 
-A folder that cannot be read, as one deeper than the system's longest path, is left out and told, and so is
-what comes after the first `MOST_ENTRIES`. A name that is not valid Unicode, which no
-model can repeat, is left out.
+A folder that cannot be read, such as one whose path is too long for the system, is skipped and reported, and
+so is what comes after the first `MOST_ENTRIES`. A name that is not valid Unicode is skipped: no model can
+repeat it.
 """
 
 from __future__ import annotations

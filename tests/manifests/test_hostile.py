@@ -14,21 +14,10 @@ import pytest
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
 from support.executors import module, run_of, shipped, world
+from support.folders import deepen, remove
 
 DEEP = sys.getrecursionlimit() + 100
 LONGEST = 4096
-
-
-def deepen(root: Path, depth: int, name: str) -> None:
-    """A chain of folders, with a file at its end; its path may be longer than the system takes."""
-    folder = os.open(root, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=folder)
-        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(os.open("bottom.txt", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
-    os.close(folder)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +25,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Every kind of entry, beside the one file that a person looks for."""
     root = tmp_path_factory.mktemp("hostile")
     (root / "deep").mkdir()
-    deepen(root / "deep", DEEP, "d")
+    deepen(root / "deep", DEEP)
     (root / "too_deep").mkdir()
     deepen(root / "too_deep", 60, "long" * 50)
     (root / os.fsdecode(b"bad\xff")).mkdir()
@@ -57,6 +46,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.close(folder)
         (root / "wanted.txt").write_text("here")
         yield root
+    remove(root)
 
 
 def test_find_files(hostile: Path) -> None:
@@ -200,22 +190,22 @@ def test_a_calendar_that_is_no_file(tmp_path: Path, kind: str) -> None:
         assert kind != "loop"
 
 
-def test_a_path_deeper_than_the_recursion_limit_breaks_no_later_search(tmp_path: Path) -> None:
+def test_a_path_deeper_than_the_recursion_limit_breaks_no_later_search(deep_path: Path) -> None:
     """The whole way, in the process of its own that each has."""
-    context = world(tmp_path)
+    context = world(deep_path)
     folder = "/".join(["d"] * DEEP)
     run_executor(shipped()["create_dirs"], {"paths": [folder]}, context)
-    (tmp_path / "a.txt").touch()
+    (deep_path / "a.txt").touch()
     found = run_executor(shipped()["find_files"], {"base_path": ".", "pattern": "*"}, context)
     assert found == {"entries": ["a.txt"], "count": 1}
     found = run_executor(shipped()["find_files"], {"base_path": ".", "pattern": "d/d/d/"}, context)
     assert found["entries"] == ["d/d/d/"]
     undone = context.workspace.journal.undo_last_turn("second")
     assert len(undone.undone) == DEEP
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".gbnf", "a.txt"]
+    assert sorted(path.name for path in deep_path.iterdir()) == [".gbnf", "a.txt"]
     run_executor(shipped()["create_dirs"], {"paths": [folder]}, context)
     run_executor(shipped()["delete_files"], {"paths": ["d"]}, context)
-    assert not (tmp_path / "d").exists()
+    assert not (deep_path / "d").exists()
 
 
 EXPRESSIONS = [

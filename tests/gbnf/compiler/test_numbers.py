@@ -238,38 +238,3 @@ def test_a_listed_multiple_is_accepted_as_python_and_javascript_write_it() -> No
         assert accepts(schema, javascript(value))
     assert not accepts(schema, "1.5e-7")
     assert not accepts(schema, "0.00000015")
-
-
-NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize(
-    ("schema", "pointer"),
-    [
-        ({"enum": [NAN]}, "/enum/0"),
-        ({"enum": ["a", NAN], "type": "string"}, "/enum/1"),
-        ({"const": {"a": [1, INF]}}, "/const/a/1"),
-        ({"not": {"enum": [NAN]}}, "/not/enum/0"),
-        ({"type": "string", "minimum": NAN}, "/minimum"),
-        ({"properties": {"a/b": {"exclusiveMaximum": -INF}}}, "/properties/a~1b/exclusiveMaximum"),
-        ({"allOf": [{"multipleOf": INF}]}, "/allOf/0/multipleOf"),
-        ({"type": "string", "maxLength": INF}, "/maxLength"),
-        ({"$defs": {"const": {"const": NAN}}}, "/$defs/const/const"),
-        ({"const": 10**5000}, "/const"),
-        ({"type": "integer", "maximum": 10**5000}, "/maximum"),
-    ],
-)
-def test_a_number_that_json_has_not_is_an_error(schema: Any, pointer: str) -> None:
-    with pytest.raises(SchemaError) as found:
-        compile_schema(schema)
-    assert found.value.pointer == pointer
-    assert found.value.way_out
-
-
-def test_annotations_and_properties_may_be_named_like_keywords() -> None:
-    schema = {
-        "type": "object",
-        "default": {"enum": [NAN]},
-        "properties": {"minimum": {"type": "number", "default": INF}, "enum": {"examples": [NAN]}},
-    }
-    assert accepts(schema, '{"minimum": 1, "enum": 2}')

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -477,114 +476,11 @@ def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list
 
 
 @pytest.mark.parametrize(
-    ("schema", "pointer"),
-    [
-        ({"type": "strin"}, "/type"),
-        ({"$schema": DRAFT_7, "minimum": 1, "exclusiveMinimum": True}, "/exclusiveMinimum"),
-        ({"$schema": DRAFT_4, "exclusiveMinimum": 1}, "/exclusiveMinimum"),
-        ({"$schema": DRAFT_2020, "items": [{}]}, "/items"),
-        ({"patternProperties": {"a/(": {}}}, "/patternProperties/a~1("),
-        ({"enum": ["a"], "not": {"contains": {"pattern": "["}}}, "/not/contains/pattern"),
-        ({"enum": ["a"], "$ref": "#/x-types/a", "x-types": {"a": {"minimum": "1"}}}, "/x-types/a/minimum"),
-        ({"properties": {"a": 5}}, "/properties/a"),
-        ({"properties": {"a": {"$ref": "#/nowhere"}}}, "/properties/a/$ref"),
-        ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "/properties/a/$ref"),
-        ({"type": "string", "minLength": -1}, "/minLength"),
-        ({"type": "array", "maxItems": "3"}, "/maxItems"),
-        ({"required": "a"}, "/required"),
-        ({"anyOf": []}, "/anyOf"),
-        ({"enum": 3}, "/enum"),
-        ({"requires_one_of": None}, "/requires_one_of"),
-        ({"type": "object", "requires_one_of": ["a"]}, "/requires_one_of"),
-        ({"properties": {"a": {"requires_one_of": [None]}}}, "/properties/a/requires_one_of"),
-        ({"properties": {"a": {}}, "requires_one_of": [["a", 1]]}, "/requires_one_of"),
-        ({"enum": ["\ud800", "a"]}, "/enum/0"),
-        ({"properties": {"a": {"properties": {"\udc00": {}}}}}, "/properties/a/properties"),
-        ({"type": "string", "maxLength": float("inf")}, "/maxLength"),
-        (["not a schema"], ""),
-    ],
-)
-def test_a_malformed_schema_is_an_error_that_names_the_place(schema: Any, pointer: str) -> None:
-    with pytest.raises(SchemaError) as caught:
-        compile_schema(schema)
-    assert caught.value.pointer == pointer
-
-
-#: Keywords, the first draft that has them, and values of another form.
-MALFORMED: list[tuple[list[str], int, list[Any]]] = [
-    (["$ref"], 4, [1, {}, None]),
-    (["type"], 4, [1, None, [], ["string", 1], {}]),
-    (["enum"], 4, [3, "a", {}, None]),
-    (["minimum", "maximum"], 4, ["1", True, None, [1]]),
-    (["exclusiveMinimum", "exclusiveMaximum"], 4, ["1", None, {}]),
-    (["multipleOf"], 4, ["1", 0, -2, True]),
-    (["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"], 4,
-     ["1", -1, 1.5, True, None]),
-    (["minContains", "maxContains"], 2019, ["1", -1, 1.5, True, None]),
-    (["pattern", "format"], 4, [1, None, ["a"]]),
-    (["uniqueItems"], 4, ["true", 1, None]),
-    (["allOf", "anyOf", "oneOf"], 4, [[], {}, [1], None]),
-    (["prefixItems"], 2020, [[], {}, [1]]),
-    (["not", "items", "additionalProperties"], 4, [1, "string", None, [1]]),
-    (["contains", "propertyNames"], 6, [1, "string", None, []]),
-    (["if", "then", "else"], 7, [1, "string", None, []]),
-    (["unevaluatedItems", "unevaluatedProperties"], 2019, [1, "string", None, []]),
-    (["properties", "patternProperties"], 4, [1, [], {"a": 1}, {"a": None}]),
-    (["dependentSchemas"], 2019, [1, [], {"a": 1}, {"a": None}]),
-    (["required"], 4, ["a", {}, [1], 1]),
-    (["dependentRequired"], 2019, [[], {"a": "b"}, {"a": [1]}]),
-    (["dependencies"], 4, [[], 1, {"a": 1}, {"a": [1]}]),
-]  # fmt: skip
-_SILENT_METASCHEMA = {(4, "$ref"), (4, "format")}
-
-
-@pytest.mark.parametrize(
-    ("draft", "keyword", "value"),
-    [
-        (draft, keyword, value)
-        for keywords, since, values in MALFORMED
-        for keyword in keywords
-        for draft in VALIDATORS
-        if draft is not None and since <= draft and (keyword != "dependencies" or draft <= 7)
-        for value in values
-    ],
-)
-def test_a_keyword_of_another_form_is_an_error_in_every_draft(draft: int, keyword: str, value: Any) -> None:
-    validator, one = VALIDATORS[draft], {keyword: value}
-    if (draft, keyword) not in _SILENT_METASCHEMA:
-        with pytest.raises(jsonschema.SchemaError):
-            validator.check_schema(one)
-    for schema, place in (
-        (one, ""),
-        ({"enum": [1], "not": one}, "/not"),
-        ({"properties": {"a/b": {"allOf": [one]}}}, "/properties/a~1b/allOf/0"),
-    ):
-        with pytest.raises(SchemaError) as caught:
-            compile_schema({"$schema": validator.META_SCHEMA["$schema"], **schema})
-        assert caught.value.pointer.startswith(f"{place}/{keyword}")
-        assert caught.value.way_out
-
-
-def test_a_required_flag_of_draft_3_loads_and_is_a_finding() -> None:
-    for dialect in (DRAFT_4, DRAFT_2020):
-        schema = {
-            "$schema": dialect,
-            "enum": [{"a": 1}],
-            "properties": {"a": {"required": True}},
-            "required": True,
-        }
-        grammar = compile_schema(schema)
-        assert accepts(grammar, '{"a": 1}')
-        assert [finding.pointer for finding in grammar.report if finding.kind == "unenforced"] == [
-            "/required"
-        ]
-
-
-@pytest.mark.parametrize(
     "schema",
     [
         False,
         {"type": "string", "not": {"format": "nonsense"}},
+        {"not": {"required": True}},
         {"const": "\n", "pattern": "^$"},
         {"type": "string", "enum": [1, 2]},
         {"allOf": [{"type": "string"}, {"type": "null"}]},

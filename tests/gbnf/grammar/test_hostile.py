@@ -79,7 +79,7 @@ def test_any_text(text: str) -> None:
         ("root ::= " + "(" * 5_000 + '"a"' + ")" * 5_000, 10 + MAX_NESTING, MAX_NESTING),
     ],
 )
-def test_what_is_nested_too_deep_is_told_with_its_place_and_the_limit(
+def test_what_is_nested_too_deep_is_reported_with_its_place_and_the_limit(
     text: str, column: int, limit: int
 ) -> None:
     with pytest.raises(GrammarSyntaxError, match=f"deeper than {limit}") as caught:

@@ -1,10 +1,11 @@
-"""Reading manifests: what loads, and what each broken one is told."""
+"""Reading manifests: what loads, and which error each broken one raises."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from gbnf.errors import GbnfError, ManifestError, ManifestErrors
 from gbnf.manifests import ASK_USER, BUILT_IN, FINAL_ANSWER, Executor, load_manifests
 from gbnf.manifests.checks import RESERVED_NAMES
+from support.folders import deepen
 
 SHIPPED = Path(__file__).parents[3] / "manifests"
 SMALL = 'name = "{name}"\ndescription = "d"\n[args]\ntype = "object"\n'
@@ -138,6 +140,12 @@ def test_linked_folders_are_followed_once(tmp_path: Any) -> None:
     (tmp_path / "real" / "loop").symlink_to(tmp_path / "real")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert [executor.name for executor in load_manifests(tmp_path)] == ["one"]
+
+
+def test_folders_deeper_than_the_recursion_limit_are_searched(deep_path: Path) -> None:
+    write(deep_path / "one", SMALL.format(name="one"))
+    deepen(deep_path, sys.getrecursionlimit() + 100)
+    assert [executor.name for executor in load_manifests(deep_path)] == ["one"]
 
 
 def test_all_broken_files_are_reported_at_once(tmp_path: Any) -> None:

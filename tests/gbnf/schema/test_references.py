@@ -148,7 +148,7 @@ def test_a_resource_that_no_reference_led_to_is_on_the_way() -> None:
     }
     text = compile_schema(schema).text
     assert _accepted(text, [{"list": ["a"]}, {"list": [1]}]) == [True, False]
-    assert jsonschema.Draft202012Validator(schema).is_valid({"list": [1]}), "jsonschema has been mended"
+    assert jsonschema.Draft202012Validator(schema).is_valid({"list": [1]}), "jsonschema has been fixed"
 
 
 def test_a_value_in_many_places_is_not_searched_for_names_in_each() -> None:

@@ -10,18 +10,7 @@ import pytest
 
 from gbnf_server.executors import Trash, Workspace, records
 from gbnf_server.executors.trees import measure, remove_trees
-
-
-def deepen(root: Path, depth: int, name: str = "d") -> None:
-    """A chain of folders, made by descriptors: its path may be longer than the system takes."""
-    folder = os.open(root, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=folder)
-        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
-    os.close(folder)
+from support.folders import deepen
 
 
 def removed(root: Path, most: int) -> int:
@@ -38,10 +27,10 @@ def removed(root: Path, most: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["d", "long name " * 20])
-def test_a_folder_deeper_than_the_limits_of_recursion_and_paths(tmp_path: Path, name: str) -> None:
-    deepen(tmp_path, 2 * sys.getrecursionlimit(), name)
-    measure(tmp_path)
-    assert removed(tmp_path, 10**6) == 1
+def test_a_folder_deeper_than_the_limits_of_recursion_and_paths(deep_path: Path, name: str) -> None:
+    deepen(deep_path, 2 * sys.getrecursionlimit(), name)
+    measure(deep_path)
+    assert removed(deep_path, 10**6) == 1
 
 
 def test_removal_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -1,0 +1,185 @@
+"""Where references lead, dynamic ones too, by the resources on the way to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urldefrag, urljoin
+
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS
+from referencing import Registry, Resource, Specification, exceptions
+
+from gbnf.errors import SchemaError
+from gbnf.schema.keywords import REFERENCES
+
+_ROOT_URI = "urn:schema"
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What a schema holds anywhere that has to do with references.
+
+    `dynamic` are the names of all dynamic anchors, "" for each `$recursiveAnchor`.
+    """
+
+    dynamic: Counter[str]
+    has_names: bool  # anchors, or identifiers below the root
+    refers_outside: bool
+
+    @staticmethod
+    def of(schema: Any) -> _Survey:
+        dynamic: Counter[str] = Counter()
+        has_names = refers_outside = False
+        for raw in _objects(schema):
+            if raw is not schema and not _IDENTIFYING.isdisjoint(raw):
+                has_names = True
+            if not _NAMING.isdisjoint(raw):
+                has_names = True
+                dynamic.update(_own_dynamic_anchors(raw))
+            for keyword in raw.keys() & REFERENCES:
+                reference = raw[keyword]
+                refers_outside = refers_outside or (isinstance(reference, str) and reference[:1] != "#")
+        return _Survey(dynamic, has_names, refers_outside)
+
+
+_MOST_NODES = 200_000
+"""Objects and arrays of a schema in which identifiers and anchors are looked for."""
+
+
+def _written_out(schema: Any) -> int:
+    """How many objects and arrays a schema has as JSON: one in several places counts in each.
+
+    A schema given as Python values may hold one value in many places, and `referencing` goes to each.
+    """
+    sizes: dict[int, int] = {}
+    begun: set[int] = set()
+    pending = [(schema, False)] if isinstance(schema, Mapping | list) else []
+    while pending:
+        node, is_done = pending.pop()
+        members = node.values() if isinstance(node, Mapping) else node
+        held = [member for member in members if isinstance(member, Mapping | list)]
+        if is_done:  # one that is inside itself has no end
+            sizes[id(node)] = 1 + sum(sizes.get(id(member), _MOST_NODES) for member in held)
+        elif id(node) not in begun:
+            begun.add(id(node))
+            pending.append((node, True))
+            pending += [(member, False) for member in held]
+    return sizes.get(id(schema), 1)
+
+
+_IDENTIFYING = frozenset({"$id", "id"})
+_NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
+
+
+class Scopes:
+    """Where references lead, by the resources on the way to them.
+
+    A `$dynamicRef` leads to the outermost resource on the way that has a dynamic anchor of its name, a
+    `$recursiveRef` likewise. So of the way only those resources count that are the first to have an anchor
+    which several have: these are a place's scope, the root left out. Most documents have no such anchor.
+    Source: 2020-12 core, 8.2.3.2; 2019-09 core, 8.2.4.2.
+    """
+
+    def __init__(self, specification: Specification[Any], schema: Any) -> None:
+        resource: Resource[Any] = specification.create_resource(schema)
+        self._root = resource.id() or _ROOT_URI
+        survey = _Survey.of(schema)
+        registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
+        if survey.has_names or survey.refers_outside:
+            if _written_out(schema) > _MOST_NODES:
+                problem = f"written out, it has more than {_MOST_NODES:,} objects and arrays"
+                raise SchemaError("", problem, "Put what stands in several places below $defs.")
+            with suppress(AttributeError, TypeError, ValueError):  # of names that are none
+                registry = registry.crawl()  # once, and not at each reference
+        self._registry = registry
+        self.resolver = registry.resolver(self._root)
+        several = {name for name, count in survey.dynamic.items() if count > 1}
+        # The metaschemas have an anchor "meta", or recursive ones.
+        self._several = frozenset(several | {"meta", ""}) if survey.refers_outside else frozenset(several)
+        self._provided: dict[str, frozenset[str]] = {}
+        self._resolvers: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+    def follow(
+        self, keyword: str, reference: str, resolver: Any, scope: tuple[str, ...]
+    ) -> tuple[Any, Any, tuple[str, ...]]:
+        """The schema that a reference leads to, its resolver and its scope.
+
+        `resolver` and `scope` are those of the place where the reference stands.
+        """
+        if not self._several:
+            resolved = resolver.lookup(reference)
+            return resolved.contents, resolved.resolver, ()
+        base = base_uri(resolver)
+        uri, fragment = (
+            (base, reference[1:]) if reference.startswith("#") else urldefrag(urljoin(base, reference))
+        )
+        if keyword != "$ref" and not fragment.startswith("/") and fragment in self._provides(uri):
+            way = (self._root, *scope)
+            uri = next((one for one in way if fragment in self._provides(one)), uri)
+        resolved = self._registry.resolver(uri).lookup(f"#{fragment}")
+        base = base_uri(resolved.resolver)
+        scope = self.entered(scope, base)
+        return resolved.contents, self._resolver(base, scope), scope
+
+    def entered(self, scope: tuple[str, ...], uri: str) -> tuple[str, ...]:
+        """The scope of a place in the resource `uri`, reached from one of `scope`."""
+        if not self._several:
+            return ()
+        known = frozenset().union(*map(self._provides, (self._root, *scope)))
+        return scope if (self._provides(uri) & self._several) <= known else (*scope, uri)
+
+    def _provides(self, uri: str) -> frozenset[str]:
+        """The dynamic anchors of a resource itself."""
+        known = self._provided.get(uri)
+        if known is None:
+            try:
+                contents = self._registry.resolver(uri).lookup("#").contents
+            except exceptions.Unresolvable:
+                contents = True
+            names = frozenset(
+                name for raw in _objects(contents, own=True) for name in _own_dynamic_anchors(raw)
+            )
+            if not isinstance(contents, Mapping) or contents.get("$recursiveAnchor") is not True:
+                names -= {""}  # it counts at the root only
+            known = self._provided[uri] = names
+        return known
+
+    def _resolver(self, base: str, scope: tuple[str, ...]) -> Any:
+        """A resolver for jsonschema, which finds the scope in the resources that were looked up."""
+        known = self._resolvers.get((base, scope))
+        if known is None:
+            known = self.resolver
+            for uri in (*scope, base):
+                known = known.lookup(uri).resolver
+            self._resolvers[base, scope] = known
+        return known
+
+
+def base_uri(resolver: Any) -> str:
+    return str(resolver._base_uri)  # noqa: SLF001  # it has no public name
+
+
+def _objects(schema: Any, *, own: bool = False) -> Iterator[Mapping[str, Any]]:
+    """Every object in a schema, each once; `own`: none of those in a resource below it."""
+    pending, seen = [schema], set()
+    while pending:
+        raw = pending.pop()
+        if not isinstance(raw, Mapping | list) or id(raw) in seen:
+            continue
+        seen.add(id(raw))
+        if isinstance(raw, list):
+            pending += raw
+        elif not own or raw is schema or not isinstance(raw.get("$id"), str):
+            yield raw
+            pending += raw.values()
+
+
+def _own_dynamic_anchors(raw: Mapping[str, Any]) -> Iterator[str]:
+    """The dynamic anchors that an object declares itself; "" for `$recursiveAnchor`, which has no name."""
+    if isinstance(raw.get("$dynamicAnchor"), str):
+        yield raw["$dynamicAnchor"]
+    if raw.get("$recursiveAnchor") is True:
+        yield ""
