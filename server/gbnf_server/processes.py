@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import subprocess
 
+    import psutil
+
 _STEP_S = 0.01
 
 
@@ -36,10 +38,11 @@ CRASHES = frozenset(
 def ending_signal(status: int) -> int | None:
     """Return the signal that a process died of, None if it ended by itself.
 
-    Its status is then below 0, or above 128 behind a shell or a keeper.
+    Its status is then below 0, or 128 and the signal's number behind a shell or a keeper.
     """
-    number = -status if status < 0 else status - 128
-    return number if number > 0 else None
+    if status < 0:
+        return -status
+    return status - 128 if status - 128 in signal.valid_signals() else None
 
 
 def ending(status: int) -> str:
@@ -125,10 +128,9 @@ def memory_of_descendants(pid: int, limit: int) -> int:
     return own
 
 
-def _runs(process: object) -> bool:
+def _runs(process: psutil.Process) -> bool:
     import psutil  # noqa: PLC0415  # as above
 
-    assert isinstance(process, psutil.Process)
     with suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False
