@@ -207,8 +207,8 @@ def _port(port: int) -> Check:
 
 def _writable(name: str, folder: Path, variable: str) -> Check:
     """Whether files can be made in the folder, or it can be made; nothing of the trial stays."""
-    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     try:
+        existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
         with tempfile.TemporaryDirectory(dir=existing):
             pass
     except OSError as error:
