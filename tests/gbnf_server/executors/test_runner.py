@@ -338,7 +338,6 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
 from gbnf.manifests import Executor
-from gbnf.manifests.checks import LEAST_MEMORY_MB
 from gbnf_server.executors import Context, Workspace, run_executor
 mine = Executor.from_mapping(
     {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})
