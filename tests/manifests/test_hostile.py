@@ -13,22 +13,10 @@ import pytest
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
-from support.executors import module, run_of, shipped, world
+from support.executors import deepen, module, run_of, shipped, world
 
 DEEP = sys.getrecursionlimit() + 100
 LONGEST = 4096
-
-
-def deepen(root: Path, depth: int, name: str) -> None:
-    """A chain of folders, with a file at its end; its path may be longer than the system takes."""
-    folder = os.open(root, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=folder)
-        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(os.open("bottom.txt", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
-    os.close(folder)
 
 
 @pytest.fixture(scope="module")

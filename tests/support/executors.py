@@ -77,3 +77,15 @@ def snapshot(root: Path) -> dict[str, tuple[str, int, bytes]]:
                 content = path.read_bytes() if stat.S_ISREG(mode) else b""
             seen[path.relative_to(root).as_posix()] = (stat.filemode(mode)[0], stat.S_IMODE(mode), content)
     return seen
+
+
+def deepen(root: Path, depth: int, name: str) -> None:
+    """A chain of folders, with a file at its end; its path may be longer than the system takes."""
+    folder = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(os.open("bottom.txt", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+    os.close(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -344,8 +343,7 @@ mine = Executor.from_mapping(
 )
 run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    parent = subprocess.Popen([sys.executable, "-c", code])
     ready = tmp_path / "space" / "ready"
     while not ready.exists():
         assert parent.poll() is None

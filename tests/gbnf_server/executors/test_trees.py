@@ -10,18 +10,7 @@ import pytest
 
 from gbnf_server.executors import Trash, Workspace, records
 from gbnf_server.executors.trees import measure, remove_trees
-
-
-def deepen(root: Path, depth: int, name: str = "d") -> None:
-    """A chain of folders, made by descriptors: its path may be longer than the system takes."""
-    folder = os.open(root, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=folder)
-        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
-    os.close(folder)
+from support.executors import deepen
 
 
 def removed(root: Path, most: int) -> int:
@@ -81,7 +70,7 @@ def test_a_deep_folder_is_deleted_undone_and_forgotten(
 ) -> None:
     workspace = Workspace(tmp_path)
     (tmp_path / "top").mkdir()
-    deepen(tmp_path / "top", 1_500)
+    deepen(tmp_path / "top", 1_500, "d")
 
     def delete(turn: str) -> None:
         with workspace.journal.locked():
@@ -94,7 +83,5 @@ def test_a_deep_folder_is_deleted_undone_and_forgotten(
     monkeypatch.setattr(records, "MAX_CHANGES", 1)
     (tmp_path / "top").mkdir()
     delete("fourth")
-    assert [path.name for path in workspace.trash.iterdir()] == [
-        max(p.name for p in workspace.trash.iterdir())
-    ]
+    assert len(list(workspace.trash.iterdir())) == 1
     assert not list((workspace.state / "pruned").iterdir())
