@@ -172,11 +172,11 @@ def _model(path: Path) -> Check:
 
     try:
         model = NativeModel(path, vocab_only=True)
-        needed, length = model.memory_estimate()
+        needed = model.memory_estimate()
     except ClientError as error:
         return Check("model", "broken", str(error), "Give a complete GGUF file of a language model.")
     found = (
-        f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {length} tokens; "
+        f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
         f"{_free() / _GIB:.1f} GiB free"
     )
     if needed > _free():

@@ -26,7 +26,7 @@ import httpx
 from gbnf_server import keeper, server_keys
 from gbnf_server.cpu import verdict
 from gbnf_server.errors import SetupError
-from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeModel
+from gbnf_server.native import NativeModel
 from gbnf_server.processes import CRASHES, ending, ending_signal, kill_group
 
 KEY_VARIABLE = "LLAMA_API_KEY"
@@ -156,9 +156,7 @@ def start_binary(
 ) -> RunningServer:
     """Run this llama-server; `gbnf_server.llama_server_build.start` says what the arguments are."""
     vocabulary = NativeModel(model, vocab_only=True)  # a file that is no model is found out here
-    length = context_length or min(
-        vocabulary.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
-    )
+    length = context_length or vocabulary.default_context
     command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
     command += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
