@@ -30,7 +30,7 @@ from gbnf_server.folders import cache_folder
 from gbnf_server.llama_server_run import RunningServer, start_binary
 from gbnf_server.processes import ending, kill_group
 
-__all__ = ["Progress", "RunningServer", "find", "install", "start"]
+__all__ = ["Progress", "RunningServer", "compiler", "find", "install", "start"]
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
@@ -134,6 +134,12 @@ def start(
     )
 
 
+def compiler() -> str | None:
+    """Return the path of the C++ compiler, None if there is none."""
+    names = (os.environ.get("CXX", "").split(" ")[0], "c++", "g++", "clang++")
+    return next(filter(None, map(shutil.which, filter(None, names))), None)
+
+
 def _place(cache: Path) -> Path:
     return cache / "llama-server" / _version() / "llama-server"
 
@@ -151,8 +157,7 @@ def _check_tools() -> None:
     missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=_path())]
     if shutil.which("ninja", path=_path()) and "make" in missing:
         missing.remove("make")
-    compiler = os.environ.get("CXX", "").split(" ")[0]
-    if not any(shutil.which(name) for name in (compiler, "c++", "g++", "clang++") if name):
+    if compiler() is None:
         missing.append("a C++ compiler")
     if subprocess.run(
         [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -26,7 +27,6 @@ import httpx
 from gbnf_server import keeper, server_keys
 from gbnf_server.cpu import verdict
 from gbnf_server.errors import SetupError
-from gbnf_server.native import NativeModel
 from gbnf_server.processes import CRASHES, ending, ending_signal, kill_group
 
 KEY_VARIABLE = "LLAMA_API_KEY"
@@ -142,6 +142,20 @@ class RunningServer:
         return f"{problem}. The end of its log:\n{shown}"
 
 
+def check_port(port: int) -> None:
+    """Raise SetupError where no server can listen on this port of loopback; 0 stands for a free one."""
+    with socket.socket() as tried:
+        # a server that has just ended is no hindrance
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise SetupError(
+                f"port {port} cannot be used: {error.strerror or error}. "
+                "Choose another port, or 0 for a free one."
+            ) from None
+
+
 def start_binary(
     binary: Path,
     model: Path,
@@ -155,6 +169,9 @@ def start_binary(
     extra: Sequence[str],
 ) -> RunningServer:
     """Run this llama-server; `gbnf_server.llama_server_build.start` says what the arguments are."""
+    from gbnf_server.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    check_port(port)
     vocabulary = NativeModel(model, vocab_only=True)  # a file that is no model is found out here
     length = context_length or vocabulary.default_context
     command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
