@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.append_log import DEPTH, AppendLog, _shallow
-from gbnf_server.executors.protocol import flattened
+from gbnf_server.executors.results import flattened
 
 values = st.recursive(
     st.none() | st.integers() | st.text() | st.text('[]{}"\\\\'),

@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
+from gbnf_server.executors.results import too_deep
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
 from gbnf_server.executors.workspace import Workspace
@@ -194,7 +195,7 @@ def _encoded(name: str, value: Any) -> bytes:
     try:
         return protocol.encode(protocol.result(value))
     except RecursionError:
-        raise protocol.too_deep(name) from None
+        raise too_deep(name) from None
     except (TypeError, ValueError) as error:
         raise ExecutorError(f"'{name}' returned what is no JSON: {error}") from None
 

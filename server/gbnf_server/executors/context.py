@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gbnf_server.errors import ExecutorError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gbnf_server.executors.journal import Change
     from gbnf_server.executors.person import Form, Person
     from gbnf_server.executors.workspace import Workspace
-
-Result = TypeVar("Result")
 
 PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""

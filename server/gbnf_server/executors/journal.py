@@ -39,7 +39,7 @@ from gbnf_server.executors.records import (
     Records,
 )
 from gbnf_server.executors.undoing import Undoing, Undone, content, with_parents
-from gbnf_server.executors.workspace import STATE
+from gbnf_server.executors.workspace import DIRECTORY, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -254,7 +254,6 @@ class Journal:
 
     def _make_folders(self, operation: Operation, path: str) -> None:
         """Make what is missing on the way to a folder: each part is looked at once, however long the way."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._workspace.opened(".") as root:
             parent = os.dup(root)
             try:
@@ -266,7 +265,7 @@ class Journal:
                     except FileNotFoundError:
                         self._step(operation, {"step": "folder", "path": folder})
                         os.mkdir(name, dir_fd=parent)
-                    inner = os.open(name, flags, dir_fd=parent)
+                    inner = os.open(name, DIRECTORY, dir_fd=parent)
                     os.close(parent)
                     parent = inner
             finally:

@@ -31,6 +31,7 @@ from gbnf.errors import GbnfError
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.executors.results import cleaned, whole
 from gbnf_server.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Cont
         except (TypeError, ValueError, RecursionError) as error:
             raise ExecutorError(f"the arguments of '{executor.name}' are no JSON: {error}") from None
         with _Child(executor, context) as child:
-            result: dict[str, Any] = protocol.cleaned(child.converse(start), context.secrets)
+            result: dict[str, Any] = cleaned(child.converse(start), context.secrets)
             return result
     except ExecutorError as error:
         _clean(error, context)
@@ -104,10 +105,10 @@ def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Cont
 def _clean(error: ExecutorError, context: Context) -> None:
     """Take credentials, halves of characters and text without end out of an error and its notes."""
     hidden = context.secrets.hidden
-    error.message = hidden(protocol.whole(error.message))[:_LONGEST_ERROR]
+    error.message = hidden(whole(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
     if notes := getattr(error, "__notes__", None):
-        hidden_notes = (hidden(protocol.whole(note))[-_OUTPUT_KEPT:].strip() for note in notes)
+        hidden_notes = (hidden(whole(note))[-_OUTPUT_KEPT:].strip() for note in notes)
         notes[:] = [note for note in hidden_notes if note]
 
 
