@@ -2,8 +2,8 @@
 
 At load, llama.cpp repacks weights for the CPU's widest instructions. Some builds die of the result: compiled
 by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX (ggml-org/llama.cpp#20824). A
-build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what it could not do
-is left out here. Invariants:
+build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what crashes there
+is not done here. Invariants:
 
 - Weights are loaded in this process only after the verdict: through `model_params`, or after `protect`.
 - A verdict is kept in the cache folder, by a hash of llama.cpp's libraries and the CPU's features. A probe

@@ -1,11 +1,11 @@
 """Build llama-server from the source that llama-cpp-python ships, into a cache folder.
 
 No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python holds llama.cpp
-as a whole, so that the server and the engine in this process are of one version. What must stay true:
+as a whole, so that the server and the engine in this process are of one version. Invariants:
 
-- The cache holds a finished server or none: it is built beside its place, tried, and then renamed into it.
-- What was done stays done: an interrupted install goes on where it stopped.
-- Two installs at once do not meet: the second waits, and finds the first one's work.
+- The cache has a finished server or none: it is built in another folder, tested, and then renamed.
+- An interrupted install continues where it stopped.
+- Of two installs at once, the second waits, and uses the result of the first.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class _Build:
             raise SetupError(
                 f"'{' '.join(command[:3])} …' {ending(status)}. "
                 f"The log is {self._log}; its end:\n{shown}\n"
-                "Mend that and install again: what is done stays done."
+                "Fix that and install again: finished steps are not repeated."
             )
 
 

@@ -1,7 +1,7 @@
 """llama.cpp through ctypes: the one place where a wrong call would end the process.
 
 Two handles are offered, `NativeModel` (weights or just the vocabulary) and `NativeGrammar` (a parsed grammar
-and how far a text has come in it). What must stay true:
+and how far a text has come in it). Invariants:
 
 - No grammar reaches the engine that is empty (it would constrain nothing), holds NUL (the rest would be cut
   off) or is no UTF-8; whether it is otherwise harmless is `guard`'s business, in `gbnf_server.engine`.

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gbnf.errors import GbnfError
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
-from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.executors.context import COMMON_SETTINGS, PREFIX
 from gbnf_server.executors.results import cleaned, whole
 from gbnf_server.processes import kill_descendants, memory_of_descendants, signal_name
 
@@ -52,7 +52,9 @@ PATHS = frozenset(
 load code from there."""
 
 _OUTPUT_KEPT = 4000  # characters
-_OUTPUT_READ = 4 * _OUTPUT_KEPT  # bytes, so that a credential at the beginning is found before it is cut
+_OUTPUT_READ = (
+    4 * _OUTPUT_KEPT
+)  # bytes, so that a credential at the beginning is found before it is truncated
 _LONGEST_ERROR = 2000
 _LAST_WORDS = 300
 _CHUNK = 1 << 16
@@ -261,9 +263,9 @@ class _Child:
         """Say how the executor ended, or that it closed its connection."""
         self._connection.settimeout(_STATUS_S)
         try:
-            told = self._connection.recv(64)
-            # without a word of it, the supervisor itself was killed
-            status: int | None = int(told) if told else self._process.wait(_STATUS_S)
+            sent = self._connection.recv(64)
+            # if it sent nothing, the supervisor itself was killed
+            status: int | None = int(sent) if sent else self._process.wait(_STATUS_S)
         except (OSError, subprocess.TimeoutExpired):
             status = None
         if status is None:
@@ -275,7 +277,7 @@ class _Child:
             how = f"ended with exit code {status} and without a result"
         assert self._process.stdout is not None
         self._capture_rest(self._process.stdout.fileno())
-        # hidden before it is cut: a part of a credential is not found
+        # hidden before it is truncated: a part of a credential is not found
         printed = self._context.secrets.hidden(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
         lines = printed.strip().splitlines()
         said = f"; its last words: {lines[-1][:_LAST_WORDS]}" if lines else ""
@@ -295,7 +297,7 @@ class _Child:
                     return
 
     def _stop(self) -> None:
-        """End the executor and all that it has started: the supervisor does, once nobody listens to it."""
+        """End the executor and all that it has started: the supervisor does so when the connection closes."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
             self._connection.settimeout(_PATIENCE_S)
@@ -331,7 +333,7 @@ class _Child:
 
 def _settings(executor: Executor, context: Context) -> dict[str, str]:
     """The settings that the manifest names, and everybody's."""
-    wanted = EVERYBODYS.union(executor.run.env)
+    wanted = COMMON_SETTINGS.union(executor.run.env)
     return {name: value for name, value in context.settings.items() if name in wanted}
 
 

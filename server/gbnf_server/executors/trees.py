@@ -1,7 +1,7 @@
 """Measuring and removing folders of any shape.
 
-What must stay true: neither the interpreter's recursion limit, nor the number of open files, nor the longest
-path of the system bounds how deep a folder may be; no link is followed; nothing raises for what an entry is.
+Invariants: neither the interpreter's recursion limit, nor the number of open files, nor the longest path of
+the system bounds how deep a folder may be; no link is followed; no kind of entry makes it raise.
 """
 
 from __future__ import annotations

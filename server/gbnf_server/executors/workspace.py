@@ -1,6 +1,6 @@
 """The folder that executors work in, and cannot leave.
 
-What must stay true:
+Invariants:
 
 - A path from a model is relative, has no ``..``, and neither it nor a folder above it is a symbolic link
   that leads out. Links that stay inside are followed.

@@ -21,7 +21,7 @@ from gbnf.manifests import Executor
 from gbnf.manifests.checks import LEAST_MEMORY_MB
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
-from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.executors.context import COMMON_SETTINGS, PREFIX
 from gbnf_server.executors.runner import PASSED_ON, PATHS
 from support.executors import SATURDAY, shipped, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
@@ -250,7 +250,7 @@ def test_every_shipped_executor_names_the_settings_that_it_reads() -> None:
     for name, each in shipped().items():
         assert each.path is not None
         code = (each.path.parent / "executor.py").read_text()
-        read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - EVERYBODYS
+        read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - COMMON_SETTINGS
         assert read == {variable for variable in each.run.env if variable.startswith(PREFIX)}, name
 
 
