@@ -27,7 +27,7 @@ from typing import Literal
 
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import cache_folder
-from gbnf_server.llama_server_run import RunningServer, start_binary
+from gbnf_server.llama_server_run import RunningServer, check_port, start_binary
 from gbnf_server.processes import ending, kill_group
 
 __all__ = ["Progress", "RunningServer", "compiler", "find", "install", "start"]
@@ -115,6 +115,7 @@ def start(
     llama-server. Raises SetupError with the log's last lines where it does not come up, ModelLoadError where
     the file is no model.
     """
+    check_port(port)
     binary = find()
     if binary is None:
         raise SetupError(

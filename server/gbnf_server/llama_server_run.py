@@ -171,7 +171,6 @@ def start_binary(
     """Run this llama-server; `gbnf_server.llama_server_build.start` says what the arguments are."""
     from gbnf_server.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
 
-    check_port(port)
     vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
     length = context_length or vocabulary.default_context
     command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
