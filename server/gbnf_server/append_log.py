@@ -1,7 +1,7 @@
 """A file of JSON values, one a line, that only grows: what is in it survives whatever ends the process.
 
-What must stay true: what `append` has written is read again, whole and in order; a line that an interruption
-cut is dropped; two processes never write to one log at a time.
+Invariants: what `append` has written is read again, complete and in order; a line that an interruption
+truncated is dropped; two processes never write to one log at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogInUseError(Exception):
 
 
 class LogDamagedError(Exception):
-    """A whole line holds no JSON. Field: `line`, counted from 1."""
+    """A complete line is invalid JSON. Field: `line`, counted from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         self.line = line
@@ -37,7 +37,7 @@ class LogDamagedError(Exception):
 
 
 class AppendLog:
-    """A log, opened and held. `values` are those that were in it. Several threads may append."""
+    """An open log. `values` are those that were in it. Several threads may append."""
 
     def __init__(self, path: Path, read: Callable[[Any], Any] = lambda value: value) -> None:
         """`read` makes of each value what `values` holds, and raises where it cannot.
@@ -96,7 +96,7 @@ class AppendLog:
 
 
 def _shallow(line: bytes) -> bytes:
-    """A JSON text with null for each array and object that is nested deeper than `DEPTH`."""
+    """Return a JSON text with null for each array and object that is nested deeper than `DEPTH`."""
     if line.count(b"[") + line.count(b"{") <= DEPTH:
         return line
     kept, begin, depth = list[bytes](), 0, 0

@@ -2,8 +2,8 @@
 
 At load, llama.cpp repacks weights for the CPU's widest instructions. Some builds die of the result: compiled
 by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX (ggml-org/llama.cpp#20824). A
-build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what it could not do
-is left out here. Invariants:
+build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what crashes there
+is not done here. Invariants:
 
 - Weights are loaded in this process only after the verdict: through `model_params`, or after `protect`.
 - A verdict is kept in the cache folder, by a hash of llama.cpp's libraries and the CPU's features. A probe
@@ -35,7 +35,10 @@ from typing import Any
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import cache_folder
-from gbnf_server.processes import CRASHES, signal_name
+from gbnf_server.processes import CRASHES, run_program, signal_name
+
+REINSTALL = "pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python"
+"""The command that compiles llama.cpp on this machine."""
 
 _PROGRAM = Path(__file__).with_name("cpu_probe.py")
 _DIFFERS = 9  # exit status of `cpu_probe`, which is not imported: it loads llama.cpp
@@ -73,17 +76,9 @@ def verdict() -> Verdict:
 def probe() -> tuple[Verdict, bool]:
     """Run the probe. Return its verdict, and whether another run would find the same."""
     try:
-        # ours, not the child's, who cannot remove it when it crashes
+        # made here: a child that crashes cannot remove it
         with tempfile.TemporaryDirectory(prefix="gbnf-probe-") as folder:
-            done = subprocess.run(  # noqa: S603 - our own interpreter and program
-                [sys.executable, "-P", str(_PROGRAM), str(model_path()), folder],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LIMIT_S,
-                check=False,
-            )
+            done = run_program([sys.executable, "-P", str(_PROGRAM), str(model_path()), folder], _LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Verdict(computes=True, repacks=False, reason=f"the CPU probe did not finish: {error}"), False
     steps = done.stdout.split("\n")[:-1]
@@ -135,7 +130,7 @@ def _changed(params: Any) -> Any:
     if not found.computes:
         raise SetupError(
             f"this build of llama.cpp does not run on this CPU: {found.reason}. Compile it here with "
-            "`pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python`; "
+            f"`{REINSTALL}`; "
             "`gbnf doctor` says more."
         )
     if not found.repacks:
@@ -162,10 +157,7 @@ def features() -> str:
                 return value.strip()
     if sys.platform == "darwin":
         with suppress(OSError, subprocess.SubprocessError):
-            asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-            return subprocess.run(  # noqa: S603 - a constant
-                asked, capture_output=True, text=True, check=True, timeout=10
-            ).stdout.strip()
+            return run_program(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], 10).stdout.strip()
     return platform.processor()
 
 

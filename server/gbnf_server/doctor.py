@@ -7,10 +7,7 @@ nothing is changed, but for the CPU probe's verdict in the cache folder.
 from __future__ import annotations
 
 import json
-import os
 import platform
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,18 +19,19 @@ from typing import Any, Literal
 
 import psutil
 
-from gbnf_server.cpu import probe, verdict
-from gbnf_server.errors import ClientError
+from gbnf_server.cpu import REINSTALL, probe, verdict
+from gbnf_server.errors import ClientError, SetupError
 from gbnf_server.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
-from gbnf_server.processes import ending
+from gbnf_server.llama_server_build import compiler, find
+from gbnf_server.llama_server_run import check_port
+from gbnf_server.processes import ending, run_program
 
 State = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slower; `broken`: something that is needed does not work."""
 
 _LIMIT_S = 60.0  # for a program that only says what it is
 _GIB = 2**30
-_REINSTALL = "pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python"
-_WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {_REINSTALL} (or GGML_VULKAN, GGML_METAL)'
+_WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
 _ENGINES = {"llguidance": "pip install llguidance", "xgrammar": "pip install xgrammar"}
 
 _LOAD = """
@@ -82,9 +80,8 @@ def _python() -> Check:
 
 
 def _compiler() -> Check:
-    for name in filter(None, (os.environ.get("CXX", "").split(" ")[0], "c++", "g++", "clang++")):
-        if program := shutil.which(name):
-            return Check("C++ compiler", "ok", f"{program}: {_first_line([program, '--version'])}")
+    if program := compiler():
+        return Check("C++ compiler", "ok", f"{program}: {_version_of(program)}")
     fix = (
         "xcode-select --install"
         if sys.platform == "darwin"
@@ -103,14 +100,7 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
             name, "broken", "llama-cpp-python is not installed", "pip install llama-cpp-python"
         ), None
     try:
-        done = subprocess.run(  # noqa: S603 - our own interpreter and program
-            [sys.executable, "-P", "-c", _LOAD],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
             said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
             return Check(name, "ok", f"{installed}; {_features(said['system'])}"), said
@@ -118,7 +108,7 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
         reason = f"the process that loads it {ending(done.returncode)}: {said_last}"
     except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
         reason = str(error)
-    return Check(name, "broken", f"{installed}; {reason}", _REINSTALL), None
+    return Check(name, "broken", f"{installed}; {reason}", REINSTALL), None
 
 
 def _features(system: str) -> str:
@@ -135,9 +125,9 @@ def _cpu() -> Check:
         found, _ = probe()  # what kept the last one from finishing may be over
     name = "CPU probe"
     if not found.computes:
-        return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {_REINSTALL}")
+        return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
     if not found.repacks:
-        fix = "A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 " + _REINSTALL
+        fix = "A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 " + REINSTALL
         return Check(
             name, "limited", f"{found.reason}; weights are not repacked, so some models are slower", fix
         )
@@ -151,8 +141,6 @@ def _offload(said: dict[str, Any]) -> Check:
 
 
 def _llama_server() -> Check:
-    from gbnf_server.llama_server_build import find  # noqa: PLC0415 - loads llama.cpp
-
     name = "llama-server"
     try:
         program = find()
@@ -162,8 +150,7 @@ def _llama_server() -> Check:
         return Check(
             name, "limited", "not built; only --server and the tests need one", "gbnf server install"
         )
-    found = _first_line([str(program), "--version"])
-    return Check(name, "ok", f"{program}: {found}")
+    return Check(name, "ok", f"{program}: {_version_of(program)}")
 
 
 def _model(path: Path) -> Check:
@@ -172,11 +159,11 @@ def _model(path: Path) -> Check:
 
     try:
         model = NativeModel(path, vocab_only=True)
-        needed, length = model.memory_estimate()
+        needed = model.memory_estimate()
     except ClientError as error:
         return Check("model", "broken", str(error), "Give a complete GGUF file of a language model.")
     found = (
-        f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {length} tokens; "
+        f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
         f"{_free() / _GIB:.1f} GiB free"
     )
     if needed > _free():
@@ -195,20 +182,17 @@ def _engines() -> Iterator[Check]:
 
 
 def _port(port: int) -> Check:
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind(("127.0.0.1", port))
-        except OSError as error:
-            found = f"{port} cannot be used: {error.strerror or error}"
-            return Check("port", "limited", found, "gbnf server start --port 0 takes a free one")
+    try:
+        check_port(port)
+    except SetupError as error:
+        return Check("port", "limited", str(error), "gbnf server start --port 0")
     return Check("port", "ok", f"{port} is free for gbnf server start")
 
 
 def _writable(name: str, folder: Path, variable: str) -> Check:
     """Whether files can be made in the folder, or it can be made; nothing of the trial stays."""
-    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     try:
+        existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
         with tempfile.TemporaryDirectory(dir=existing):
             pass
     except OSError as error:
@@ -222,11 +206,10 @@ def _free() -> int:
     return int(psutil.virtual_memory().available)
 
 
-def _first_line(command: list[str]) -> str:
+def _version_of(program: Path | str) -> str:
+    """The first line that a program prints about its version."""
     try:
-        done = subprocess.run(  # noqa: S603 - a compiler or server that the person has installed
-            command, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False
-        )
+        done = run_program([str(program), "--version"], _LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if done.returncode:

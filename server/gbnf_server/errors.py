@@ -1,4 +1,4 @@
-"""What can go wrong between the toolkit and the world, as one tree.
+"""The errors that this package raises, as one tree.
 
     GbnfError                              (gbnf.errors)
     └── ClientError                        the root of this package's errors
@@ -14,7 +14,7 @@
         └── SetupError                     this machine lacks something: a workspace, a server build …
 
 Foreign exceptions are translated at the seam where they appear; above it only this tree is caught.
-Messages name the place, the value and the way out. An `ExecutorError` is one line: it goes into the
+Messages name the location, the value and a hint. An `ExecutorError` is one line: it goes into the
 conversation, where the model reads it.
 """
 
@@ -72,7 +72,7 @@ class ContextOverflow(BackendError):  # noqa: N818 - its family says that it is 
 
 
 class MalformedText(BackendError):  # noqa: N818 - its family says that it is an error
-    """The server's answer is not UTF-8, or holds half of a surrogate pair: nobody knows what it meant."""
+    """The server's answer is not UTF-8, or has an unpaired surrogate."""
 
     def __init__(self, fault: str) -> None:
         super().__init__(

@@ -2,9 +2,9 @@
 
     python keeper.py PROGRAM ARGUMENT…
 
-Whoever started it holds the other end of that pipe; when he goes, however suddenly, the system closes it, and
-the program is ended. So no server outlives the process that wanted it. Should the keeper itself be killed,
-Linux ends the program by its parent-death signal.
+The parent process has the other end of that pipe. When the parent exits, even if it is killed, the system
+closes the pipe and the keeper ends the program, so that no server outlives its parent. If the keeper itself
+is killed, Linux ends the program by its parent-death signal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _end_with_input(process: subprocess.Popen[bytes]) -> None:
 
 
 def main(command: list[str]) -> int:
-    """Run the command to its end. Returns its status, 128 + n for signal n, 127 where there is no program."""
+    """Run the command to its end. Return its status: 128 + n for signal n, 127 if there is no program."""
     try:
         # No thread runs yet, which is what makes preexec_fn safe.
         process = subprocess.Popen(  # noqa: S603 - the command is what this program is given to run

@@ -1,11 +1,11 @@
 """Build llama-server from the source that llama-cpp-python ships, into a cache folder.
 
 No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python holds llama.cpp
-as a whole, so that the server and the engine in this process are of one version. What must stay true:
+as a whole, so that the server and the engine in this process are of one version. Invariants:
 
-- The cache holds a finished server or none: it is built beside its place, tried, and then renamed into it.
-- What was done stays done: an interrupted install goes on where it stopped.
-- Two installs at once do not meet: the second waits, and finds the first one's work.
+- The cache has a finished server or none: it is built in another folder, tested, and then renamed.
+- An interrupted install continues where it stopped.
+- Of two installs at once, the second waits, and uses the result of the first.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Literal
 
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import cache_folder
-from gbnf_server.llama_server_run import RunningServer, start_binary
+from gbnf_server.llama_server_run import RunningServer, check_port, start_binary
 from gbnf_server.processes import ending, kill_group
 
-__all__ = ["Progress", "RunningServer", "find", "install", "start"]
+__all__ = ["Progress", "RunningServer", "compiler", "find", "install", "start"]
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
@@ -115,6 +115,7 @@ def start(
     llama-server. Raises SetupError with the log's last lines where it does not come up, ModelLoadError where
     the file is no model.
     """
+    check_port(port)
     binary = find()
     if binary is None:
         raise SetupError(
@@ -134,6 +135,12 @@ def start(
     )
 
 
+def compiler() -> str | None:
+    """Return the path of the C++ compiler, None if there is none."""
+    names = (os.environ.get("CXX", "").split(" ")[0], "c++", "g++", "clang++")
+    return next(filter(None, map(shutil.which, filter(None, names))), None)
+
+
 def _place(cache: Path) -> Path:
     return cache / "llama-server" / _version() / "llama-server"
 
@@ -151,8 +158,7 @@ def _check_tools() -> None:
     missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=_path())]
     if shutil.which("ninja", path=_path()) and "make" in missing:
         missing.remove("make")
-    compiler = os.environ.get("CXX", "").split(" ")[0]
-    if not any(shutil.which(name) for name in (compiler, "c++", "g++", "clang++") if name):
+    if compiler() is None:
         missing.append("a C++ compiler")
     if subprocess.run(
         [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False
@@ -271,7 +277,7 @@ class _Build:
             raise SetupError(
                 f"'{' '.join(command[:3])} …' {ending(status)}. "
                 f"The log is {self._log}; its end:\n{shown}\n"
-                "Mend that and install again: what is done stays done."
+                "Fix that and install again: finished steps are not repeated."
             )
 
 

@@ -1,7 +1,7 @@
-"""Run a llama-server on this machine's loopback, for as long as this process wants it.
+"""Run a llama-server on this machine's loopback interface, until this process stops it.
 
-What must stay true: no server outlives the process that started it (`gbnf_server.keeper`), and a server that
-does not come up, or dies, says why with the last lines of its log.
+Invariants: no server outlives the process that started it (`gbnf_server.keeper`), and the error for a server
+that does not start, or crashes, has the last lines of its log.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -26,7 +27,6 @@ import httpx
 from gbnf_server import keeper, server_keys
 from gbnf_server.cpu import verdict
 from gbnf_server.errors import SetupError
-from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeModel
 from gbnf_server.processes import CRASHES, ending, ending_signal, kill_group
 
 KEY_VARIABLE = "LLAMA_API_KEY"
@@ -65,7 +65,7 @@ class RunningServer:
         return self.process.poll() is None
 
     def log(self, lines: int = _SHOWN_LINES) -> list[str]:
-        """The last lines that the server wrote."""
+        """Return the last lines that the server logged."""
         return list(self._lines)[-lines:]
 
     def wait(self) -> int:
@@ -102,18 +102,18 @@ class RunningServer:
                 self._reader.join(_PATIENCE)
                 raise self.failure()
             if time.monotonic() > deadline:
-                raise SetupError(self._told(f"llama-server was not ready after {timeout:g} s"))
+                raise SetupError(self._with_log(f"llama-server was not ready after {timeout:g} s"))
             time.sleep(0.05)
 
     def _read(self) -> None:
-        """Drain the server's log, so that it never blocks on a full pipe."""
+        """Read the server's log, so that it never blocks on a full pipe."""
         assert self.process.stdout is not None
         with self.process.stdout as log:
             for line in log:
                 self._lines.append(line.rstrip())
 
     def _is_ready(self) -> bool:
-        """Find out the port from the log, which tells the one that the system chose, then ask for health."""
+        """Read the port from the log, which names the one that the system chose, then ask for health."""
         if not self.url:
             found = next(
                 (match for line in self.log(_KEPT_LINES) if (match := _LISTENING.search(line))), None
@@ -135,11 +135,25 @@ class RunningServer:
     def failure(self) -> SetupError:
         """Return the error for a server that has ended by itself."""
         hint = f". {CRASH_HINT}" if self.has_crashed else ""
-        return SetupError(self._told(f"llama-server {ending(self.process.wait())}{hint}"))
+        return SetupError(self._with_log(f"llama-server {ending(self.process.wait())}{hint}"))
 
-    def _told(self, problem: str) -> str:
+    def _with_log(self, problem: str) -> str:
         shown = "\n".join(f"    {line}" for line in self.log())
         return f"{problem}. The end of its log:\n{shown}"
+
+
+def check_port(port: int) -> None:
+    """Raise SetupError where no server can listen on this port of loopback; 0 stands for a free one."""
+    with socket.socket() as tried:
+        # a server that has just ended is no hindrance
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise SetupError(
+                f"port {port} cannot be used: {error.strerror or error}. "
+                "Choose another port, or 0 for a free one."
+            ) from None
 
 
 def start_binary(
@@ -155,10 +169,10 @@ def start_binary(
     extra: Sequence[str],
 ) -> RunningServer:
     """Run this llama-server; `gbnf_server.llama_server_build.start` says what the arguments are."""
-    vocabulary = NativeModel(model, vocab_only=True)  # a file that is no model is found out here
-    length = context_length or min(
-        vocabulary.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
-    )
+    from gbnf_server.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
+    length = context_length or vocabulary.default_context
     command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
     command += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]

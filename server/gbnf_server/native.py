@@ -1,7 +1,7 @@
 """llama.cpp through ctypes: the one place where a wrong call would end the process.
 
 Two handles are offered, `NativeModel` (weights or just the vocabulary) and `NativeGrammar` (a parsed grammar
-and how far a text has come in it). What must stay true:
+and how far a text has come in it). Invariants:
 
 - No grammar reaches the engine that is empty (it would constrain nothing), holds NUL (the rest would be cut
   off) or is no UTF-8; whether it is otherwise harmless is `guard`'s business, in `gbnf_server.engine`.
@@ -36,9 +36,7 @@ from gbnf_server.cpu import model_params
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.llama import llama_cpp
 
-LONGEST_DEFAULT_CONTEXT = 8192
-"""Tokens: a model trained for 128k would take gigabytes for its memory."""
-
+_LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
 _LAST_BYTE = 0xFF
 _KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
@@ -173,8 +171,13 @@ class NativeModel:
         architecture = self.metadata.get("general.architecture", "")
         return int(self.metadata.get(f"{architecture}.context_length", 0))
 
-    def memory_estimate(self) -> tuple[int, int]:
-        """Return the bytes that weights and KV cache need, and for which context length in tokens."""
+    @property
+    def default_context(self) -> int:
+        """How many tokens a conversation may have if nobody chooses: the trained context, up to 8192."""
+        return min(self.trained_context or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
+
+    def memory_estimate(self) -> int:
+        """Return the bytes that weights and the KV cache of `default_context` need."""
         values = self.metadata
         prefix = values.get("general.architecture", "") + "."
 
@@ -182,14 +185,11 @@ class NativeModel:
             text = values.get(prefix + key, "")
             return int(text) if text.isdecimal() else default
 
-        length = min(self.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT)
         heads = max(number("attention.head_count", 1), 1)
         head_width = number("attention.key_length", number("embedding_length", 0) // heads)
         kv_heads = number("attention.head_count_kv", heads)
-        cached = (
-            2 * 2 * length * number("block_count", 0) * kv_heads * head_width
-        )  # keys and values of 16 bits
-        return self.path.stat().st_size + cached, length
+        per_token = 2 * 2 * number("block_count", 0) * kv_heads * head_width  # keys and values of 16 bits
+        return self.path.stat().st_size + self.default_context * per_token
 
     @property
     def is_small(self) -> bool:

@@ -95,7 +95,7 @@ def find(model: ModelKey, folder: Path | None = None) -> tuple[Profile, Path] | 
 
 
 def load(path: Path) -> Profile:
-    """Read one. Raises SetupError, which names the place and the way out."""
+    """Read one. Raises SetupError, which names the location and a hint."""
 
     def broken(problem: str) -> SetupError:
         return SetupError(f"the profile {path}: {problem}. Correct it, delete it, or run with --no-profile.")
@@ -105,7 +105,7 @@ def load(path: Path) -> Profile:
     except OSError as error:
         raise broken(f"it can't be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise broken(f"this is no TOML: {error}") from None
+        raise broken(f"invalid TOML: {error}") from None
     match value:
         case {"rung": str(rung), "model": {"name": str(name), **more}, "settings": dict(settings)}:
             size = more.get("bytes")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.append_log import DEPTH, AppendLog, _shallow
+from gbnf_server.executors.results import flattened
 
 values = st.recursive(
     st.none() | st.integers() | st.text() | st.text('[]{}"\\\\'),
@@ -26,29 +27,10 @@ def nested(depth: int, core: Any) -> Any:
     return value
 
 
-@given(value=values, depth=st.integers(0, DEPTH - 50))
-def test_what_is_not_too_deep_is_read_as_it_was_written(value: Any, depth: int) -> None:
+@given(value=values, depth=st.integers(0, DEPTH + 30))
+def test_what_is_too_deep_is_null_and_all_else_as_it_was(value: Any, depth: int) -> None:
     value = nested(depth, value)
-    assert json.loads(_shallow(json.dumps(value, ensure_ascii=False).encode())) == value
-
-
-@given(value=values, more=st.integers(0, 30))
-def test_what_is_too_deep_is_null(value: Any, more: int) -> None:
-    line = json.dumps(nested(DEPTH + more, [value]), ensure_ascii=False).encode()
-    assert json.loads(_shallow(line)) == nested_from_the_top(DEPTH + more)
-
-
-def nested_from_the_top(depth: int) -> Any:
-    """What is left of `nested(depth, …)`: its outer `DEPTH` levels."""
-    value: Any = None
-    for level in range(depth - DEPTH, depth):
-        value = [level, value, "]"] if level % 2 else {"[": level, "a": value, "z": {}}
-    inner: Any = value
-    for level in reversed(range(depth - DEPTH, depth)):
-        if level == depth - DEPTH and not level % 2:
-            inner["z"] = None  # it is as deep as what was left out
-        inner = inner[1] if level % 2 else inner["a"]
-    return value
+    assert json.loads(_shallow(json.dumps(value, ensure_ascii=False).encode())) == flattened(value, DEPTH)
 
 
 @pytest.mark.parametrize("depth", [600, 940, 5000, 200_000])

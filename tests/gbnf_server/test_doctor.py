@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gbnf_server import cpu, doctor
+from gbnf_server import doctor
 from gbnf_server.cpu import Verdict
 from gbnf_server.embedded import model_path
 from support.command_line import Gbnf, gbnf
@@ -82,9 +82,12 @@ def test_a_port_that_is_taken(gbnf: Gbnf) -> None:
     assert (left.code, found(left)["port"]["state"]) == (0, "limited")
 
 
-def test_folders_that_cannot_be_made(gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["file/profiles", "x" * 300, "x" * 300 + "/profiles"])
+def test_folders_that_cannot_be_made(
+    gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "file" / "profiles"))
+    monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / path))
     left = gbnf("doctor", "--json")
     assert found(left)["profile folder"]["state"] == "limited"
     assert "GBNF_PROFILES" in found(left)["profile folder"]["fix"]
@@ -134,4 +137,3 @@ def test_a_build_that_dies_of_repacked_weights(tmp_path: Path) -> None:
     assert done.returncode == 0
     if check["state"] != "ok":  # on a CPU without kernels for repacked weights all is well
         assert "SIGSEGV" in check["found"]
-        assert cpu.Verdict is Verdict

@@ -166,7 +166,7 @@ def test_an_interrupted_build_leaves_no_process_and_no_server(
     source(**{"CMakeLists.txt": CMAKE + slow})
 
     def is_sleeping() -> bool:
-        return any(length.encode() in command for command in commands())
+        return any(length in command for command in commands())
 
     def interrupt(progress: Progress) -> None:
         if progress.stage == "build":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gbnf.prompt import Message
 from gbnf_server import keeper, llama_server_run, server_keys
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.cpu import Verdict
@@ -84,10 +86,8 @@ def test_only_this_user_can_use_it(model: Path) -> None:
             answer = httpx.post(f"{server.url}/completion", json=body, headers=headers, trust_env=False)
             assert answer.status_code == 401
         with LlamaServer(server.url) as client:
-            assert (
-                client.complete([{"role": "user", "content": "hello"}], grammar=None, max_tokens=1).text
-                is not None
-            )
+            messages: list[Message] = [{"role": "user", "content": "hello"}]
+            assert client.complete(messages, grammar=None, max_tokens=1).completion_tokens
         with start(model, threads=1) as other:
             assert other.api_key != server.api_key
     assert not key.exists()
@@ -149,9 +149,9 @@ def test_a_server_that_always_dies_says_of_what(
         start(tiny_model)
 
 
-def test_a_port_that_is_taken(model: Path) -> None:
-    with start(model, threads=1) as first, pytest.raises(SetupError, match="bind"):
-        start(model, threads=1, port=httpx.URL(first.url).port or 0)
+def test_a_port_that_is_taken(tiny_model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SetupError, match="already in use"):
+        start(tiny_model, port=taken.getsockname()[1])
 
 
 def test_a_server_that_is_not_ready_in_time_is_ended(

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
-from gbnf_server.processes import has_ended, kill_descendants, kill_group, memory_of_descendants, signal_name
+from gbnf_server.processes import (
+    ending,
+    has_ended,
+    kill_descendants,
+    kill_group,
+    memory_of_descendants,
+    signal_name,
+)
 from support.executors import world
 from support.hostile_executors import HOSTILE
 from support.processes import is_alive, wait_until
@@ -41,6 +48,21 @@ def test_a_signal_that_python_knows_has_its_name(each: signal.Signals) -> None:
 @pytest.mark.parametrize("distance", [1, 3, signal.SIGRTMAX - signal.SIGRTMIN - 1])
 def test_realtime_signals_are_named_by_their_distance(distance: int) -> None:
     assert signal_name(signal.SIGRTMIN + distance) == f"SIGRTMIN+{distance}"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("exit 3", "ended with status 3"),
+        ("exit 255", "ended with status 255"),
+        ("sh -c 'kill -SEGV $$'; exit $?", "was killed by SIGSEGV"),
+        ("kill -TERM $$", "was killed by SIGTERM"),
+    ],
+)
+def test_how_a_process_ended_is_said(code: str, said: str) -> None:
+    assert (
+        ending(subprocess.run(["sh", "-c", code], stderr=subprocess.DEVNULL, check=False).returncode) == said
+    )
 
 
 # ── ending processes ────────────────────────────────────────────────────────────────────────────────────────

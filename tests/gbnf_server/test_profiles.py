@@ -64,7 +64,7 @@ def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, fits: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rung = ", "no TOML"),
+        ("rung = ", "invalid TOML"),
         ("rung = 'x'", "are needed"),
         ("rung = 'x'\n[model]\nname = 'm'\nbytes = 'big'\n[settings]", "bytes is 'big'"),
         ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nunion = false", "union = False is not known"),

@@ -1,37 +1,32 @@
-"""What other processes do, as Linux's /proc tells it."""
+"""What other processes do, and waiting for it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be collected does not."""
+    """Whether a process runs; one that only waits to be reaped does not."""
     try:
-        return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
-    except (FileNotFoundError, ProcessLookupError):  # the second one: it ended between open and read
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
 
 
 def children(pid: int) -> list[int]:
-    """The processes that any of its threads has started; none where it has ended."""
-    found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
-            found += map(int, (thread / "children").read_text().split())
-    return found
+    """The processes that a process has started and not reaped; none where it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
 
 
-def commands() -> list[bytes]:
-    """The command lines of all processes, their words parted by NUL."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # as above; another user's
-            found.append(path.read_bytes())
-    return found
+def commands() -> list[str]:
+    """The command lines of all processes."""
+    return [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:

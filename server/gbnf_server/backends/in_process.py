@@ -29,7 +29,7 @@ from gbnf_server.decoding.memory import Lease, Memory, free
 from gbnf_server.decoding.sampling import Picker, Truncation
 from gbnf_server.engine import guard
 from gbnf_server.errors import ContextOverflow, ModelLoadError
-from gbnf_server.native import LONGEST_DEFAULT_CONTEXT, NativeModel
+from gbnf_server.native import NativeModel
 
 
 class InProcess:
@@ -71,9 +71,7 @@ class InProcess:
         self.prompt_style: PromptStyle = prompt_style or (
             "minimal" if self.name == DEMONSTRATION_MODEL else "full"
         )
-        self.context_length: int = context_length or min(
-            model.trained_context or LONGEST_DEFAULT_CONTEXT, LONGEST_DEFAULT_CONTEXT
-        )
+        self.context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
         self._guarded = guard_grammars

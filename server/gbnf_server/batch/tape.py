@@ -21,7 +21,7 @@ from gbnf.manifests import Executor
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
-from gbnf_server.executors.protocol import flattened
+from gbnf_server.executors.results import flattened
 
 Entry = Mapping[str, Any]
 

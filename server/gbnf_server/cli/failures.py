@@ -1,4 +1,4 @@
-"""Errors on their way out: what a person is told, and the exit code that goes with it."""
+"""How errors are reported: the message on stderr, and the exit status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InputError(GbnfError):
 
 
 def report(error: BaseException) -> ExitCode:
-    """Tell a person what went wrong. An error that nobody raised on purpose is raised again."""
+    """Print an error, and return the exit status. Raise one that this package does not raise on purpose."""
     match error:
         case KeyboardInterrupt():
             _tell("interrupted", "nothing was left half done")
@@ -36,7 +36,7 @@ def report(error: BaseException) -> ExitCode:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Leave with a word and 130 at Ctrl-C. typer catches it before `main` does, and says nothing."""
+    """Exit with a message and status 130 at Ctrl-C, which typer catches before `main`, without a message."""
     try:
         yield
     except KeyboardInterrupt as error:

@@ -101,7 +101,6 @@ def start(
     from gbnf_server.llama_server_build import start as run
     from gbnf_server.server_keys import key_file
 
-    _check_free(port)
     with (
         interruptible(),
         run(
@@ -123,23 +122,6 @@ def start(
             notes().print("stopped", style="dim")
             return
         raise running.failure()
-
-
-def _check_free(port: int) -> None:
-    """Raises SetupError, where llama-server would tell in lines of its log."""
-    import socket
-
-    from gbnf_server.errors import SetupError
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just ended is no hindrance
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise SetupError(
-                f"port {port} can't be used: {error.strerror or error}. "
-                "Give another --port, or 0 for a free one."
-            ) from None
 
 
 server.command(help=flow(install.__doc__))(install)

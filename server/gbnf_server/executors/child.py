@@ -1,7 +1,7 @@
-"""The process that one executor runs in. `runner` starts it; nobody else does.
+"""The process that one executor runs in. Only `runner` starts it.
 
-Invariants: it starts fast, so it imports little; its supervisor ends it, when the runner has the result or is
-gone; whatever the executor does, exactly one result or error is said, or the runner sees a crash.
+Invariants: it starts fast, so it imports little; its supervisor ends it when the runner has the result or has
+exited; whatever the executor does, exactly one result or error is sent, or the runner sees a crash.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
+from gbnf_server.executors.results import too_deep
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
 from gbnf_server.executors.workspace import Workspace
@@ -131,7 +132,7 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
         return protocol.encode(
             protocol.error(f"'{name}' ended the process itself with exit code {error.code!r}"[:_LONGEST_TEXT])
         )
-    except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is told to the parent
+    except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
             text = protocol.out_of_memory(name, start["memory_mb"])
         else:
@@ -190,11 +191,11 @@ def _context(start: Mapping[str, Any], person: _Relay) -> Context:
 
 
 def _encoded(name: str, value: Any) -> bytes:
-    """The result as a message. Raises `ExecutorError` where it is no JSON value."""
+    """Return the result as a message. Raises `ExecutorError` where it is not a JSON value."""
     try:
         return protocol.encode(protocol.result(value))
     except RecursionError:
-        raise protocol.too_deep(name) from None
+        raise too_deep(name) from None
     except (TypeError, ValueError) as error:
         raise ExecutorError(f"'{name}' returned what is no JSON: {error}") from None
 

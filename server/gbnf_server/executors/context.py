@@ -1,7 +1,7 @@
-"""What an executor is given beside its arguments: the world, and nothing else of it.
+"""What an executor is given besides its arguments.
 
 An executor reads the clock, the settings and the workspace from here, so that a test, or another runtime,
-can give it others.
+can replace them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gbnf_server.errors import ExecutorError
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from gbnf_server.executors.person import Form, Person
     from gbnf_server.executors.workspace import Workspace
 
-Result = TypeVar("Result")
-
 PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""
 
 
-EVERYBODYS = frozenset({"GBNF_TIMEZONE", "GBNF_USER_EMAIL"})
-"""Settings that every executor gets: when and who it is."""
+COMMON_SETTINGS = frozenset({"GBNF_TIMEZONE", "GBNF_USER_EMAIL"})
+"""Settings that every executor gets: the person's time zone and address."""
 
 
 def settings_from_environment() -> dict[str, str]:
@@ -41,12 +39,12 @@ def settings_from_environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """One planner run's surroundings.
+    """What the executors of one planner run use.
 
     `turn` names the run: undo takes back a whole one. `settings` are the ``GBNF_`` variables of the
-    environment; an executor sees those that its manifest names, and `EVERYBODYS`. `clock` gives aware times;
-    their zone is the person's. `secrets` holds what a person typed as credentials in this run. `tool` is the
-    name of the executor that runs.
+    environment; an executor sees those that its manifest names, and `COMMON_SETTINGS`. `clock` gives aware
+    times; their zone is the person's. `secrets` are what a person typed as credentials in this run. `tool` is
+    the name of the executor that runs.
     """
 
     workspace: Workspace

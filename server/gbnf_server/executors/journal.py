@@ -3,16 +3,16 @@
 One operation is one call's changes: all of them happen, or none. Each step is recorded (`records`) **before**
 it is done. What was replaced or deleted lies under ``.gbnf/trash/<number>/<step>/``.
 
-What must stay true:
+Invariants:
 
 - Nothing is replaced or removed that is not kept in the trash first, by a link or a rename, never by a copy
-  that could be cut short.
+  that could be incomplete.
 - An operation without an end line, seen while the lock is held, belongs to a process that was killed: it is
   rolled back before anything else happens.
 - What a change costs does not grow with the changes before it, and what is kept of them is bounded
   (`records.MAX_CHANGES`, `records.MAX_KEPT_BYTES`): the oldest are forgotten first, and an undo says so.
-- Whatever somebody puts in place of a record, a folder of the journal included, is set aside, and the next
-  change succeeds.
+- Any file or folder that replaces a record, or a folder of the journal, is set aside, and the next change
+  succeeds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gbnf_server.executors.records import (
     Records,
 )
 from gbnf_server.executors.undoing import Undoing, Undone, content, with_parents
-from gbnf_server.executors.workspace import STATE
+from gbnf_server.executors.workspace import DIRECTORY, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -169,7 +169,7 @@ class Journal:
                 marker = self._records.begin(entries, turn, "undo_last_turn", undid=done[-1].turn)
                 self._records.append(marker, {"end": "undo"})
                 self._settle(marker, self._records.entries())
-        return undoing.told()
+        return undoing.outcome()
 
     def _readable(self, entries: Sequence[Entry]) -> list[Operation]:
         readable = []
@@ -254,7 +254,6 @@ class Journal:
 
     def _make_folders(self, operation: Operation, path: str) -> None:
         """Make what is missing on the way to a folder: each part is looked at once, however long the way."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._workspace.opened(".") as root:
             parent = os.dup(root)
             try:
@@ -266,7 +265,7 @@ class Journal:
                     except FileNotFoundError:
                         self._step(operation, {"step": "folder", "path": folder})
                         os.mkdir(name, dir_fd=parent)
-                    inner = os.open(name, flags, dir_fd=parent)
+                    inner = os.open(name, DIRECTORY, dir_fd=parent)
                     os.close(parent)
                     parent = inner
             finally:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import Field, Form
+from gbnf_server.executors.results import DEPTH, depth_of, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from gbnf.manifests import RunPolicy
     from gbnf_server.executors.context import Context
     from gbnf_server.executors.secrets import Secrets
-
-DEPTH = 64
-"""How many arrays and objects a result may have inside each other, itself included."""
 
 _SMALLEST_LIMIT = 64 * 1024  # bytes of a line: a question or an error may be longer than a small result
 _SHOWN = 80
@@ -203,62 +201,11 @@ class Inbox:
         )
 
 
-def too_deep(name: str) -> ExecutorError:
-    return ExecutorError(
-        f"'{name}' returned a result nested deeper than {DEPTH} arrays and objects. Return a flatter one."
-    )
-
-
 def out_of_memory(name: str, limit_mb: int) -> str:
     return (
         f"'{name}' needs more memory than its {limit_mb} MB. Ask for less at once, "
         "or raise `run.memory_mb` in its manifest."
     )
-
-
-def depth_of(value: Any, enough: int) -> int:
-    """Return how many arrays and objects are inside each other, counted up to one more than `enough`."""
-    level, depth = [value], 0
-    while depth <= enough and (level := [each for each in level if isinstance(each, dict | list | tuple)]):
-        level = [member for each in level for member in (each.values() if isinstance(each, dict) else each)]
-        depth += 1
-    return depth
-
-
-def flattened(value: Any, depth: int = DEPTH) -> Any:
-    """Return a value with None for each array and object that is nested deeper than `depth`."""
-    match value:
-        case dict():
-            return {key: flattened(member, depth - 1) for key, member in value.items()} if depth else None
-        case list():
-            return [flattened(member, depth - 1) for member in value] if depth else None
-        case _:
-            return value
-
-
-def cleaned(value: Any, secrets: Secrets) -> Any:
-    """A result as the conversation may hold it: without credentials, and without halves of characters.
-
-    UTF-8 has no half of a surrogate pair, so neither does any file or request; U+FFFD stands in its place.
-    """
-    match value:
-        case str():
-            return secrets.hidden(whole(value))
-        case dict():
-            return {secrets.hidden(whole(key)): cleaned(member, secrets) for key, member in value.items()}
-        case list():
-            return [cleaned(member, secrets) for member in value]
-        case int() | float() if not isinstance(value, bool):
-            return secrets.hidden_number(value)
-        case _:
-            return value
-
-
-def whole(text: str) -> str:
-    """Return a text with U+FFFD for each half of a surrogate pair that stands alone."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _no_constant(name: str) -> NoReturn:

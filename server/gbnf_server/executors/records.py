@@ -9,12 +9,12 @@ Files and not one database: what damages one costs one operation, and nothing be
 asked of the file system, which may be a network's (SQLite's WAL needs shared memory).
 
 A head line says who did it (turn, tool), each further line a step that is about to be done, and a last one
-how it ended. A line that a kill cut short is no line: the step that it would have announced was not begun.
+how it ended. A line that a kill truncated does not count: its step was not begun.
 
-What must stay true:
+Invariants:
 
-- Of what somebody else wrote into the folder nothing raises: lines that are no record are counted and left
-  out, what is no readable file is set aside.
+- Nothing that other programs wrote into the folder raises: lines that are not records are counted and
+  ignored, a file that cannot be read is set aside.
 - A record is never overwritten.
 """
 
@@ -135,7 +135,7 @@ class Records:
                 refused.append(position)
             elif len(operation.steps) > steps:
                 steps_end = position
-        # begun like a record, and no step behind it: a kill has cut it short
+        # begun like a record, and no step behind it: truncated by a kill
         is_cut = refused and refused[-1] >= steps_end and lines[refused[-1]].startswith(b"{")
         operation.unreadable = len(refused) - bool(is_cut)
         return operation
@@ -145,7 +145,7 @@ class Records:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(operation.file, flags, 0o666, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as file:
-                # a line break first: what was cut short before stays a line by itself
+                # a line break first: a truncated line before it stays a line by itself
                 file.write(b"\n" + json.dumps(record).encode() + b"\n")
 
     def settle(self, operation: Operation) -> Entry | None:
@@ -189,7 +189,7 @@ class Records:
         self._remove_discarded()
 
     def set_aside(self, operation: Operation) -> None:
-        """Keep a damaged record, and what the trash holds for it, out of everybody's way."""
+        """Rename a damaged record, so that it is kept, with what the trash has of it, and no longer read."""
         with self._workspace.opened(FOLDER) as folder:
             number, name = 0, f"{operation.number}.damaged"
             while _exists(name, folder):

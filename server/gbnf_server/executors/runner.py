@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, Self
 from gbnf.errors import GbnfError
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
-from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.executors.context import COMMON_SETTINGS, PREFIX
+from gbnf_server.executors.results import cleaned, whole
 from gbnf_server.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ PATHS = frozenset(
 load code from there."""
 
 _OUTPUT_KEPT = 4000  # characters
-_OUTPUT_READ = 4 * _OUTPUT_KEPT  # bytes, so that a credential at the beginning is found before it is cut
+_OUTPUT_READ = (
+    4 * _OUTPUT_KEPT
+)  # bytes, so that a credential at the beginning is found before it is truncated
 _LONGEST_ERROR = 2000
 _LAST_WORDS = 300
 _CHUNK = 1 << 16
@@ -94,7 +97,7 @@ def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Cont
         except (TypeError, ValueError, RecursionError) as error:
             raise ExecutorError(f"the arguments of '{executor.name}' are no JSON: {error}") from None
         with _Child(executor, context) as child:
-            result: dict[str, Any] = protocol.cleaned(child.converse(start), context.secrets)
+            result: dict[str, Any] = cleaned(child.converse(start), context.secrets)
             return result
     except ExecutorError as error:
         _clean(error, context)
@@ -104,10 +107,10 @@ def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Cont
 def _clean(error: ExecutorError, context: Context) -> None:
     """Take credentials, halves of characters and text without end out of an error and its notes."""
     hidden = context.secrets.hidden
-    error.message = hidden(protocol.whole(error.message))[:_LONGEST_ERROR]
+    error.message = hidden(whole(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
     if notes := getattr(error, "__notes__", None):
-        hidden_notes = (hidden(protocol.whole(note))[-_OUTPUT_KEPT:].strip() for note in notes)
+        hidden_notes = (hidden(whole(note))[-_OUTPUT_KEPT:].strip() for note in notes)
         notes[:] = [note for note in hidden_notes if note]
 
 
@@ -260,9 +263,9 @@ class _Child:
         """Say how the executor ended, or that it closed its connection."""
         self._connection.settimeout(_STATUS_S)
         try:
-            told = self._connection.recv(64)
-            # without a word of it, the supervisor itself was killed
-            status: int | None = int(told) if told else self._process.wait(_STATUS_S)
+            sent = self._connection.recv(64)
+            # if it sent nothing, the supervisor itself was killed
+            status: int | None = int(sent) if sent else self._process.wait(_STATUS_S)
         except (OSError, subprocess.TimeoutExpired):
             status = None
         if status is None:
@@ -274,7 +277,7 @@ class _Child:
             how = f"ended with exit code {status} and without a result"
         assert self._process.stdout is not None
         self._capture_rest(self._process.stdout.fileno())
-        # hidden before it is cut: a part of a credential is not found
+        # hidden before it is truncated: a part of a credential is not found
         printed = self._context.secrets.hidden(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
         lines = printed.strip().splitlines()
         said = f"; its last words: {lines[-1][:_LAST_WORDS]}" if lines else ""
@@ -294,7 +297,7 @@ class _Child:
                     return
 
     def _stop(self) -> None:
-        """End the executor and all that it has started: the supervisor does, once nobody listens to it."""
+        """End the executor and all that it has started: the supervisor does so when the connection closes."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
             self._connection.settimeout(_PATIENCE_S)
@@ -330,7 +333,7 @@ class _Child:
 
 def _settings(executor: Executor, context: Context) -> dict[str, str]:
     """The settings that the manifest names, and everybody's."""
-    wanted = EVERYBODYS.union(executor.run.env)
+    wanted = COMMON_SETTINGS.union(executor.run.env)
     return {name: value for name, value in context.settings.items() if name in wanted}
 
 

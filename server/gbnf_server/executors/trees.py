@@ -1,7 +1,7 @@
 """Measuring and removing folders of any shape.
 
-What must stay true: neither the interpreter's recursion limit, nor the number of open files, nor the longest
-path of the system bounds how deep a folder may be; no link is followed; nothing raises for what an entry is.
+Invariants: neither the interpreter's recursion limit, nor the number of open files, nor the longest path of
+the system bounds how deep a folder may be; no link is followed; no kind of entry makes it raise.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from gbnf_server.executors.workspace import DIRECTORY
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 MEASURED = 200_000
 """Entries that `measure` looks at: what is beyond them counts nothing."""
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def measure(path: Path) -> int:
@@ -52,7 +52,7 @@ def remove_trees(folder: int, most: int) -> None:
                 os.unlink(name, dir_fd=folder)
                 continue
             os.chmod(name, 0o700, dir_fd=folder)  # what cannot be entered cannot be emptied
-            inside = os.open(name, _DIRECTORY, dir_fd=folder)
+            inside = os.open(name, DIRECTORY, dir_fd=folder)
             try:
                 with os.scandir(inside) as entries:
                     for entry in entries:

@@ -1,6 +1,6 @@
 """Taking back the steps of operations, last first.
 
-What must stay true:
+Invariants:
 
 - Undoing a step looks at what is there: done, not yet done and half-way are told apart, so undoing twice, or
   after a kill, is safe.
@@ -54,7 +54,7 @@ class Undoing:
         """Whether something is in the way that somebody can clear."""
         return bool(self._blocked)
 
-    def told(self) -> Undone:
+    def outcome(self) -> Undone:
         return Undone(tuple(dict.fromkeys(self._undone)), tuple(dict.fromkeys(self.kept)))
 
     def undo(self, operation: Operation) -> Iterator[int]:
@@ -68,8 +68,8 @@ class Undoing:
             except (_InTheWay, OSError, ExecutorError) as error:
                 self._blocked.add(step["path"])
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                told = f"'{step['path']}' is left as it is: {reason}"
-                self.kept.append(str(error) if isinstance(error, _InTheWay) else told)
+                left = f"'{step['path']}' is left as it is: {reason}"
+                self.kept.append(str(error) if isinstance(error, _InTheWay) else left)
             else:
                 if done:
                     yield index

@@ -1,6 +1,6 @@
 """The folder that executors work in, and cannot leave.
 
-What must stay true:
+Invariants:
 
 - A path from a model is relative, has no ``..``, and neither it nor a folder above it is a symbolic link
   that leads out. Links that stay inside are followed.
@@ -39,7 +39,8 @@ MAX_PATH_BYTES = 4096
 _SIMILAR_AMONG = 2000
 """Names that are looked at for one that is misspelt."""
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags of os.open for a folder, but not for a link to one."""
 
 
 class Workspace:
@@ -138,12 +139,12 @@ class Workspace:
     @contextmanager
     def opened(self, relative: str) -> Iterator[int]:
         """A descriptor of the folder at a link-free path, for use as `dir_fd`. Raises OSError."""
-        descriptor = os.open(self.root, _DIRECTORY)
+        descriptor = os.open(self.root, DIRECTORY)
         try:
             for part in relative.split("/"):
                 if part == ".":
                     continue
-                inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                inner = os.open(part, DIRECTORY, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
             yield descriptor

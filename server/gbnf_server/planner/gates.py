@@ -21,7 +21,7 @@ from typing import Any
 from gbnf.manifests import FINAL_ANSWER, Executor
 from gbnf.validation import validate_call
 from gbnf_server.backends.base import Completion
-from gbnf_server.executors.protocol import DEPTH, depth_of
+from gbnf_server.executors.results import DEPTH, depth_of
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.reasoning import LEFT_OUT, take_thought, thought_in

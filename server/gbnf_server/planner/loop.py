@@ -26,7 +26,7 @@ from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.thinking import thoughts_grammar
 from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
-from gbnf_server.executors.protocol import DEPTH, depth_of, too_deep
+from gbnf_server.executors.results import DEPTH, depth_of, too_deep
 from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
 from gbnf_server.planner.events import (

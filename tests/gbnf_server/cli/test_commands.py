@@ -239,7 +239,7 @@ def test_a_port_that_is_taken_is_said_so(gbnf: Gbnf) -> None:
         port = taken.getsockname()[1]
         left = gbnf("server", "start", "--port", port)
     assert left.code == ExitCode.MACHINE
-    assert f"port {port} can't be used: Address already in use. Give another --port" in left.err
+    assert f"port {port} cannot be used: Address already in use. Choose another port" in left.err
 
 
 # the rest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -121,13 +120,11 @@ for number in range(1, 1000):
 
 def killed_everywhere(root: Path, what: str) -> list[Path]:
     """Workspaces, each left by a process that was killed one system event later; the last was not killed."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(root), what],
         check=True,
         capture_output=True,
         text=True,
-        env=environment,
     )
     return [root / str(number) for number in range(1, int(done.stdout) + 1)]
 
@@ -374,10 +371,8 @@ for number in range(40):
         workspace.journal.apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", then=lambda: None)
 """
     (tmp_path / "log").write_bytes(b"")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     writers = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(number)], env=environment)
-        for number in range(2)
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(number)]) for number in range(2)
     ]
     assert [writer.wait() for writer in writers] == [0, 0]
     assert (tmp_path / "log").read_bytes() == b"x" * 80

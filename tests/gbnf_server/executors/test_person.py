@@ -252,13 +252,11 @@ def test_a_credential_is_not_echoed() -> None:
         "sys.exit(0 if answers == {'user': 'anna', 'key': 'hunter2'} else 1)"
     )
     controller, terminal = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        env=environment,
         start_new_session=True,
     )
     os.close(terminal)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import KINDS, Field, Form
 from gbnf_server.executors.protocol import (
-    DEPTH,
     Asked,
     Failed,
     Inbox,
@@ -21,15 +20,12 @@ from gbnf_server.executors.protocol import (
     Returned,
     SecretAsked,
     ask,
-    cleaned,
-    depth_of,
     encode,
     error,
-    flattened,
     result,
     secret,
-    whole,
 )
+from gbnf_server.executors.results import DEPTH
 from gbnf_server.executors.secrets import Secrets
 
 json_values = st.recursive(
@@ -132,24 +128,6 @@ def nested(depth: int, *, kind: type) -> Any:
     return value
 
 
-@given(depth=st.integers(0, 2 * DEPTH), enough=st.integers(0, DEPTH), kind=st.sampled_from([list, dict]))
-def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: type) -> None:
-    assert depth_of([nested(depth, kind=kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
-
-
-@given(
-    value=st.recursive(
-        st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    ),
-    depth=st.integers(0, 6),
-)
-def test_what_is_flattened_is_so_deep_at_most_and_else_as_it_was(value: Any, depth: int) -> None:
-    flat = flattened(value, depth)
-    assert depth_of(flat, 10) <= depth
-    if depth_of(value, 10) <= depth:
-        assert flat == value
-
-
 @pytest.mark.parametrize("kind", [list, dict])
 def test_a_result_may_be_so_deep_and_no_deeper(kind: type) -> None:
     box = inbox()
@@ -170,27 +148,3 @@ def test_integers_have_as_many_digits_as_python_writes(digits: int) -> None:
             box.take()
     else:
         assert box.take() == Returned({"x": 10**digits - 1})
-
-
-@given(text=any_text)
-def test_halves_of_characters_become_replacement_characters(text: str) -> None:
-    clean = whole(text)
-    assert clean.encode().decode() == clean
-    if text.encode("utf-8", "ignore").decode() == text:
-        assert clean == text
-    else:
-        assert "\ufffd" in clean or len(clean) < len(text)  # two halves made one
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\ud800", "\ufffd"),
-        ("a\udc00b", "a\ufffdb"),
-        ("\ud83d\ude00", "\U0001f600"),
-        ("\ude00\ud83d", "\ufffd\ufffd"),
-    ],
-)
-def test_halves_by_example(text: str, expected: str) -> None:
-    assert whole(text) == expected
-    assert cleaned({text: [text]}, Secrets()) == {expected: [expected]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from gbnf.manifests import Executor
 from gbnf.manifests.checks import LEAST_MEMORY_MB
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
-from gbnf_server.executors.context import EVERYBODYS, PREFIX
+from gbnf_server.executors.context import COMMON_SETTINGS, PREFIX
 from gbnf_server.executors.runner import PASSED_ON, PATHS
 from support.executors import SATURDAY, shipped, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
@@ -251,7 +250,7 @@ def test_every_shipped_executor_names_the_settings_that_it_reads() -> None:
     for name, each in shipped().items():
         assert each.path is not None
         code = (each.path.parent / "executor.py").read_text()
-        read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - EVERYBODYS
+        read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - COMMON_SETTINGS
         assert read == {variable for variable in each.run.env if variable.startswith(PREFIX)}, name
 
 
@@ -338,15 +337,13 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
 from gbnf.manifests import Executor
-from gbnf.manifests.checks import LEAST_MEMORY_MB
 from gbnf_server.executors import Context, Workspace, run_executor
 mine = Executor.from_mapping(
     {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})
 )
 run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    parent = subprocess.Popen([sys.executable, "-c", code])
     ready = tmp_path / "space" / "ready"
     while not ready.exists():
         assert parent.poll() is None

@@ -16,7 +16,7 @@ from gbnf.manifests import Executor
 from gbnf_server.batch import Batch, Request, Result
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor
-from gbnf_server.executors.protocol import cleaned
+from gbnf_server.executors.results import cleaned
 from gbnf_server.executors.secrets import SECRET, Secrets
 from gbnf_server.planner import Event, Planner
 from support.by_hand import ANSWER, BY_NAME, call
