@@ -8,8 +8,7 @@ lead to the same places from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -264,7 +263,11 @@ def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
 
 
 def _forgiving(specification: Specification[Any]) -> Specification[Any]:
-    """A draft for which an `id` that is no string, a property in the wrong place, identifies nothing."""
+    """Return a draft's specification that raises for no schema.
+
+    An `id` that is not a string is a property in the wrong place, and identifies nothing. Of `dependencies`,
+    which may hold schemas and lists of names side by side, `referencing` looks at the first alone.
+    """
 
     def id_of(contents: Any) -> str | None:
         try:
@@ -273,6 +276,19 @@ def _forgiving(specification: Specification[Any]) -> Specification[Any]:
             return None
         return found if isinstance(found, str) else None
 
-    forgiving = copy(specification)
-    object.__setattr__(forgiving, "id_of", id_of)  # it is frozen, and nobody else has this copy
-    return forgiving
+    def subresources_of(contents: Any) -> Iterable[Any]:
+        if isinstance(contents, Mapping) and isinstance(contents.get("dependencies"), Mapping):
+            schemas = {
+                name: held for name, held in contents["dependencies"].items() if isinstance(held, Mapping)
+            }
+            contents = {**contents, "dependencies": schemas}
+        return specification.subresources_of(contents)
+
+    make: Callable[..., Specification[Any]] = Specification  # its decorator hides the parameters from mypy
+    return make(
+        name=specification.name,
+        id_of=id_of,
+        subresources_of=subresources_of,
+        anchors_in=lambda _, contents: specification.anchors_in(contents),
+        maybe_in_subresource=specification.maybe_in_subresource,
+    )

@@ -1,9 +1,10 @@
 """The schema that a tool call is judged by: the manifest's, with silent objects closed.
 
 JSON Schema leaves objects open. In a tool call, an object that declares properties and says nothing of
-additional ones has none, and the arguments as a whole are closed even where they declare none. Closing goes
-by `unevaluatedProperties`, so that what `allOf`, `anyOf` and references declare counts too. What `not`, `if`
-and `contains` ask about stays as it is: they test, and a test made stricter lets more pass.
+additional ones has none (`patternProperties` speaks of them too), and the arguments as a whole are closed
+even where they declare none. Closing goes by `unevaluatedProperties`, so that what `allOf`, `anyOf` and
+references declare counts too. What `not`, `if` and `contains` ask about stays as it is: they test, and a
+test made stricter lets more pass.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any
 from referencing import Registry, exceptions
 from referencing.jsonschema import DRAFT202012
 
-from gbnf.applicators import CHILD, SAYS_MORE, Place, looks_elsewhere, rebuilt
+from gbnf.applicators import CHILD, IN_PLACE, SAYS_MORE, Place, looks_elsewhere, rebuilt
 from gbnf.manifests.executor import is_runtime_resolved
 
 _TESTS = frozenset({"not", "if", "contains", "propertyNames"})
 _BRANCHING = ("anyOf", "oneOf")
 _BELOW = frozenset(CHILD) - _TESTS
+_IN_PLACE = frozenset(IN_PLACE) - _TESTS
 
 FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
 """What stands in place of a property that the runtime fills in: no value is right."""
@@ -89,6 +91,9 @@ class _References:
         for here in self.in_place(schema, branches=branches):
             yield from here.get("properties", {})
 
+    def has_patterns(self, schema: Any) -> bool:
+        return any("patternProperties" in here for here in self.in_place(schema, branches=False))
+
     def says_more(self, schema: Any) -> bool:
         return any(SAYS_MORE & here.keys() for here in self.in_place(schema, branches=False))
 
@@ -97,23 +102,33 @@ class _Preparation:
     def __init__(self, root: Mapping[str, Any], *, closed: bool) -> None:
         self._references, self._closes = _References(root), closed
 
-    def prepared(self, schema: Any, *, value: bool) -> Any:
-        """`schema` as judged; `value`: it judges a value of its own, not one that others judge beside it."""
+    def prepared(self, schema: Any, *, value: bool, closes_around: bool = False) -> Any:
+        """Return `schema` as judged.
+
+        `value`: it judges a value of its own, not one that others judge beside it. `closes_around`: one of
+        those others is closed here.
+        """
         if not isinstance(schema, Mapping):
             return schema
         if is_runtime_resolved(schema):
             return FILLED_BY_RUNTIME
         closing = self._closing(schema) if value and self._closes else {}
+        closes = (closes_around or bool(closing)) and "unevaluatedProperties" not in schema
 
         def below(place: Place, member: Any) -> Any:
             if place[0] in _TESTS:
                 return member
-            prepared = self.prepared(member, value=place[0] in _BELOW)
+            if place[0] in _BELOW:
+                return self.prepared(member, value=True)
+            prepared = self.prepared(member, value=False, closes_around=closes and place[0] in _IN_PLACE)
             if closing and place[0] in _BRANCHING:
                 return self._opened(member, prepared, beside=schema)
             return prepared
 
-        return rebuilt(_without_demands_on_runtime(schema), below) | closing
+        prepared = rebuilt(_without_demands_on_runtime(schema), below) | closing
+        if closes_around and self._references.has_patterns(schema):
+            prepared.setdefault("unevaluatedProperties", True)
+        return prepared
 
     def _closing(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         if self._references.says_more(schema) or next(self._references.declared(schema), None) is None:
@@ -121,7 +136,7 @@ class _Preparation:
         return {"unevaluatedProperties" if looks_elsewhere(schema) else "additionalProperties": False}
 
     def _opened(self, branch: Any, prepared: Any, *, beside: Mapping[str, Any]) -> Any:
-        """A branch under which nothing is declared, or more is allowed, stays open."""
+        """A branch under which nothing is declared stays open."""
         if branch is False or next(self._references.declared(beside, branches=False), None) is not None:
             return prepared
         if self._references.says_more(branch) or next(self._references.declared(branch), None) is not None:

@@ -551,6 +551,11 @@ def in_python(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {key: in_python(value) for key, value in schema.items()}
+    if isinstance(found.get("dependencies"), dict):  # referencing takes all of them for what the first is
+        found["dependencies"] = {
+            name: {"required": held} if isinstance(held, list) else held
+            for name, held in found["dependencies"].items()
+        }
     if isinstance(found.get("pattern"), str):
         found["pattern"] = _translated(found["pattern"])
     if isinstance(found.get("patternProperties"), dict):

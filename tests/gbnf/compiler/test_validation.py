@@ -7,6 +7,7 @@ import random
 import re
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -47,3 +48,36 @@ def test_a_valid_call_in_declared_order_is_accepted(data: st.DataObject) -> None
     assume(in_declared_order(schema, value) and validate_call(call, [tool(schema)]).ok)
     text = json.dumps(call, ensure_ascii=False)
     assert engine().judge(str(compile_pool([tool(schema)])), text, trusted=True).complete
+
+
+_A: dict[str, Any] = {"properties": {"a": {"type": "null"}}}
+_X: dict[str, Any] = {"properties": {"x": {"type": "null"}}}
+_PATTERNS: dict[str, Any] = {"patternProperties": {"^a": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": [{**_A, **_PATTERNS}]},
+        {**_X, "anyOf": [{**_A, **_PATTERNS}]},
+        {**_X, "anyOf": [_PATTERNS]},
+        {"anyOf": [_A, _PATTERNS]},
+        {"oneOf": [_X, {"required": ["a"], **_A, **_PATTERNS}]},
+        {"anyOf": [{"anyOf": [{**_A, **_PATTERNS}]}, _X]},
+        {"anyOf": [{"allOf": [{**_A, **_PATTERNS}]}]},
+        {"if": {"required": ["a"]}, "then": {**_A, **_PATTERNS}, "else": _X},
+        {**_X, "dependentSchemas": {"x": _PATTERNS}},
+        {**_X, "anyOf": [_A, {"additionalProperties": True}]},
+        {**_X, "anyOf": [_A, {}]},
+    ],
+)
+def test_pattern_properties_in_a_branch_open_it_for_both(schema: Any) -> None:
+    calls = [
+        json.dumps({"name": "t", "arguments": {"v": value}})
+        for value in ({"q": 1}, {"a": None}, {"ab": 1}, {"x": None}, {"x": None, "q": 1}, {"a": None, "q": 1})
+    ]
+    pool = [tool({"type": "object", **schema})]
+    grammar = compile_pool(pool)
+    assert grammar.exact
+    accepted = [engine().judge(str(grammar), call).complete for call in calls]
+    assert accepted == [validate_call(json.loads(call), pool).ok for call in calls]

@@ -157,3 +157,17 @@ def test_a_value_in_many_places_is_not_searched_for_names_in_each() -> None:
         shared = {"oneOf": [shared, {"type": "array", "items": shared}]}
     with pytest.raises(SchemaError, match="written out"):
         compile_schema({"properties": {"p": shared, "q": {"$ref": "#a"}}})
+
+
+@pytest.mark.parametrize("names_first", [True, False])
+@pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07"])
+def test_dependencies_of_both_kinds_hide_no_identifier(draft: str, names_first: bool) -> None:
+    needed = [("a", ["b"]), ("b", {"definitions": {"c": {}}})]
+    key = "id" if draft == "draft-04" else "$id"
+    schema = {
+        "$schema": f"http://json-schema.org/{draft}/schema#",
+        "dependencies": dict(needed if names_first else needed[::-1]),
+        "properties": {"p": {"$ref": "https://e.com/tree"}},
+        "definitions": {"tree": {key: "https://e.com/tree", "type": "integer"}},
+    }
+    assert _accepted(compile_schema(schema).text, [{"p": 1}, {"p": "1"}]) == [True, False]
