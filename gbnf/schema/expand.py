@@ -211,7 +211,10 @@ class Expander:
         closed: bool,
     ) -> list[ValueSet]:
         """The sets of `oneOf`'s branches without what two of them share, as far as that can be held."""
-        rivals = [self._rivals(number, choice.branches, sets) for number in range(len(sets))]
+        whole = sets
+        if closed:  # a value counts as another branch's where the schema allows it, closed or not
+            whole = [self._branch(facets, branch, others, budget, closed=False) for branch in choice.branches]
+        rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
         apart = [
             ValueSet(
                 tuple(v for v in one.values if not self._allowed_elsewhere(v, number, choice)),
@@ -253,11 +256,12 @@ class Expander:
         text = f"a value may fit branches {min(number, other)} and {max(number, other)} at once: {reason}"
         self._report(f"{choice.place.pointer}/oneOf", "oneOf", text)
 
-    def _rivals(self, number: int, branches: tuple[Subschema, ...], sets: list[ValueSet]) -> list[int]:
-        """The branches that may share with this one a value that its shapes describe."""
-        mine = sets[number]
+    def _rivals(
+        self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, whole: list[ValueSet]
+    ) -> list[int]:
+        """The branches whose whole sets may share with this one a value that its shapes describe."""
         found = []
-        for other, theirs in enumerate(sets):
+        for other, theirs in enumerate(whole):
             if other == number:
                 continue
             shapes_meet = not all(

@@ -63,6 +63,7 @@ _PATTERNS: dict[str, Any] = {"patternProperties": {"^a": {"type": "null"}}}
         {**_X, "anyOf": [_PATTERNS]},
         {"anyOf": [_A, _PATTERNS]},
         {"oneOf": [_X, {"required": ["a"], **_A, **_PATTERNS}]},
+        {"oneOf": [_X, {"required": ["a"], **_A}]},
         {"anyOf": [{"anyOf": [{**_A, **_PATTERNS}]}, _X]},
         {"anyOf": [{"allOf": [{**_A, **_PATTERNS}]}]},
         {"if": {"required": ["a"]}, "then": {**_A, **_PATTERNS}, "else": _X},
@@ -71,7 +72,7 @@ _PATTERNS: dict[str, Any] = {"patternProperties": {"^a": {"type": "null"}}}
         {**_X, "anyOf": [_A, {}]},
     ],
 )
-def test_pattern_properties_in_a_branch_open_it_for_both(schema: Any) -> None:
+def test_branches_of_closed_objects_mean_the_same_to_both(schema: Any) -> None:
     calls = [
         json.dumps({"name": "t", "arguments": {"v": value}})
         for value in ({"q": 1}, {"a": None}, {"ab": 1}, {"x": None}, {"x": None, "q": 1}, {"a": None, "q": 1})
