@@ -34,7 +34,7 @@ from rich.table import Table
 import gbnf.compiler.pool as pools
 from contenders import CONTENDERS, Contender, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
-from gbnf.manifests import Executor, load_manifests
+from gbnf.manifests import Tool, load_manifests
 from gbnf.steps import offered_args
 from gbnf_server.shipped import manifests_path
 from isolation import Finished, isolated
@@ -121,7 +121,7 @@ def _clear_tools() -> None:
     pools._link_pool.cache_clear()  # noqa: SLF001  # nothing but a benchmark has reason to forget
 
 
-def measure_pool(tools: Sequence[Executor], contenders: Sequence[Contender]) -> dict[str, float]:
+def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict[str, float]:
     """Median seconds for a pool of tools: as a whole anew, with tools forgotten, and linked from kept tools.
 
     The other contenders are given the same union of calls as one schema.

@@ -46,7 +46,7 @@ from gbnf.prompt import Message, call_text, system_prompt
 from gbnf_server import llama_server_build, server_keys
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.template import ChatTemplate
-from gbnf_server.cpu import protect
+from gbnf_server.cpu import patch_default_model_params
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import SetupError
 from gbnf_server.native import NativeModel
@@ -126,7 +126,7 @@ def script(model: NativeModel, prompt: Sequence[int], text: str) -> dict[int, in
 
 def prompt_tokens(model: NativeModel, text: str) -> list[int]:
     tokens = model.tokenize(text, special=True)
-    start = model.start_token
+    start = model.bos_token
     return tokens if start is None or tokens[:1] == [start] else [start, *tokens]
 
 
@@ -151,7 +151,7 @@ def ours(path: Path, grammar: str | None, context: int, **options: Any) -> tuple
 
 def llama_cpp_python(path: Path, grammar: str | None, context: int, model: NativeModel) -> Contender:
     """The high-level `Llama`, greedy."""
-    protect()
+    patch_default_model_params()
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
 
     def write(job: Job) -> Written:
@@ -386,7 +386,7 @@ def written(
     said: dict[int, int] = {}
     for job in all_jobs:
         said |= script(model, prompt_tokens(model, job.prompt), job.text)
-    if llama_server_build.find() is not None:
+    if llama_server_build.find_llama_server() is not None:
         tools = tools_script(vocabulary, folder, model, all_jobs)
         if said.keys() & tools.keys():
             Console(stderr=True).print("llama-server's prompts for tools overlap with ours")
@@ -416,7 +416,7 @@ def contenders_of(
         add("llguidance", grammar, engine="llguidance")
     except SetupError as error:
         Console(stderr=True).print(str(error))
-    if {"server", _TOOLS} & set(names) and llama_server_build.find() is not None:
+    if {"server", _TOOLS} & set(names) and llama_server_build.find_llama_server() is not None:
         # a slot for each of its two prompts
         started = llama_server_build.start(path, threads=_THREADS, context_length=context, slots=2)
         url = opened.enter_context(started).url

@@ -27,41 +27,43 @@ from gbnf_server.backends.base import Backend, dialect_of
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.bench.about import about
-from gbnf_server.bench.configurations import rungs
-from gbnf_server.bench.ladder import best_rung, ladder_table
+from gbnf_server.bench.configurations import supported_strategies
+from gbnf_server.bench.ladder import best_strategy, strategy_table
 from gbnf_server.bench.matching import references_of
 from gbnf_server.bench.records import RunLog
 from gbnf_server.bench.results import Results
-from gbnf_server.bench.running import Bench, Options
+from gbnf_server.bench.running import Bench, RunOptions
 from gbnf_server.bench.suite_files import load_suite
 from gbnf_server.embedded import model_path
 from gbnf_server.shipped import manifests_path
 
 
-def climb(
-    backend: Backend, suites: list[str], chosen: list[str], log: Path, *, model: str, options: Options
+def compare_strategies(
+    backend: Backend, suites: list[str], chosen: list[str], log: Path, *, model: str, options: RunOptions
 ) -> Results:
     """Every case on every rung that the backend can stand on."""
-    executors = load_manifests(manifests_path())
-    loaded = [load_suite(name, executors) for name in suites]
-    ladder = tuple(each for each in rungs(dialect_of(backend)) if not chosen or each.name in chosen)
-    if not ladder:
+    pool = load_manifests(manifests_path())
+    loaded = [load_suite(name, pool) for name in suites]
+    strategies = tuple(
+        each for each in supported_strategies(dialect_of(backend)) if not chosen or each.name in chosen
+    )
+    if not strategies:
         raise typer.BadParameter("none of these rungs can be stood on with this backend")
-    bench = Bench(loaded, ladder, executors, backend, model=model, options=options)
+    bench = Bench(loaded, strategies, pool, backend, model=model, options=options)
     with RunLog(log) as runs:
         for job, record in bench.run_all(runs):
             print(f"{job.configuration.name} {job.case.id} {record.events[-1]['run']['outcome']}", flush=True)
         records = tuple(runs.records[job.key, job.fingerprint] for job in bench.jobs)
-    tools = [*executors, *(decoy for suite in loaded for decoy in suite.decoys)]
+    tools = [*pool, *(decoy for suite in loaded for decoy in suite.decoys)]
     header = about("ladder", {"name": backend.name}, options)
-    return Results(header, ladder, tuple(loaded), references_of(tools), records)
+    return Results(header, strategies, tuple(loaded), references_of(tools), records)
 
 
 def main(
     suite: Annotated[list[str] | None, typer.Option(help="A shipped suite, or a file; repeatable.")] = None,
     model: Annotated[Path | None, typer.Option(help="A GGUF instead of the embedded model.")] = None,
     server: Annotated[str | None, typer.Option(help="A llama-server that runs already.")] = None,
-    rung: Annotated[list[str] | None, typer.Option(help="Only this rung; may be repeated.")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="Only this rung; may be repeated.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
     out: Annotated[Path | None, typer.Option(help="Keep the runs here, and go on from them.")] = None,
 ) -> None:
@@ -72,16 +74,16 @@ def main(
         else:
             backend = stack.enter_context(InProcess(model or model_path(), guard_grammars=False))
         log = out or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ladder.jsonl"
-        results = climb(
+        results = compare_strategies(
             backend,
             suite or ["representative", "abstention"],
-            rung or [],
+            strategy or [],
             log,
             model=str(model or server or "embedded"),
-            options=Options(max_tokens=max_tokens, warm=True),
+            options=RunOptions(max_tokens=max_tokens, warm=True),
         )
-    table = ladder_table(results)
-    print(f"\n{table.title}\n\n{table.markdown()}\n\nbest: {best_rung(results)}")
+    table = strategy_table(results)
+    print(f"\n{table.title}\n\n{table.markdown()}\n\nbest: {best_strategy(results)}")
 
 
 if __name__ == "__main__":

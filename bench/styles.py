@@ -34,10 +34,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gbnf import compile_pool, load_manifests
-from gbnf.calls import Final, parse
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.calls import FinalAnswer, parse_tool_calls
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.pool import filter_pool
-from gbnf.prompt import STYLES, Message, PromptStyle, system_prompt
+from gbnf.prompt import PROMPT_STYLES, Message, PromptStyle, system_prompt
 from gbnf.repair import repair_call
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
@@ -76,17 +76,17 @@ class Cell:
         return "".join(f"{name} ({count})" for name, count in self.failures.most_common(1))
 
 
-def verdict(completion: Completion, case: Case, tools: Sequence[Executor], way: Way) -> str:
+def verdict(completion: Completion, case: Case, tools: Sequence[Tool], way: Way) -> str:
     """ "" for the right call, else the failure's name."""
     if completion.finish == "length":
         return "cut"
-    step = parse(completion.text, tools)
-    if isinstance(step, Final):
+    step = parse_tool_calls(completion.text, tools)
+    if isinstance(step, FinalAnswer):
         return "no call"
     if not step.calls:
         return "no tool"
     call = step.calls[0]
-    if call.cut:
+    if call.truncated:
         return "cut"
     if call.name not in case.first:
         return "wrong tool"
@@ -99,7 +99,7 @@ def verdict(completion: Completion, case: Case, tools: Sequence[Executor], way: 
     return "" if right else "wrong arguments"
 
 
-def offered(case: Case, pool: Sequence[Executor], most: int | None) -> tuple[Executor, ...]:
+def offered(case: Case, pool: Sequence[Tool], most: int | None) -> tuple[Tool, ...]:
     """The tools of a trial, in pool order: those that the filter keeps, `most` of them."""
     kept = filter_pool(pool, case.query).kept
     needed = {*case.first, *(call.name for plan in case.plans for call in plan)}
@@ -107,7 +107,7 @@ def offered(case: Case, pool: Sequence[Executor], most: int | None) -> tuple[Exe
     return tuple(tool for tool in kept if tool in first)
 
 
-def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Executor], seed: int) -> None:
+def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], seed: int) -> None:
     """One trial with these tools and the final answer; the cell takes note of it."""
     tools = (*tools, FINAL_ANSWER)
     messages: list[Message] = [
@@ -139,7 +139,7 @@ def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Executor
 def compare(
     backend: Backend,
     cases: Sequence[Case],
-    pool: Sequence[Executor],
+    pool: Sequence[Tool],
     *,
     trials: int,
     styles: Sequence[PromptStyle],
@@ -155,7 +155,7 @@ def compare(
             yield cell
 
 
-def cases_of(suite: str, pool: Sequence[Executor]) -> list[Case]:
+def cases_of(suite: str, pool: Sequence[Tool]) -> list[Case]:
     """The cases of a suite that expect a certain call first, which can be made in an empty conversation."""
     return [case for case in load_suite(suite, pool).cases if case.plans and case.first and not case.abstain]
 
@@ -198,9 +198,9 @@ def main(
     json_out: Annotated[Path | None, typer.Option("--json", help="Write the cells here too.")] = None,
 ) -> None:
     """Compare how tools are shown to a model."""
-    chosen = [each for each in STYLES if not style or each in style]
-    if unknown := set(style or ()) - set(STYLES):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: the styles are {', '.join(STYLES)}")
+    chosen = [each for each in PROMPT_STYLES if not style or each in style]
+    if unknown := set(style or ()) - set(PROMPT_STYLES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: the styles are {', '.join(PROMPT_STYLES)}")
     pool = load_manifests(manifests_path())
     cases = cases_of(suite, pool)
     console = Console()

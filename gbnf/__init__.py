@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     )
     from gbnf.grammar.match import Matcher
     from gbnf.grammar.parse import parse_gbnf
-    from gbnf.manifests import Executor, load_manifests
+    from gbnf.manifests import Tool, load_manifests
     from gbnf.pool import Selection, filter_pool
-    from gbnf.validation import Verdict, validate_call
+    from gbnf.validation import ValidationResult, validate_call
 
-_HOMES = {
-    "Executor": "gbnf.manifests",
+_MODULES = {
+    "Tool": "gbnf.manifests",
     "Finding": "gbnf.compiler.report",
     "GbnfError": "gbnf.errors",
     "Grammar": "gbnf.compiler.grammar",
@@ -48,7 +48,7 @@ _HOMES = {
     "PoolError": "gbnf.errors",
     "SchemaError": "gbnf.errors",
     "Selection": "gbnf.pool",
-    "Verdict": "gbnf.validation",
+    "ValidationResult": "gbnf.validation",
     "args_complexity": "gbnf.complexity",
     "compile_pool": "gbnf.compiler.pool",
     "compile_schema": "gbnf.compiler.schema",
@@ -60,7 +60,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "Executor",
     "Finding",
     "GbnfError",
     "Grammar",
@@ -71,7 +70,8 @@ __all__ = [
     "PoolError",
     "SchemaError",
     "Selection",
-    "Verdict",
+    "Tool",
+    "ValidationResult",
     "args_complexity",
     "compile_pool",
     "compile_schema",
@@ -84,7 +84,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
+    home = _MODULES.get(name)
     if home is None:
         raise AttributeError(f"module 'gbnf' has no attribute {name!r}")
     found: object = getattr(import_module(home), name)

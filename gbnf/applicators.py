@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
-Form: TypeAlias = Literal["one", "list", "map"]
+ApplicatorKind: TypeAlias = Literal["one", "list", "map"]
 
-IN_PLACE: Mapping[str, Form] = {
+IN_PLACE_APPLICATORS: Mapping[str, ApplicatorKind] = {
     "allOf": "list",
     "anyOf": "list",
     "oneOf": "list",
@@ -25,7 +25,7 @@ IN_PLACE: Mapping[str, Form] = {
 }
 """Keywords whose schemas judge the same value as the schema that they stand in."""
 
-CHILD: Mapping[str, Form] = {
+CHILD_APPLICATORS: Mapping[str, ApplicatorKind] = {
     "properties": "map",
     "patternProperties": "map",
     "additionalProperties": "one",
@@ -38,69 +38,71 @@ CHILD: Mapping[str, Form] = {
 }
 """Keywords whose schemas judge parts of the value."""
 
-DEFINITIONS: Mapping[str, Form] = {"$defs": "map", "definitions": "map"}
+DEFINITIONS: Mapping[str, ApplicatorKind] = {"$defs": "map", "definitions": "map"}
 """Keywords whose schemas judge nothing until a reference leads there."""
 
-FORMS: Mapping[str, Form] = {**IN_PLACE, **CHILD, **DEFINITIONS}
+APPLICATORS: Mapping[str, ApplicatorKind] = {**IN_PLACE_APPLICATORS, **CHILD_APPLICATORS, **DEFINITIONS}
 
-Place: TypeAlias = tuple[str | int, ...]
+SchemaPath: TypeAlias = tuple[str | int, ...]
 """The keys and indices that lead from a schema to a place below it; the first is the keyword."""
 
 
-SAYS_MORE = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
+ADDITIONAL_PROPERTY_KEYWORDS = frozenset(
+    {"additionalProperties", "patternProperties", "unevaluatedProperties"}
+)
 """Keywords that speak of other properties than the declared ones."""
 
 _ELSEWHERE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 
 
-def looks_elsewhere(schema: Mapping[str, Any]) -> bool:
+def declares_elsewhere(schema: Mapping[str, Any]) -> bool:
     """Whether more than the schema's own `properties` may declare."""
     return not _ELSEWHERE.isdisjoint(schema)
 
 
-def subschemas(schema: Any) -> Iterator[tuple[Place, Any]]:
+def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:
     """The schemas directly inside `schema`, each with its place, in document order.
 
     Malformed keywords hold nothing; boolean schemas hold nothing and are yielded like any other.
     """
     if not isinstance(schema, Mapping):
         return
-    for keyword, held in schema.items():
-        match FORMS.get(keyword), held:
+    for keyword, value in schema.items():
+        match APPLICATORS.get(keyword), value:
             case "one", Mapping() | bool():
-                yield (keyword,), held
+                yield (keyword,), value
             case "list", list():
-                yield from (((keyword, index), member) for index, member in enumerate(held))
+                yield from (((keyword, index), member) for index, member in enumerate(value))
             case "map", Mapping():
-                yield from (((keyword, name), member) for name, member in held.items())
+                yield from (((keyword, name), member) for name, member in value.items())
 
 
-def rebuilt(schema: Mapping[str, Any], change: Callable[[Place, Any], Any]) -> dict[str, Any]:
+def map_subschemas(schema: Mapping[str, Any], change: Callable[[SchemaPath, Any], Any]) -> dict[str, Any]:
     """A copy of `schema` with each schema directly inside it replaced by `change(place, schema)`."""
     copy = dict(schema)
-    for place, member in subschemas(schema):
-        if len(place) == 1:
-            copy[place[0]] = change(place, member)  # type: ignore[index]  # a keyword is a string
+    for path, member in subschemas(schema):
+        if len(path) == 1:
+            copy[path[0]] = change(path, member)  # type: ignore[index]  # a keyword is a string
         else:
-            keyword, key = place
+            keyword, key = path
             if copy[keyword] is schema[keyword]:  # type: ignore[index]  # likewise
-                copy[keyword] = held = copy[keyword].copy()  # type: ignore[index]  # likewise
-            held[key] = change(place, member)
+                copy[keyword] = value = copy[keyword].copy()  # type: ignore[index]  # likewise
+            value[key] = change(path, member)
     return copy
 
 
-def walk(schema: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def walk(schema: Any, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, Any]]:
     """`schema` and every schema below it, each with its place, outermost first; no reference is followed."""
-    yield place, schema
+    yield path, schema
     for below, member in subschemas(schema):
-        yield from walk(member, (*place, *below))
+        yield from walk(member, (*path, *below))
 
 
-def followed(reference: Any, root: Any) -> tuple[Place, Any] | None:
+def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
     """The place that a reference by JSON pointer (`#/$defs/name`) leads to; None for all others."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
-    place: list[str | int] = []
+    path: list[str | int] = []
     found = root
     pointer = unquote(reference[1:])
     if pointer and not pointer.startswith("/"):
@@ -112,5 +114,5 @@ def followed(reference: Any, root: Any) -> tuple[Place, Any] | None:
         elif not isinstance(found, Mapping) or key not in found:
             return None
         found = found[key]
-        place.append(key)
-    return tuple(place), found
+        path.append(key)
+    return tuple(path), found

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.applicators import Place, followed, subschemas
+from gbnf.applicators import SchemaPath, resolve_pointer, subschemas
 
-COMPLEX_FROM = 6
+COMPLEXITY_THRESHOLD = 6
 """The score from which arguments count as complex: two levels of objects, say, or three more alternatives."""
 
 _DEPTH_LIMIT = 8
-_JUDGES_PARTS = frozenset({"properties", "items", "prefixItems", "additionalProperties", "patternProperties"})
-_JUDGES_IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas"})
-_GIVES_FORM = frozenset(
+_PART_KEYWORDS = frozenset(
+    {"properties", "items", "prefixItems", "additionalProperties", "patternProperties"}
+)
+_SAME_VALUE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas"})
+_STRUCTURAL_KEYWORDS = frozenset(
     {"enum", "const", "$ref", "allOf", "anyOf", "oneOf", "properties", "patternProperties"}
 )
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -49,7 +51,7 @@ def args_complexity(schema: Any) -> Complexity:
 
     What references lead to counts once, however many do; a recursive schema nests as deeply as is measured.
     """
-    measure = _Measure(schema)
+    measure = _ComplexityCounter(schema)
     measure.visit((), schema, 0)
     groups = schema.get("requires_one_of") if isinstance(schema, Mapping) else None
     alternatives = measure.alternatives + (len(groups) if isinstance(groups, list) else 0)
@@ -57,22 +59,22 @@ def args_complexity(schema: Any) -> Complexity:
     return Complexity(2 * alternatives, 3 * measure.deepest, 2 * len(measure.free), width)
 
 
-def is_complex(schema: Any, threshold: int = COMPLEX_FROM) -> bool:
+def is_complex(schema: Any, threshold: int = COMPLEXITY_THRESHOLD) -> bool:
     """Whether the score reaches `threshold`."""
     return args_complexity(schema).score >= threshold
 
 
-class _Measure:
+class _ComplexityCounter:
     """Counts over the places of a schema, each counted once and visited once at each depth."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._visited: set[tuple[Place, int]] = set()
-        self._counted: set[Place] = set()
-        self.free: set[Place] = set()
+        self._visited: set[tuple[SchemaPath, int]] = set()
+        self._counted: set[SchemaPath] = set()
+        self.free: set[SchemaPath] = set()
         self.alternatives = self.deepest = self.properties = 0
 
-    def visit(self, at: Place, schema: Any, depth: int) -> None:
+    def visit(self, at: SchemaPath, schema: Any, depth: int) -> None:
         """Count `schema` and what is below it; `depth`: levels of objects above its value."""
         if not isinstance(schema, Mapping) or depth > _DEPTH_LIMIT or (at, depth) in self._visited:
             return
@@ -81,15 +83,15 @@ class _Measure:
         if at not in self._counted:
             self._counted.add(at)
             self._count(schema)
-        if "$ref" in schema and (target := followed(schema["$ref"], self._root)) is not None:
+        if "$ref" in schema and (target := resolve_pointer(schema["$ref"], self._root)) is not None:
             self.visit(*target, depth)
         for place, member in subschemas(schema):
-            if place[0] in _JUDGES_PARTS:
+            if place[0] in _PART_KEYWORDS:
                 self._visit_part((*at, *place), member, depth)
-            elif place[0] in _JUDGES_IN_PLACE:
+            elif place[0] in _SAME_VALUE_KEYWORDS:
                 self.visit((*at, *place), member, depth)
 
-    def _visit_part(self, at: Place, schema: Any, depth: int) -> None:
+    def _visit_part(self, at: SchemaPath, schema: Any, depth: int) -> None:
         if schema is False:
             return
         if not isinstance(schema, Mapping) or self._is_free(schema):
@@ -100,7 +102,7 @@ class _Measure:
         if not isinstance(schema, Mapping):
             return False
         for _ in range(_DEPTH_LIMIT):
-            target = followed(schema["$ref"], self._root) if "$ref" in schema else None
+            target = resolve_pointer(schema["$ref"], self._root) if "$ref" in schema else None
             if target is None or not isinstance(target[1], Mapping):
                 break
             schema = target[1]
@@ -117,7 +119,7 @@ class _Measure:
     def _is_free(schema: Mapping[str, Any]) -> bool:
         """Whether the schema gives its value no form: any value, any object, an array of anything."""
         types = set(_types(schema))
-        if schema.keys() & _GIVES_FORM or (types and types <= _SCALARS):
+        if schema.keys() & _STRUCTURAL_KEYWORDS or (types and types <= _SCALARS):
             return False
         if types == {"array"}:
             return not schema.keys() & {"items", "prefixItems"}

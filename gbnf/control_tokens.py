@@ -6,7 +6,7 @@ copies it into a call still writes the same value. All else stays as it is (`a <
 escaping twice changes nothing.
 
 What is escaped are the forms in which models name their control tokens: the vocabulary of a server is not
-known. Where a vocabulary or a template is known, `escaper` takes its names as well.
+known. Where a vocabulary or a template is known, `make_escaper` takes its names as well.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def escape_control_tokens(text: str) -> str:
     return _KNOWN.sub(_escaped, text)
 
 
-def escaper(names: Iterable[str]) -> Escape:
+def make_escaper(names: Iterable[str]) -> Escape:
     """Return `escape_control_tokens` for a model whose control tokens also have these names."""
     others = sorted({name for name in names if name and not _KNOWN.match(name)}, key=len, reverse=True)
     if not others:
@@ -61,12 +61,12 @@ def escaper(names: Iterable[str]) -> Escape:
     return lambda text: both.sub(_escaped, text)
 
 
-def names_in(template: str) -> frozenset[str]:
+def control_tokens_in(template: str) -> frozenset[str]:
     """Return what may be a control token in the source of a chat template: tags that are no plain words."""
     return frozenset(_TAG.findall(template))
 
 
-def removed_by(template: str) -> frozenset[str]:
+def strings_removed_by(template: str) -> frozenset[str]:
     """Return the words that a chat template cuts out of contents, whose two ends would make a name.
 
     `<s/no_think>` is no name until the template has removed `/no_think`, as some do.

@@ -18,9 +18,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from gbnf.languages import known
-from gbnf.manifests import Executor, localized
-from gbnf.signatures import argument_lines, arguments_list, one_line, type_text
+from gbnf.languages import supported_language
+from gbnf.manifests import Tool, localized
+from gbnf.signatures import argument_lines, argument_list, one_line, type_text
 
 PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
 """How tools are shown. "full" is the earlier name of "default", and the same."""
@@ -57,14 +57,14 @@ _BOUNDS = (
 _LONGEST_TYPE = 250  # characters
 
 
-def described(tool: Executor, style: PromptStyle, language: str) -> str:
+def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
     """One tool in a style, in `language` where the manifest has it, else in English. Raises ValueError."""
-    if style not in _STYLES:
-        raise ValueError(f"style={style!r} is none of {', '.join(_STYLES)}")
-    return "\n".join(_STYLES[style](tool, known(language, _WORDS)))
+    if style not in _STYLE_WRITERS:
+        raise ValueError(f"style={style!r} is none of {', '.join(_STYLE_WRITERS)}")
+    return "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
 
 
-def skeleton(tool: Executor, *, optional: str | None = None) -> str:
+def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
     """A call of the tool as JSON on one line, with a placeholder for each value.
 
     `{"name": "find_files", "arguments": {"base_path": "<base_path: string>"}}`: those that are required, and
@@ -81,39 +81,39 @@ def skeleton(tool: Executor, *, optional: str | None = None) -> str:
     return json.dumps({"name": tool.name, "arguments": values}, ensure_ascii=False)
 
 
-def one_of_lines(tool: Executor, language: str) -> Iterator[str]:
+def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
     """A line for each group of arguments of which one must be given."""
     groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
     for group in groups:
-        yield _WORDS[known(language, _WORDS)]["one_of"].format(", ".join(group))
+        yield _WORDS[supported_language(language, _WORDS)]["one_of"].format(", ".join(group))
 
 
-def _minimal(tool: Executor, _language: str) -> Iterator[str]:
-    yield f"{tool.name}({arguments_list(tool.model_args(), types=False)})"
+def _minimal(tool: Tool, _language: str) -> Iterator[str]:
+    yield f"{tool.name}({argument_list(tool.model_args(), types=False)})"
 
 
-def _default(tool: Executor, language: str) -> Iterator[str]:
+def _default(tool: Tool, language: str) -> Iterator[str]:
     args = tool.model_args()
-    yield f"{tool.name}({arguments_list(args, types=True)})"
+    yield f"{tool.name}({argument_list(args, types=True)})"
     if description := one_line(tool.description(language)):
         yield f"  {description}"
     yield from (f"  {name}: {text}" for name, text in argument_lines(args, language))
     yield from (f"  {line}" for line in one_of_lines(tool, language))
 
 
-def _skeleton(tool: Executor, language: str) -> Iterator[str]:
+def _skeleton(tool: Tool, language: str) -> Iterator[str]:
     yield from _default(tool, language)
-    yield f"  {_WORDS[language]['call']}: {skeleton(tool)}"
+    yield f"  {_WORDS[language]['call']}: {call_skeleton(tool)}"
 
 
-def _placeholders(tool: Executor, language: str) -> Iterator[str]:
+def _placeholders(tool: Tool, language: str) -> Iterator[str]:
     description = one_line(tool.description(language))
     yield f"{tool.name}: {description}" if description else tool.name
-    yield f"  {skeleton(tool, optional=_WORDS[language]['optional'])}"
+    yield f"  {call_skeleton(tool, optional=_WORDS[language]['optional'])}"
     yield from (f"  {line}" for line in one_of_lines(tool, language))
 
 
-def _verbose(tool: Executor, language: str) -> Iterator[str]:
+def _verbose(tool: Tool, language: str) -> Iterator[str]:
     words = _WORDS[language]
     args = tool.model_args()
     properties: Mapping[str, Any] = args.get("properties", {})
@@ -140,7 +140,7 @@ def _verbose(tool: Executor, language: str) -> Iterator[str]:
         inner = ((path, text) for path, text in below.items() if path.startswith((f"{name}.", f"{name}[")))
         yield from (f"    - {path}: {text}" for path, text in inner)
     yield from (f"  {line}" for line in one_of_lines(tool, language))
-    yield f"  {words['call']}: {skeleton(tool)}"
+    yield f"  {words['call']}: {call_skeleton(tool)}"
 
 
 def _placeholder(name: str, schema: Any, root: Mapping[str, Any]) -> Any:
@@ -153,7 +153,7 @@ def _placeholder(name: str, schema: Any, root: Mapping[str, Any]) -> Any:
     return f"<{name}>" if kind == "any" or len(kind) > _LONGEST_TYPE else f"<{name}: {kind}>"
 
 
-_STYLES: Mapping[str, Callable[[Executor, str], Iterator[str]]] = {
+_STYLE_WRITERS: Mapping[str, Callable[[Tool, str], Iterator[str]]] = {
     "default": _default,
     "full": _default,
     "minimal": _minimal,
@@ -161,5 +161,5 @@ _STYLES: Mapping[str, Callable[[Executor, str], Iterator[str]]] = {
     "placeholder": _placeholders,
     "verbose": _verbose,
 }
-STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "placeholder", "verbose")
+PROMPT_STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "placeholder", "verbose")
 """Every style once, the shortest first."""

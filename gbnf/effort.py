@@ -2,7 +2,7 @@
 
 Work is counted, never timed: the same input takes the same count in every process, whatever is cached, so
 it gives the same grammar. A unit is about a microsecond of a current machine. Whoever does expensive work
-says so by `spend`; the count belongs to the innermost `bounded` block of the context, and without one nothing
+says so by `spend`; the count belongs to the innermost `limit_effort` block of the context, and without one nothing
 is counted. Where the count is used up `spend` raises `EffortSpent`, and whoever catches it puts a larger set
 of values in the place that was too expensive, and reports it.
 """
@@ -19,9 +19,9 @@ from gbnf.errors import GbnfError
 from gbnf.regular.errors import EffortSpent
 
 #: The work that one schema, or one tool's arguments, may take.
-MAX_EFFORT = 6_500_000
+MAX_COMPILE_EFFORT = 6_500_000
 #: The work that judging or repairing one call may take.
-MAX_JUDGEMENT = 3_000_000
+MAX_VALIDATION_EFFORT = 3_000_000
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -65,9 +65,9 @@ def may_backtrack() -> bool:
 
 
 @contextmanager
-def bounded(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
-    """Count the work inside from zero, up to `limit` (default: `MAX_EFFORT`)."""
-    effort = _Effort(MAX_EFFORT if limit is None else limit, may_backtrack=may_backtrack)
+def limit_effort(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
+    """Count the work inside from zero, up to `limit` (default: `MAX_COMPILE_EFFORT`)."""
+    effort = _Effort(MAX_COMPILE_EFFORT if limit is None else limit, may_backtrack=may_backtrack)
     token = _current.set(effort)
     try:
         yield
@@ -76,7 +76,7 @@ def bounded(limit: int | None = None, *, may_backtrack: bool = False) -> Iterato
 
 
 @contextmanager
-def share(part: int) -> Iterator[None]:
+def limit_effort_share(part: int) -> Iterator[None]:
     """Let the work inside take at most 1/`part` of what is left."""
     effort = _current.get()
     if effort is None or effort.limit is None:
@@ -91,7 +91,7 @@ def share(part: int) -> Iterator[None]:
 
 
 @contextmanager
-def nested(most: int) -> Iterator[None]:
+def limit_nesting(most: int) -> Iterator[None]:
     """Around what calls itself, at most so deep; twice so deep where patterns may backtrack.
 
     Compiling has taken part of Python's stack already. Raises EffortSpent where it is deeper.
@@ -115,7 +115,7 @@ class _Outcome(NamedTuple):
     work: int
 
 
-def remembered(
+def effort_cache(
     maxsize: int,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """As `functools.lru_cache`, for functions that spend: a call costs the same whether cached or not.

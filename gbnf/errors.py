@@ -27,14 +27,14 @@ class ManifestError(GbnfError):
     """One manifest is broken.
 
     Fields: `path` (the file), `key` (dotted path inside it, "" for the file as a whole), `value` (what
-    stands there, None where nothing does), `problem` and `way_out` (one sentence each).
+    stands there, None where nothing does), `problem` and `hint` (one sentence each).
     """
 
-    def __init__(self, path: Path, key: str, value: Any, problem: str, way_out: str) -> None:
-        self.path, self.key, self.value, self.problem, self.way_out = path, key, value, problem, way_out
-        place = f"{path}: {key}" if key else f"{path}"
+    def __init__(self, path: Path, key: str, value: Any, problem: str, hint: str) -> None:
+        self.path, self.key, self.value, self.problem, self.hint = path, key, value, problem, hint
+        location = f"{path}: {key}" if key else f"{path}"
         shown = "" if value is None else f" (got {_shorten(value)})"
-        super().__init__(f"{place}: {problem}{shown}. {way_out}")
+        super().__init__(f"{location}: {problem}{shown}. {hint}")
 
 
 class ManifestErrors(GbnfError):  # noqa: N818  # several errors, so the plural says it
@@ -49,15 +49,15 @@ class ManifestErrors(GbnfError):  # noqa: N818  # several errors, so the plural 
 class SchemaError(GbnfError):
     """A schema that is malformed, or that no JSON value satisfies.
 
-    Fields: `pointer` (JSON pointer of the place, "" for the root), `problem`, `way_out`.
+    Fields: `pointer` (JSON pointer of the place, "" for the root), `problem`, `hint`.
     """
 
-    def __init__(self, pointer: str, problem: str, way_out: str = "") -> None:
-        self.pointer, self.problem, self.way_out = pointer, problem, way_out
-        super().__init__(f"schema at '{pointer or '/'}': {problem}." + (f" {way_out}" if way_out else ""))
+    def __init__(self, pointer: str, problem: str, hint: str = "") -> None:
+        self.pointer, self.problem, self.hint = pointer, problem, hint
+        super().__init__(f"schema at '{pointer or '/'}': {problem}." + (f" {hint}" if hint else ""))
 
 
-def is_panic(error: BaseException) -> bool:
+def is_rust_panic(error: BaseException) -> bool:
     """Whether a library written in Rust gave up: PyO3's exception has no name to import, and no `Exception`.
 
     The tables of `referencing` do so where Python's stack ends while they compare keys.
@@ -72,9 +72,9 @@ class PoolError(GbnfError):
 class GrammarSyntaxError(GbnfError):
     """GBNF text that llama.cpp would refuse, hang on or silently loosen. `line` and `column` count from 1."""
 
-    def __init__(self, line: int, column: int, problem: str, way_out: str = "") -> None:
-        self.line, self.column, self.problem, self.way_out = line, column, problem, way_out
-        super().__init__(f"line {line}, column {column}: {problem}." + (f" {way_out}" if way_out else ""))
+    def __init__(self, line: int, column: int, problem: str, hint: str = "") -> None:
+        self.line, self.column, self.problem, self.hint = line, column, problem, hint
+        super().__init__(f"line {line}, column {column}: {problem}." + (f" {hint}" if hint else ""))
 
 
 class AmbiguousGrammarError(GbnfError):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 
-def primary(tag: str) -> str:
+def primary_language(tag: str) -> str:
     """The language of a tag, without its region."""
     return tag.replace("_", "-").split("-", maxsplit=1)[0]
 
 
-def known(tag: str, languages: Container[str]) -> str:
+def supported_language(tag: str, languages: Container[str]) -> str:
     """The tag's language where it is one of `languages`, else English."""
-    return short if (short := primary(tag)) in languages else "en"
+    return short if (short := primary_language(tag)) in languages else "en"
 
 
-def chosen(texts: Mapping[str, str], tag: str) -> str:
+def localized_text(texts: Mapping[str, str], tag: str) -> str:
     """The text in the tag's language where there is one, else in English."""
-    return texts[known(tag, texts)]
+    return texts[supported_language(tag, texts)]

@@ -44,7 +44,7 @@ _Words: TypeAlias = tuple[str, ...]
 _Pattern: TypeAlias = tuple[str | None, ...]  # None: any word of the same clause
 
 
-class Markers:
+class PhraseMatcher:
     """A set of markers to look for. `others`: phrases that mean something else, where markers don't count."""
 
     def __init__(self, markers: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -61,12 +61,12 @@ class Markers:
         self._markers.pop((), None)
         self._lengths = sorted({len(words) for words in self._markers}, reverse=True)
 
-    def all_in(self, text: str) -> frozenset[str]:
+    def find_all(self, text: str) -> frozenset[str]:
         """Every marker that `text` holds, in whatever phrase."""
         spans = self._spans(text).values()
         return frozenset(marker for markers in spans for marker in markers) - self._others
 
-    def longest_in(self, text: str) -> frozenset[str]:
+    def find_longest(self, text: str) -> frozenset[str]:
         """The markers that `text` holds outside of longer ones ("google" in "google docs") and of others."""
         found: set[str] = set()
         reached = 0  # the furthest end of the spans that begin before, or here and are longer

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.control_tokens import escape_control_tokens
-from gbnf.descriptions import STYLES, PromptStyle, described
-from gbnf.languages import chosen, known
-from gbnf.manifests import Executor
+from gbnf.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
+from gbnf.languages import localized_text, supported_language
+from gbnf.manifests import Tool
 
 #: Characters of a result, or of an error, that the model is shown.
 RESULT_LIMIT = 2000
 
 #: An entry is rather left out than cut below so many characters: half a path is no path.
-_WORTHWHILE = 200
+_MIN_TEXT_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ _INSTRUCTIONS = {
 
 
 _CALL = '{"name":'
-_THOUGHTFUL_CALL = '{"thought": "…", "name":'
+_CALL_WITH_THOUGHT = '{"thought": "…", "name":'
 
 
 def system_prompt(
-    executors: Iterable[Executor],
+    tools: Iterable[Tool],
     *,
     style: PromptStyle = "full",
     language: str = "en",
@@ -85,21 +85,23 @@ def system_prompt(
     `language` where a manifest has it, else in English. `thought` asks for one at the beginning of each call,
     `lines` for calls in plain lines rather than JSON. Raises ValueError for a style that doesn't exist.
     """
-    shown = [described(tool, style, language) for tool in executors]
+    shown = [describe_tool(tool, style, language) for tool in tools]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    instructions = chosen(_INSTRUCTIONS, language)
+    instructions = localized_text(_INSTRUCTIONS, language)
     if lines:
-        for json_call, lined in _LINES[known(language, _LINES)]:
+        for json_call, lined in _LINE_PROTOCOL[supported_language(language, _LINE_PROTOCOL)]:
             instructions = instructions.replace(json_call, lined)
     if thought:
-        instructions = instructions.replace(_CALL, _THOUGHTFUL_CALL)
+        instructions = instructions.replace(_CALL, _CALL_WITH_THOUGHT)
     return "\n\n".join([instructions, "Tools:", *shown])
 
 
-def more_tools(executors: Iterable[Executor], *, style: PromptStyle = "full", language: str = "en") -> str:
+def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:
     """What a later message says of tools that the system message does not tell of."""
-    return "\n".join([chosen(_MORE, language), *(described(tool, style, language) for tool in executors)])
+    return "\n".join(
+        [localized_text(_MORE, language), *(describe_tool(tool, style, language) for tool in tools)]
+    )
 
 
 def call_text(call: Mapping[str, Any]) -> str:
@@ -119,7 +121,7 @@ def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIM
     whole = _Shortened(result, _WHOLE, _WHOLE)
     if whole.length <= limit:
         return call_text({"step": step, "result": whole.value})
-    members = _largest(lambda count: _Shortened(result, count, _WORTHWHILE).length <= limit, limit)
+    members = _largest(lambda count: _Shortened(result, count, _MIN_TEXT_CHARACTERS).length <= limit, limit)
     members = max(members, 1)
     characters = _largest(lambda count: _Shortened(result, members, count).length <= limit, limit)
     shortened = _Shortened(result, members, characters)
@@ -136,7 +138,7 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
     return call_text({"step": step, "error": text})
 
 
-_LINES = {
+_LINE_PROTOCOL = {
     "en": (
         (
             'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
@@ -232,7 +234,7 @@ def _clean(text: str) -> str:
 
 __all__ = [
     "RESULT_LIMIT",
-    "STYLES",
+    "PROMPT_STYLES",
     "Image",
     "Message",
     "PromptStyle",

@@ -59,7 +59,7 @@ PROVIDERS: Mapping[str, Provider] = {
 }  # fmt: skip
 """Suffix of a variant's name -> its provider."""
 
-TOPICS: tuple[str, ...] = (
+TOPIC_PHRASES: tuple[str, ...] = (
     "about", "about the", "about my", "about our", "mention", "mentions", "mentioning", "mentioned",
     "word", "words", "contain", "contains", "containing", "called", "named", "titled", "topic", "subject",
     "regarding", "concerning", "text", "parla di", "parlano di", "parlare di", "parla del", "parlano del",
@@ -69,7 +69,7 @@ TOPICS: tuple[str, ...] = (
 )  # fmt: skip
 """Words behind which a place is what a text is about, and not where to look."""
 
-FOREIGN_PHRASES: tuple[str, ...] = (
+UNRELATED_PHRASES: tuple[str, ...] = (
     "google photos", "google foto", "google maps", "google earth", "google play", "google chrome",
     "google search", "google translate", "google traduttore", "google news", "google cloud", "google ads",
     "google analytics", "google pixel", "google tv",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from gbnf.applicators import followed
+from gbnf.applicators import resolve_pointer
 from gbnf.manifests import localized
 
 #: Characters of one enumeration, and levels of objects and arrays, before the rest becomes "…".
@@ -22,7 +22,7 @@ ENUM_LIMIT, DEPTH_LIMIT = 240, 4
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 
 
-def arguments_list(args: Mapping[str, Any], *, types: bool) -> str:
+def argument_list(args: Mapping[str, Any], *, types: bool) -> str:
     """The arguments in declared order, `?` after those that may be absent: `path: string, n?: integer`."""
     required = args.get("required", ())
     return ", ".join(
@@ -71,7 +71,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
     if isinstance(schema.get("enum"), list):
         return _enumeration(schema["enum"]), "|"
     if "$ref" in schema:
-        place = followed(schema["$ref"], root)
+        place = resolve_pointer(schema["$ref"], root)
         return _types(True if place is None else place[1], root, depth + 1)
     for keyword, sign in (("anyOf", "|"), ("oneOf", "|"), ("allOf", "&")):
         members = schema.get(keyword)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 
 
-def offered_args(executor: Executor, steps: Sequence[int]) -> dict[str, Any] | None:
+def offered_args(tool: Tool, steps: Sequence[int]) -> dict[str, Any] | None:
     """The argument schema that a model is offered when `steps` have entries; None: the tool can't be called.
 
     Without steps, step references go from the properties and from every `requires_one_of` list; a tool
     that can't be called without one isn't offered.
     """
-    args = executor.model_args()
-    gone = frozenset() if steps else frozenset(executor.step_references)
+    args = tool.model_args()
+    gone = frozenset() if steps else frozenset(tool.step_references)
     if not gone:
         return args
     if gone & set(args.get("required", ())):

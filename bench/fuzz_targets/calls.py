@@ -10,7 +10,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fuzz_targets.common import Target, edited, edits
-from gbnf.calls import SHAPES, CallStream, Final, ToolCall, ToolCalls, parse, render
+from gbnf.calls import (
+    CALL_SYNTAXES,
+    CallStream,
+    FinalAnswer,
+    ToolCall,
+    ToolCalls,
+    parse_tool_calls,
+    render_tool_calls,
+)
 from support.pools import FRAGMENTS, POOL, call_lists, model_texts
 
 
@@ -22,7 +30,7 @@ def _call_text_cases(draw: st.DrawFn) -> dict[str, Any]:
         case["before"] = draw(model_texts)
     else:
         case["calls"] = [[call.name, dict(call.arguments)] for call in draw(call_lists)]
-        case["shape"] = draw(st.sampled_from([shape.name for shape in SHAPES]))
+        case["shape"] = draw(st.sampled_from([shape.name for shape in CALL_SYNTAXES]))
         if draw(st.booleans()):
             case["before"], case["after"] = draw(model_texts), draw(model_texts)
         case["edits"] = draw(edits(FRAGMENTS))
@@ -33,11 +41,13 @@ def _call_text_cases(draw: st.DrawFn) -> dict[str, Any]:
 def check_call_text(case: Mapping[str, Any]) -> str:
     """Any text is a step; rendered calls are read back; a stream comes to the same, and shows no call."""
     calls = [ToolCall(f"call_{at}", name, given) for at, (name, given) in enumerate(case["calls"], 1)]
-    said = render(calls, case["shape"]) if calls else ""
+    said = render_tool_calls(calls, case["shape"]) if calls else ""
     if calls:
-        assert parse(said, POOL) == ToolCalls(tuple(calls), case["shape"]), f"{said!r} is read otherwise"
+        assert parse_tool_calls(said, POOL) == ToolCalls(tuple(calls), case["shape"]), (
+            f"{said!r} is read otherwise"
+        )
     said = edited(case["before"] + said + case["after"], case["edits"])
-    step = parse(said, POOL)
+    step = parse_tool_calls(said, POOL)
     names = {tool.name for tool in POOL}
     stream, left = CallStream(POOL), said
     for size in itertools.cycle(case["sizes"]):
@@ -47,13 +57,13 @@ def check_call_text(case: Mapping[str, Any]) -> str:
         left = left[size:]
     assert stream.close() == step, f"the stream of {said!r} ends otherwise"
     if isinstance(step, ToolCalls):
-        assert step.calls or step.refused, f"{said!r} has neither calls nor refused ones"
+        assert step.calls or step.invalid, f"{said!r} has neither calls nor refused ones"
         assert {call.name for call in step.calls} <= names, f"{said!r} has unknown names"
         json.dumps([call.as_call() for call in step.calls])
-    elif not step.thoughts:
+    elif not step.reasoning:
         assert step.content == said, f"the answer {said!r} is changed"
     if "</think>" not in said:  # thoughts that a template opened are known by their end alone
-        shown = stream.shown if isinstance(step, Final) else stream.shown.strip()
+        shown = stream.shown if isinstance(step, FinalAnswer) else stream.shown.strip()
         assert step.content.startswith(shown), f"of {said!r} the stream shows {shown!r}"
     return f"{len(step.calls)} calls" if isinstance(step, ToolCalls) else "answer"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fuzz_targets.common import SEEDS, Target, accepts
 from gbnf.calls.names import fold
-from gbnf.grammar.derive import derive
-from gbnf.lines import Abstention, Contract, Lines, Text, Value, choice, lines, number, pick, text
+from gbnf.grammar.derive import generate
+from gbnf.lines import Contract, InvalidAnswer, Lines, ParsedAnswer, Text, choice, lines, number, pick, text
 
 _WORDS_SAID = st.text("abcdefghijklmnopqrstuvwxyzàéß日 ,.:-1<>/=*_`", min_size=1, max_size=12)
 _OPTIONS = (
@@ -88,16 +88,16 @@ def check_lines(case: Mapping[str, Any]) -> str:
         return "no contract"
     grammar = contract.gbnf()
     contract.prompt("it")
-    derived = derive(contract.rules, random.Random(case["seed"]), budget=100)
+    derived = generate(contract.rules, random.Random(case["seed"]), budget=100)
     assert accepts(grammar, derived), f"the engine refuses the derived {derived!r}"
-    for held in (False, True):
-        outcome = contract.parse(derived, held=held)
-        assert isinstance(outcome, Value), f"derived {derived!r}, held={held}: {outcome}"
+    for constrained in (False, True):
+        outcome = contract.parse(derived, constrained=constrained)
+        assert isinstance(outcome, ParsedAnswer), f"derived {derived!r}, held={constrained}: {outcome}"
         _assert_within(contract, outcome)
-    for cut in (False, True):
-        outcome = contract.parse(case["answer"], cut=cut)
+    for truncated in (False, True):
+        outcome = contract.parse(case["answer"], truncated=truncated)
         assert outcome.raw == case["answer"], "the raw text is changed"
-        if isinstance(outcome, Abstention):
+        if isinstance(outcome, InvalidAnswer):
             assert outcome.reason, "an abstention without a reason"
         else:
             _assert_within(contract, outcome)
@@ -106,15 +106,15 @@ def check_lines(case: Mapping[str, Any]) -> str:
     except ValueError:
         return "not rendered"
     assert accepts(grammar, said), f"the engine refuses the rendered {said!r}"
-    outcome = contract.parse(said, held=True)
-    assert isinstance(outcome, Value), f"rendered {said!r}: {outcome}"
+    outcome = contract.parse(said, constrained=True)
+    assert isinstance(outcome, ParsedAnswer), f"rendered {said!r}: {outcome}"
     if any(_labelled(label, value) for label, value in case["values"].items()):
         return "labelled"  # readers leave a field's own label out, and what it hid may be no line
     for label, value in case["values"].items():
         same = _bare(outcome[label]) == _bare(value)
         assert same, f"rendered {said!r}, {label} is read as {outcome[label]!r}"
-    again = contract.parse(contract.render(outcome.values), held=True)
-    assert isinstance(again, Value), f"{outcome.values} is written and read as {again}"
+    again = contract.parse(contract.render(outcome.values), constrained=True)
+    assert isinstance(again, ParsedAnswer), f"{outcome.values} is written and read as {again}"
     assert again.values == outcome.values, f"{outcome.values} is written and read as {again.values}"
     return "rendered"
 
@@ -135,7 +135,7 @@ def _bare(value: Any) -> Any:
             return value
 
 
-def _assert_within(contract: Contract, outcome: Value) -> None:
+def _assert_within(contract: Contract, outcome: ParsedAnswer) -> None:
     for name, field in contract.fields.items():
         value = outcome[name]
         match field:

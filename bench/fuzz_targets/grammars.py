@@ -14,7 +14,7 @@ from fuzz_targets.common import SEEDS, Target, edited, edits
 from gbnf import parse_gbnf
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.emit import emit
 from gbnf.grammar.match import Matcher
 from gbnf_server.errors import GrammarRefused
@@ -61,7 +61,7 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
         parse_gbnf(xgrammar_text(said))
     texts = list(case["texts"])
     with suppress(ValueError):  # nothing finite can be derived
-        derived = derive(rules, random.Random(case["seed"]), budget=40)
+        derived = generate(rules, random.Random(case["seed"]), budget=40)
         assert Matcher(rules).match(derived).complete, f"the derived {derived!r} is refused"
         texts += [derived, derived[:-1], derived + "a"]
     judged = _judged(said, texts) if quick(rules) else None
@@ -79,7 +79,7 @@ def _judged(gbnf: str, texts: list[str]) -> list[tuple[bool, bool]] | None:
     """The engine's verdicts; None where it takes too long: its time grows exponentially in some grammars."""
 
     def work(said: list[str]) -> list[tuple[bool, bool]]:
-        found = engine().judge_many(gbnf, said, trusted=True)
+        found = engine().match_many(gbnf, said, trusted=True)
         return [(each.accepted, each.complete) for each in found]
 
     with Confined(work, limit_s=1.0, memory_mib=256) as confined:

@@ -16,9 +16,9 @@ from fuzz_targets.common import ORDERS, SEEDS, Target
 from gbnf import compile_pool, compile_schema, validate_call
 from gbnf.errors import GbnfError
 from gbnf.grammar import analysis
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.ir import Rules
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from support.hostile_schemas import hostile_schema
 from support.oracle import engine
 from support.schemas import VALIDATORS
@@ -101,12 +101,12 @@ def _wrapped(schema: Any, wrap: str, times: int) -> Any:
 
 
 def _derived(rules: Rules) -> str | None:
-    """A text of the grammar; None where each is longer than `derive` makes, as of an array of many items."""
+    """A text of the grammar; None where each is longer than `generate` makes, as of an array of many items."""
     try:
-        return derive(rules, random.Random(0))
+        return generate(rules, random.Random(0))
     except ValueError:
         with patch.object(analysis, "MAX_CHARACTERS", math.inf):
-            if rules.root not in analysis.cheapest(rules):
+            if rules.root not in analysis.cheapest_costs(rules):
                 raise
         return None
 
@@ -125,7 +125,7 @@ def check_hostile_schema(case: Mapping[str, Any]) -> str:
         said = "grammar"
     with suppress(GbnfError):
         args = {"type": "object", "properties": {"a": schema}}
-        tool = Executor.from_mapping({"name": "t", "description": "t", "args": args})
+        tool = Tool.from_mapping({"name": "t", "description": "t", "args": args})
         engine().check(compile_pool([tool]).text, trusted=True)
         validate_call({"name": "t", "arguments": {"a": 1}}, [tool])
         said += ", tool"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fuzz_targets.common import ORDERS, SEEDS, Target, accepts
 from gbnf import compile_schema
 from gbnf.errors import SchemaError
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from support.oracle import engine
 from support.patterns import TEXTS as PATTERN_TEXTS
 from support.patterns import patterns, python_finds
@@ -54,7 +54,7 @@ def check_schema(case: Mapping[str, Any]) -> str:
                 if _valid(schema, json.loads(said)) is False:  # in draft 4, 1.0 and 1 are two values
                     assert not accepts(grammar, said), f"the invalid {said} is accepted, and none is reported"
     for shift in range(3):
-        said = derive(grammar.rules, random.Random(case["seed"] + shift))
+        said = generate(grammar.rules, random.Random(case["seed"] + shift))
         assert accepts(grammar, said), f"the engine refuses {said}, which the grammar derives"
         value = json.loads(said)
         assert _is_finite(value), f"{said} parses to infinity"

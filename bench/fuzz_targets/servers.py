@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from fuzz_targets.common import Target
 from gbnf.errors import GbnfError
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.backends.exchange import Patience
-from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
+from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.planner import Planner
 from support.executors import world
 from support.hostile_server import WAYS, WIRES, Mode, Peer, Wire, hostile, planned
@@ -35,11 +35,11 @@ _FACTS: dict[str, Any] = {
 }
 
 
-def _chat_client(server: Server, url: str, patience: Patience) -> Backend:
-    return OpenAICompatible(url, server, patience=patience)
+def _chat_client(server: ServerKind, url: str, retry_policy: RetryPolicy) -> Backend:
+    return OpenAICompatible(url, server, retry_policy=retry_policy)
 
 
-_CHAT_SERVERS: list[Server] = ["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
+_CHAT_SERVERS: list[ServerKind] = ["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
 SERVED: dict[str, Wire] = {
     "llama-server": WIRES["llama-server"],
     "ollama": WIRES["ollama"],
@@ -113,8 +113,8 @@ def _server_cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-_HASTY = Patience(timeout=2.0, connect_timeout=2.0, retries=1, backoff=0.001, loading=0.01)
-_PING = Executor(
+_HASTY = RetryPolicy(timeout=2.0, connect_timeout=2.0, retries=1, backoff=0.001, loading=0.01)
+_PING = Tool(
     "ping",
     descriptions={"en": "Ping."},
     args={"type": "object", "properties": {"word": {"const": "never drawn"}}, "required": ["word"]},

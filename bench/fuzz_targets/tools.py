@@ -14,8 +14,8 @@ from fuzz_targets.common import ORDERS, SEEDS, Target, accepts
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.dialects import call_schema, schema_text, schema_violation
 from gbnf.errors import GbnfError
-from gbnf.grammar.derive import derive
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.grammar.derive import generate
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.repair import repair_call
 from gbnf_server.shipped import manifests_path
 from support.oracle import engine
@@ -67,11 +67,11 @@ _POOL_CASES = st.fixed_dictionaries(
 )
 
 
-def _pool(case: Mapping[str, Any]) -> list[Executor]:
+def _pool(case: Mapping[str, Any]) -> list[Tool]:
     pool = [each for each in load_manifests(manifests_path()) if each.name in case["shipped"]]
     for name, args in case["tools"].items():
         if name not in case["shipped"]:
-            pool.append(Executor.from_mapping({"name": name, "description": "A tool.", "args": args}))
+            pool.append(Tool.from_mapping({"name": name, "description": "A tool.", "args": args}))
     return pool
 
 
@@ -90,13 +90,13 @@ def check_pool(case: Mapping[str, Any]) -> str:
     if not options["union"]:
         return "product"
     for shift in range(3):
-        said = derive(grammar.rules, random.Random(case["seed"] + shift))
+        said = generate(grammar.rules, random.Random(case["seed"] + shift))
         assert accepts(grammar, said), f"the engine refuses {said}, which the grammar derives"
         call = json.loads(said)
-        verdict = validate_call(call, tools, steps=steps)
+        validation = validate_call(call, tools, steps=steps)
         reported = call["name"] in open_tools
-        assert verdict.ok or reported, f"derived {said}: {verdict.errors}"
-        if schema is not None and verdict.ok:
+        assert validation.ok or reported, f"derived {said}: {validation.errors}"
+        if schema is not None and validation.ok:
             assert schema_violation(schema, said) is None, f"the joint schema refuses {said}"
         for other in tools:
             mixed = {**call, "name": other.name}
@@ -108,7 +108,7 @@ def check_pool(case: Mapping[str, Any]) -> str:
     return "reported" if open_tools else "exact"
 
 
-def _call_schema(pool: list[Executor], steps: tuple[int, ...], *, final_answer: bool) -> str | None:
+def _call_schema(pool: list[Tool], steps: tuple[int, ...], *, final_answer: bool) -> str | None:
     try:
         schema = call_schema(pool, steps=steps, final_answer=final_answer)
     except GbnfError:
@@ -156,7 +156,7 @@ def _bent(schema: Any) -> st.SearchStrategy[Any]:
 def check_repair(case: Mapping[str, Any]) -> str:
     """A valid call stays; every change is listed; what is repaired is valid, and stays as it is."""
     try:
-        tool = Executor.from_mapping({"name": "t", "description": "t", "args": case["args"]})
+        tool = Tool.from_mapping({"name": "t", "description": "t", "args": case["args"]})
     except GbnfError:
         return "no tool"
     call = {"name": "t", "arguments": case["arguments"]}
@@ -164,7 +164,7 @@ def check_repair(case: Mapping[str, Any]) -> str:
     valid = validate_call(call, [tool]).ok
     found = repair_call(call, [tool], **case["options"])
     assert json.dumps(call) == before, "the call that was given is changed"
-    assert found.verdict == validate_call(found.call, [tool]), "the verdict is of another call"
+    assert found.validation == validate_call(found.call, [tool]), "the verdict is of another call"
     json.dumps(found.call)
     changed = json.dumps(found.call) != before
     assert changed == bool(found.coercions), f"{found.call}, by {found.coercions}"

@@ -8,42 +8,42 @@ r"""Soft calls: a model's text in, a step out, for models and servers that no gr
         case Final(content):
             ...                                                 # an answer: no sign of a call
 
-A call is read in ten shapes (`SHAPES`, in priority order). What must stay true:
+A call is read in ten shapes (`CALL_SYNTAXES`, in priority order). What must stay true:
 
 - only tools of the pool are called; an invented name is refused with the nearest;
-- `parse(render(call, shape), pool)` is the call again, in every shape, with nothing repaired;
+- `parse_tool_calls(render(call, shape), pool)` is the call again, in every shape, with nothing repaired;
 - whatever was left out, mended or guessed is in `repairs`;
 - a call that the text's end cut is marked `cut`, and never to be executed;
 - no text raises, and what stands inside a call's strings is never a call.
 """
 
-from gbnf.calls.parsing import TEXT_LIMIT, parse
-from gbnf.calls.shapes import SHAPES, Shape, render
+from gbnf.calls.parsing import TEXT_LIMIT, parse_tool_calls
+from gbnf.calls.shapes import CALL_SYNTAXES, CallSyntax, render_tool_calls
 from gbnf.calls.stream import CallStream
 from gbnf.calls.values import (
-    Final,
-    Refused,
+    CallSyntaxName,
+    FinalAnswer,
+    InvalidToolCall,
+    ParseResult,
     Repair,
     RepairKind,
-    ShapeName,
-    Step,
     ToolCall,
     ToolCalls,
 )
 
 __all__ = [
-    "SHAPES",
+    "CALL_SYNTAXES",
     "TEXT_LIMIT",
     "CallStream",
-    "Final",
-    "Refused",
+    "CallSyntax",
+    "CallSyntaxName",
+    "FinalAnswer",
+    "InvalidToolCall",
+    "ParseResult",
     "Repair",
     "RepairKind",
-    "Shape",
-    "ShapeName",
-    "Step",
     "ToolCall",
     "ToolCalls",
-    "parse",
-    "render",
+    "parse_tool_calls",
+    "render_tool_calls",
 ]

@@ -9,10 +9,19 @@ from textwrap import dedent
 from typing import Any
 
 from gbnf.calls.json_text import Unreadable, extent, load
-from gbnf.calls.keyed import Block, indent_of, says_structure
+from gbnf.calls.keyed import KeyValueBlock, indent_of, says_structure
 from gbnf.calls.names import fold
-from gbnf.calls.reading import CUT, LINE, LOOSE_NAME, Look, Reading, json_of, pattern, properties_of
-from gbnf.calls.values import Repair, ShapeName, ToolCall, Written
+from gbnf.calls.reading import (
+    LINE,
+    LOOSE_NAME,
+    TRUNCATED,
+    ParsedSpan,
+    ReaderContext,
+    json_of,
+    pattern,
+    properties_of,
+)
+from gbnf.calls.values import CallSyntaxName, RawCall, Repair, ToolCall
 
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings that say that the block is a call."""
@@ -55,38 +64,40 @@ def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[s
     return text[begin:], len(text), False
 
 
-def read_fenced(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_fenced(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """The block's calls in whatever shape, or its first line as a name and the others as arguments."""
     body, end, closed = enclosed(text, match, keyed=True)
-    inner = look.only_calls(body)
+    inner = context.only_calls(body)
     if inner is not None:
         note = () if closed else (Repair("wrapper", "the code block doesn't end"),)
-        written = (replace(call, shape="fenced", repairs=(*call.repairs, *note)) for call in inner)
-        return Reading(end, tuple(written), closed)
+        written = (replace(call, syntax="fenced", repairs=(*call.repairs, *note)) for call in inner)
+        return ParsedSpan(end, tuple(written), closed)
     first, _, rest = body.strip("\n").partition("\n")
     head = _HEAD.fullmatch(first)
     if head is None:
-        return Reading(end, closed=closed)
-    call = named_lines(rest, head[1], "fenced", look, cut=not closed)
-    return Reading(end, (call,), closed)
+        return ParsedSpan(end, closed=closed)
+    call = named_lines(rest, head[1], "fenced", context, truncated=not closed)
+    return ParsedSpan(end, (call,), closed)
 
 
-def named_lines(lines: str, name: str, shape: ShapeName, look: Look, *, cut: bool = False) -> Written:
+def named_lines(
+    lines: str, name: str, syntax: CallSyntaxName, context: ReaderContext, *, truncated: bool = False
+) -> RawCall:
     """A call whose arguments are an object, lines of `key: value`, or a text that is neither."""
-    note = (CUT,) if cut else ()
+    note = (TRUNCATED,) if truncated else ()
     text = lines.strip()
     if text[:1] == "{" and extent(text, 0).end == len(text):
         try:
             value, repairs = load(text)
-            return Written(name, value, shape, (*repairs, *note), cut=cut)
+            return RawCall(name, value, syntax, (*repairs, *note), truncated=truncated)
         except Unreadable as error:
-            return Written(name, None, shape, cut=cut, error=str(error))
-    properties = properties_of(name, look)
-    block = Block(lines, properties)
+            return RawCall(name, None, syntax, truncated=truncated, error=str(error))
+    properties = properties_of(name, context)
+    block = KeyValueBlock(lines, properties)
     declared = {fold(key) for key in properties}
     if block.repairs and not any(fold(key) in declared for key in block.arguments):
-        return Written(name, dedent(lines).strip(), shape, note, cut=cut)
-    return Written(name, block.arguments, shape, (*block.repairs, *note), cut=cut)
+        return RawCall(name, dedent(lines).strip(), syntax, note, truncated=truncated)
+    return RawCall(name, block.arguments, syntax, (*block.repairs, *note), truncated=truncated)
 
 
 def write_fenced(calls: Sequence[ToolCall]) -> str:

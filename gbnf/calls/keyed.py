@@ -28,7 +28,7 @@ _ITEM = re.compile(r"-(?:[ \t]+|$)")
 _DEPTH = 20
 
 
-class Block:
+class KeyValueBlock:
     """The arguments that some lines hold, and what was done to read them."""
 
     def __init__(self, text: str, properties: Mapping[str, Any]) -> None:

@@ -14,15 +14,15 @@ from gbnf.calls.reading import (
     LINE,
     LOOSE_NAME,
     NAME,
-    Look,
-    Reading,
+    ParsedSpan,
+    ReaderContext,
     json_of,
     named_json,
     named_python,
     pattern,
     properties_of,
 )
-from gbnf.calls.values import Repair, ToolCall, Written
+from gbnf.calls.values import RawCall, Repair, ToolCall
 
 CALL = pattern(
     rf"{LINE}(?P<word>CALL|Call|call|TOOL_CALL)(?:[ \t]++:?|:)[ \t]*+[`*\"]*(?P<name>{LOOSE_NAME})[`*\"]*"
@@ -31,17 +31,17 @@ CALL = pattern(
 _SPACE = re.compile(r"\s*")
 
 
-def read_call(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_call(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """`CALL name {json}`; the object may stand on the next line, or be left out after a name of the pool."""
     at = match.end()
     begin = _end(_SPACE, text, at)
     if text[begin : begin + 1] == "{":
         return named_json(text, begin, match["name"], "call")
     if text[at : at + 1] == "(":
-        return named_python(text, at, match["name"], "call", look)
-    if match["word"].isupper() and look.names.find(match["name"]) is not None:
-        return Reading(at, (Written(match["name"], None, "call"),), closed=begin < len(text))
-    return None if begin < len(text) else Reading(begin, closed=False)
+        return named_python(text, at, match["name"], "call", context)
+    if match["word"].isupper() and context.names.find(match["name"]) is not None:
+        return ParsedSpan(at, (RawCall(match["name"], None, "call"),), closed=begin < len(text))
+    return None if begin < len(text) else ParsedSpan(begin, closed=False)
 
 
 def write_call(calls: Sequence[ToolCall]) -> str:
@@ -62,7 +62,7 @@ _OTHER = rf"[ \t]*(?:<|`{{3}}|[\"'*#]*(?:{_ROLES})\b[^\n:]{{0,20}}:)"
 _TEXT_BELOW = re.compile(rf"\r?\n(?P<text>(?:(?!{_OTHER})[ \t]*\S[^\n]*(?:\n|\Z))+)", re.IGNORECASE)
 
 
-def read_yaml(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_yaml(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """`tool: name`, then `args:` with lines below it, or an object or a text beside it."""
     inline, name = match["inline"].strip(), match["name"]
     begin = _end(_SPACE, text, match.start("inline"))  # where the arguments begin, beside `args:` or below it
@@ -73,19 +73,19 @@ def read_yaml(text: str, match: re.Match[str], look: Look) -> Reading | None:
     if fence and (near or fence["info"].lower().startswith("json")):
         body, end, closed = enclosed(text, fence, keyed=True)
         note = Repair("wrapper", "took the arguments out of a code block")
-        written = named_lines(body, name, "yaml", look, cut=not closed)
-        return Reading(end, (replace(written, repairs=(*written.repairs, note)),), closed)
+        written = named_lines(body, name, "yaml", context, truncated=not closed)
+        return ParsedSpan(end, (replace(written, repairs=(*written.repairs, note)),), closed)
     if inline:
-        return Reading(match.end(), (Written(name, inline, "yaml"),), match.end() < len(text))
-    return _yaml_block(text, match, look)
+        return ParsedSpan(match.end(), (RawCall(name, inline, "yaml"),), match.end() < len(text))
+    return _yaml_block(text, match, context)
 
 
-def _yaml_block(text: str, match: re.Match[str], look: Look) -> Reading:
+def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
     """The indented lines below `args:`; where they aren't indented, those that begin with declared keys.
 
     Where neither is there, a text that begins on the next line goes to its end, or to an empty line.
     """
-    properties = properties_of(match["name"], look)
+    properties = properties_of(match["name"], context)
     base = len(match["indent"])
     lines: list[str] = []
     end = match.end()
@@ -103,12 +103,12 @@ def _yaml_block(text: str, match: re.Match[str], look: Look) -> Reading:
             at += len(line) + 1
     if not any(each.strip() for each in lines) and (below := _TEXT_BELOW.match(text, match.end())):
         said = below["text"].strip()
-        return Reading(below.end(), (Written(match["name"], said, "yaml"),), below.end() < len(text))
-    written = named_lines("\n".join(lines), match["name"], "yaml", look)
+        return ParsedSpan(below.end(), (RawCall(match["name"], said, "yaml"),), below.end() < len(text))
+    written = named_lines("\n".join(lines), match["name"], "yaml", context)
     if flat and written.arguments:
         note = Repair("arguments", "took lines that are not indented")
         written = replace(written, repairs=(*written.repairs, note))
-    return Reading(end, (written,), ended)
+    return ParsedSpan(end, (written,), ended)
 
 
 def write_yaml(calls: Sequence[ToolCall]) -> str:
@@ -128,26 +128,26 @@ _AFTER = pattern(r"[ \t]*[;,)]*[ \t]*\]?[ \t]*(?=\r?$)")
 _NEXT = re.compile(rf"\s*,\s*({NAME})(?=\()")
 
 
-def read_python(text: str, match: re.Match[str], look: Look) -> Reading | None:
+def read_python(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """`name(a=1)` on a line of its own, alone or in a list; only with a name of the pool."""
-    if look.names.find(match["name"]) is None:
+    if context.names.find(match["name"]) is None:
         return None
-    reading = named_python(text, match.end(), match["name"], "python", look)
-    if reading is None or not reading.closed:
-        return reading
-    written, end = list(reading.written), reading.end
+    span = named_python(text, match.end(), match["name"], "python", context)
+    if span is None or not span.closed:
+        return span
+    written, end = list(span.written), span.end
     while match["list"] and (more := _NEXT.match(text, end)):
-        following = named_python(text, more.end(), more[1], "python", look)
+        following = named_python(text, more.end(), more[1], "python", context)
         if following is None:
             return None
         written += following.written
         end = following.end
         if not following.closed:
-            return Reading(end, tuple(written), closed=False)
+            return ParsedSpan(end, tuple(written), closed=False)
     after = _AFTER.match(text, end)
     if after is None:
         return None
-    return Reading(after.end(), tuple(written), closed=after.end() < len(text))
+    return ParsedSpan(after.end(), tuple(written), closed=after.end() < len(text))
 
 
 def write_python(calls: Sequence[ToolCall]) -> str:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 
 #: Characters of a written name that are looked at.
 _LIMIT = 200
 _QUOTES = " \t\r\n`*\"'“”"
 
 
-class Names:
+class ToolNames:
     """The names of a pool."""
 
-    def __init__(self, executors: Iterable[Executor]) -> None:
-        self.tools = {tool.name: tool for tool in executors}
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self.tools = {tool.name: tool for tool in tools}
         self._folded: dict[str, list[str]] = {}
         for name in self.tools:
             self._folded.setdefault(fold(name), []).append(name)
 
-    def find(self, written: str) -> Executor | None:
+    def find(self, written: str) -> Tool | None:
         """The tool that `written` means; None where it means none, or may mean two.
 
         Exactly; else by its letters and digits alone; else without a namespace: `Find-Files`,

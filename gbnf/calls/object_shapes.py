@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gbnf.calls.json_text import extent
 from gbnf.calls.objects import read_body
-from gbnf.calls.reading import Look, Reading, json_of, pattern
+from gbnf.calls.reading import ParsedSpan, ReaderContext, json_of, pattern
 from gbnf.calls.values import ToolCall
 
 OBJECT = pattern(r"\{(?=\s*(?:[\"'“\w}/#]|\Z))|\[(?=\s*(?:\{|\Z))")
@@ -16,15 +16,19 @@ _SAYS_CALL = re.compile(r"\b(?:tool_calls?|function_call|name|tool|function|tool
 _QUOTES = "\"'“«‘‹`"
 
 
-def read_object(text: str, match: re.Match[str], look: Look) -> Reading:
+def read_object(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
     """The calls of the JSON value here. A value that is none is passed over as a whole, strings and all."""
     start = match.start()
     found = extent(text, start)
     quoted = start > 0 and text[start - 1] in _QUOTES  # somebody's words, not a call
     if quoted or not _SAYS_CALL.search(text, start, found.end):
-        return Reading(found.end, closed=found.closed)
-    body = read_body(text, start, look.names)
-    return Reading(found.end, closed=False) if body is None else Reading(body.end, body.written, body.closed)
+        return ParsedSpan(found.end, closed=found.closed)
+    body = read_body(text, start, context.names)
+    return (
+        ParsedSpan(found.end, closed=False)
+        if body is None
+        else ParsedSpan(body.end, body.written, body.closed)
+    )
 
 
 def write_tool_calls(calls: Sequence[ToolCall]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gbnf.calls.json_text import Loaded, Unreadable, closing, extent, load, strict
-from gbnf.calls.names import Names
-from gbnf.calls.values import Repair, ShapeName, Written
+from gbnf.calls.names import ToolNames
+from gbnf.calls.values import CallSyntaxName, RawCall, Repair
 
 NAME_KEYS = ("name", "tool", "function", "tool_name", "action")
 ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "params", "action_input")
@@ -20,31 +20,31 @@ _SAYS_NAME = re.compile(rf"""\b(?:{"|".join(NAME_KEYS)})["']?\s*:""")
 _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
 
 
-class Entry(NamedTuple):
+class CallObject(NamedTuple):
     """One call in an object. `rest` are the keys that say nothing known."""
 
     name: str
     arguments: Any
     id: str | None
-    shape: ShapeName
+    syntax: CallSyntaxName
     rest: tuple[str, ...] = ()
     wrapped: str = ""
 
 
-class Body(NamedTuple):
+class ParsedJson(NamedTuple):
     """The JSON at some place of a text: its end, its calls, whether it is whole."""
 
     end: int
-    written: tuple[Written, ...]
+    written: tuple[RawCall, ...]
     closed: bool
 
 
-def entries(value: Any, names: Names) -> list[Entry] | None:
+def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
     """The calls that a JSON value as a whole stands for; None where it is no call."""
     match value:
         case {"tool_calls": list(members)} if members:
             found = _all(members, names)
-            return None if found is None else [entry._replace(shape="tool_calls") for entry in found]
+            return None if found is None else [entry._replace(syntax="tool_calls") for entry in found]
         case list() if value:
             return _all(value, names)
         case dict():
@@ -54,23 +54,27 @@ def entries(value: Any, names: Names) -> list[Entry] | None:
             return None
 
 
-def read_body(text: str, start: int, names: Names, shape: ShapeName | None = None) -> Body | None:
+def read_body(
+    text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None = None
+) -> ParsedJson | None:
     """The calls in the JSON that begins at `start`; () where it is whole and holds none, None where neither.
 
-    `shape` is what the calls are reported as, where something around them says it.
+    `syntax` is what the calls are reported as, where something around them says it.
     """
     found = extent(text, start)
     if found.closed:
         try:
             loaded = load(text[start : found.end])
         except Unreadable as error:
-            return Body(found.end, _unreadable(text[start : found.end], str(error), shape), closed=True)
+            return ParsedJson(
+                found.end, _unreadable(text[start : found.end], str(error), syntax), closed=True
+            )
         listed = entries(loaded.value, names) or []
-        return Body(found.end, tuple(_written(entry, loaded, shape) for entry in listed), closed=True)
-    return _open_body(text, start, names, shape)
+        return ParsedJson(found.end, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True)
+    return _open_body(text, start, names, syntax)
 
 
-def _open_body(text: str, start: int, names: Names, shape: ShapeName | None) -> Body | None:
+def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedJson | None:
     """The calls in JSON that doesn't end: either its last brackets are missing, or it was cut."""
     last = text.rfind("}", start)
     if last >= 0:
@@ -83,7 +87,9 @@ def _open_body(text: str, start: int, names: Names, shape: ShapeName | None) -> 
             listed = [
                 entry._replace(rest=tuple(key for key in entry.rest if key != _SENTINEL)) for entry in listed
             ]
-            return Body(last + 1, tuple(_written(entry, loaded, shape) for entry in listed), closed=True)
+            return ParsedJson(
+                last + 1, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True
+            )
     if not _SAYS_NAME.search(text, start):
         return None
     try:
@@ -92,15 +98,15 @@ def _open_body(text: str, start: int, names: Names, shape: ShapeName | None) -> 
         return None
     listed = entries(loaded.value, names) or []
     note = Repair("cut", "the text ends inside the call")
-    written = [_written(entry, loaded, shape) for entry in listed]
-    cut = tuple(
-        Written(
-            call.name, call.arguments, call.shape, (*call.repairs, note), cut=True, id=call.id,
+    written = [_written(entry, loaded, syntax) for entry in listed]
+    truncated = tuple(
+        RawCall(
+            call.name, call.arguments, call.syntax, (*call.repairs, note), truncated=True, id=call.id,
             text_arguments=call.text_arguments,
         )
         for call in written
     )  # fmt: skip
-    return Body(len(text), cut, closed=False) if cut else None
+    return ParsedJson(len(text), truncated, closed=False) if truncated else None
 
 
 def _closed_with_mark(head: str, opened: str) -> Any:
@@ -124,13 +130,13 @@ def _holds_mark(value: Any) -> bool:
             return bool(value == _SENTINEL)
 
 
-def _all(members: list[Any], names: Names) -> list[Entry] | None:
+def _all(members: list[Any], names: ToolNames) -> list[CallObject] | None:
     """The calls of a list, every member of which is one; a mark at its end is none."""
     found = [_entry(member, names) for member in members if member != _SENTINEL]
     return None if not found or any(entry is None for entry in found) else [e for e in found if e is not None]
 
 
-def _entry(value: Any, names: Names) -> Entry | None:
+def _entry(value: Any, names: ToolNames) -> CallObject | None:
     if not isinstance(value, dict):
         return None
     for wrapper in _WRAPPERS:
@@ -141,7 +147,7 @@ def _entry(value: Any, names: Names) -> Entry | None:
     nested = value.get("function")
     if isinstance(nested, dict):
         inner = _entry(nested, names)
-        return None if inner is None else inner._replace(id=given_id, shape="openai")
+        return None if inner is None else inner._replace(id=given_id, syntax="openai")
     for key in NAME_KEYS:
         name = value.get(key)
         if isinstance(name, str):
@@ -149,20 +155,22 @@ def _entry(value: Any, names: Names) -> Entry | None:
     return None
 
 
-def _named(value: Mapping[str, Any], key: str, name: str, given_id: str | None, names: Names) -> Entry | None:
+def _named(
+    value: Mapping[str, Any], key: str, name: str, given_id: str | None, names: ToolNames
+) -> CallObject | None:
     rest = {other: member for other, member in value.items() if other != key and other not in _SILENT_KEYS}
     for argument_key in ARGUMENT_KEYS:
         if argument_key in rest:
             arguments = rest.pop(argument_key)
-            return Entry(name, arguments, given_id, "bare", tuple(rest))
+            return CallObject(name, arguments, given_id, "bare", tuple(rest))
     rest.pop(_SENTINEL, None)
     tool = names.find(name)
     if tool is None or not rest.keys() <= tool.args.get("properties", {}).keys():
         return None  # an object that has a name, and no call
-    return Entry(name, rest or None, given_id, "bare")
+    return CallObject(name, rest or None, given_id, "bare")
 
 
-def _written(entry: Entry, loaded: Loaded, shape: ShapeName | None) -> Written:
+def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -> RawCall:
     repairs = list(loaded.repairs)
     if entry.wrapped:
         repairs.append(Repair("wrapper", f"took the call out of {entry.wrapped!r}"))
@@ -170,19 +178,19 @@ def _written(entry: Entry, loaded: Loaded, shape: ShapeName | None) -> Written:
         repairs.append(
             Repair("arguments", f"left out {', '.join(map(repr, entry.rest))} beside the arguments")
         )
-    return Written(
+    return RawCall(
         entry.name,
         entry.arguments,
-        shape or entry.shape,
+        syntax or entry.syntax,
         tuple(repairs),
         id=entry.id,
-        text_arguments=entry.shape in ("openai", "tool_calls"),
+        text_arguments=entry.syntax in ("openai", "tool_calls"),
     )
 
 
-def _unreadable(text: str, error: str, shape: ShapeName | None) -> tuple[Written, ...]:
+def _unreadable(text: str, error: str, syntax: CallSyntaxName | None) -> tuple[RawCall, ...]:
     """A call, where a text that is no JSON value looks like one: it names a tool and arguments."""
     name, arguments = _NAME_IN_TEXT.search(text), _ARGUMENTS_IN_TEXT.search(text)
     return (
-        () if name is None or arguments is None else (Written(name[1], None, shape or "bare", error=error),)
+        () if name is None or arguments is None else (RawCall(name[1], None, syntax or "bare", error=error),)
     )

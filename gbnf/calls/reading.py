@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gbnf.calls.json_text import Unreadable, closing, extent, load
-from gbnf.calls.names import Names
+from gbnf.calls.names import ToolNames
 from gbnf.calls.python_text import read_arguments
-from gbnf.calls.values import Repair, ShapeName, Written
+from gbnf.calls.values import CallSyntaxName, RawCall, Repair
 
-THOUGHTS = ("think", "thinking", "thought", "reasoning")
+REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Tags between which models think aloud."""
 
-_AFTER_THOUGHTS = "|".join(rf"(?<=</{tag}>)" for tag in THOUGHTS)
+_AFTER_REASONING = "|".join(rf"(?<=</{tag}>)" for tag in REASONING_TAGS)
 #: Where a line begins, which is also where thoughts end; and the spaces there.
-BEGIN = rf"(?:^|{_AFTER_THOUGHTS})"
+BEGIN = rf"(?:^|{_AFTER_REASONING})"
 LINE = rf"{BEGIN}[ \t]*"
 NAME = r"[A-Za-z][\w.:/-]*"
 #: A name as people write it: `Find Files`.
 LOOSE_NAME = rf"{NAME}(?:[ \t]+\w+){{0,3}}"
-CUT = Repair("cut", "the text ends inside the call")
+TRUNCATED = Repair("cut", "the text ends inside the call")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedSpan:
     """What stands from an opener to `end`: calls, or (with none) text in which no call is looked for.
 
     `closed` False: more text could change it. Where it is not closed and holds no calls, its opener may
@@ -35,20 +35,20 @@ class Reading:
     """
 
     end: int
-    written: tuple[Written, ...] = ()
+    written: tuple[RawCall, ...] = ()
     closed: bool = True
     code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReaderContext:
     """What a reader may ask: the pool's names, and the calls of a text that consists of calls alone."""
 
-    names: Names
-    only_calls: Callable[[str], tuple[Written, ...] | None]
+    names: ToolNames
+    only_calls: Callable[[str], tuple[RawCall, ...] | None]
 
 
-Reader: TypeAlias = Callable[[str, re.Match[str], Look], Reading | None]
+Reader: TypeAlias = Callable[[str, re.Match[str], ReaderContext], ParsedSpan | None]
 """Given the text and its opener's match; None where the text there is not of this shape after all."""
 
 
@@ -61,31 +61,37 @@ def json_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def properties_of(name: str, look: Look) -> dict[str, Any]:
+def properties_of(name: str, context: ReaderContext) -> dict[str, Any]:
     """The properties of the tool that `name` means, {} where it means none."""
-    tool = look.names.find(name)
+    tool = context.names.find(name)
     properties: dict[str, Any] = {} if tool is None else tool.args.get("properties", {})
     return properties
 
 
-def named_json(text: str, begin: int, name: str, shape: ShapeName) -> Reading:
+def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """A call whose arguments are the JSON object at `begin`, after its name."""
     found = extent(text, begin)
-    cut = not found.closed
+    truncated = not found.closed
     try:
         value, repairs = load(text[begin : found.end])
     except Unreadable as error:
-        return Reading(found.end, (Written(name, None, shape, cut=cut, error=str(error)),), not cut)
-    repairs = (*repairs, *((CUT,) if cut else ()))
-    return Reading(found.end, (Written(name, value, shape, repairs, cut=cut),), not cut)
+        return ParsedSpan(
+            found.end, (RawCall(name, None, syntax, truncated=truncated, error=str(error)),), not truncated
+        )
+    repairs = (*repairs, *((TRUNCATED,) if truncated else ()))
+    return ParsedSpan(found.end, (RawCall(name, value, syntax, repairs, truncated=truncated),), not truncated)
 
 
-def named_python(text: str, begin: int, name: str, shape: ShapeName, look: Look) -> Reading | None:
+def named_python(
+    text: str, begin: int, name: str, syntax: CallSyntaxName, context: ReaderContext
+) -> ParsedSpan | None:
     """A call whose arguments are Python's, from the bracket at `begin`; None where they are no literals."""
     found = extent(text, begin, python=True)
-    read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, look)))
+    read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, context)))
     if read is None:
-        return None if found.closed else Reading(len(text), closed=False)
-    cut = not found.closed
-    repairs = (*read.repairs, *((CUT,) if cut else ()))
-    return Reading(found.end, (Written(name, read.values, shape, repairs, cut=cut),), not cut)
+        return None if found.closed else ParsedSpan(len(text), closed=False)
+    truncated = not found.closed
+    repairs = (*read.repairs, *((TRUNCATED,) if truncated else ()))
+    return ParsedSpan(
+        found.end, (RawCall(name, read.values, syntax, repairs, truncated=truncated),), not truncated
+    )

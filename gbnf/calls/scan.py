@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gbnf.calls.fenced import enclosed
-from gbnf.calls.names import Names
-from gbnf.calls.reading import LINE, THOUGHTS, Look, Reader, Reading, pattern
-from gbnf.calls.shapes import SHAPES
-from gbnf.calls.values import Repair, Written
+from gbnf.calls.names import ToolNames
+from gbnf.calls.reading import LINE, REASONING_TAGS, ParsedSpan, Reader, ReaderContext, pattern
+from gbnf.calls.shapes import CALL_SYNTAXES
+from gbnf.calls.values import RawCall, Repair
 
 #: Code blocks whose whole content may be a call; in any other language it is code.
 CALL_LANGUAGES = frozenset(
@@ -24,8 +24,8 @@ CALL_LANGUAGES = frozenset(
 _DEPTH = 2  # of blocks in blocks
 _MOST_OPEN = (1, 2, 8)  # by depth: openers without an end behind which calls are looked for
 
-_THINK = pattern(rf"<(?:{'|'.join(THOUGHTS)})>")
-THINK_END = pattern(rf"</(?:{'|'.join(THOUGHTS)})>")
+_REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
+REASONING_END = pattern(rf"</(?:{'|'.join(REASONING_TAGS)})>")
 _FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
 _INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
 _SPACE = re.compile(r"\s*")
@@ -39,18 +39,18 @@ class Segment:
     kind: Literal["text", "thoughts", "calls", "open"]
     start: int
     end: int
-    written: tuple[Written, ...] = ()
+    written: tuple[RawCall, ...] = ()
     closed: bool = True
 
 
 class Scanner:
     """Reads texts for calls of a pool."""
 
-    def __init__(self, names: Names, depth: int = _DEPTH) -> None:
-        self._look = Look(names, self._only_calls)
+    def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
+        self._context = ReaderContext(names, self._only_calls)
         self._depth = depth
         readers: list[tuple[re.Pattern[str], Reader]] = [(_FENCE, self._fence)]
-        readers += dict.fromkeys((shape.opener, shape.read) for shape in SHAPES)
+        readers += dict.fromkeys((syntax.opener, syntax.read) for syntax in CALL_SYNTAXES)
         readers += [(_INLINE, self._inline), (_QUOTATION, _quotation)]
         self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
         self._names = names
@@ -64,55 +64,55 @@ class Scanner:
         open_left = _MOST_OPEN[self._depth]
         while (opener := _OPENERS.search(text, at)) is not None:
             start = opener.start()
-            if thought := _THINK.match(text, start):
-                end = THINK_END.search(text, thought.end())
+            if thought := _REASONING_START.match(text, start):
+                end = REASONING_END.search(text, thought.end())
                 yield from _text(plain, start)
                 plain = at = len(text) if end is None else end.end()
                 yield Segment("thoughts", start, at, closed=end is not None)
                 continue
-            if ending := THINK_END.match(text, start):
+            if ending := REASONING_END.match(text, start):
                 yield from _text(plain, start)
                 plain = at = ending.end()
                 yield Segment("thoughts", start, at)
                 continue
-            reading = self._read(text, start)
-            if reading is None:
+            span = self._read(text, start)
+            if span is None:
                 at = start + 1
                 continue
-            at = reading.end
-            if reading.written:
+            at = span.end
+            if span.written:
                 yield from _text(plain, start)
                 plain = at
-                yield Segment("calls", start, at, reading.written, reading.closed)
-            elif ends and not (reading.closed or reading.code):  # nothing but a sign in prose
+                yield Segment("calls", start, at, span.written, span.closed)
+            elif ends and not (span.closed or span.code):  # nothing but a sign in prose
                 open_left -= 1
                 at = start + 1 if open_left >= 0 else len(text)
             elif not ends and at == len(text):  # what looks closed may go on
                 yield from _text(plain, start)
-                yield Segment("text" if reading.code else "open", start, at, closed=False)
+                yield Segment("text" if span.code else "open", start, at, closed=False)
                 return
             else:
                 yield from _text(plain, at)
                 plain = at
         yield from _text(plain, len(text))
 
-    def _read(self, text: str, at: int) -> Reading | None:
+    def _read(self, text: str, at: int) -> ParsedSpan | None:
         for opener, read in self._readers:
             match = opener.match(text, at)
-            if match is not None and (reading := read(text, match, self._look)) is not None:
-                return reading
+            if match is not None and (span := read(text, match, self._context)) is not None:
+                return span
         return None
 
-    def _fence(self, text: str, match: re.Match[str], look: Look) -> Reading:
+    def _fence(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
         """A code block: a call where it holds nothing else, in a language that calls are written in."""
         body, end, closed = enclosed(text, match)
-        calls = look.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
+        calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
         note = Repair("wrapper", f"took the call out of a code block ({match['info'] or 'no language'})")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in calls or ())
         code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
-        return Reading(end, written, closed, code)
+        return ParsedSpan(end, written, closed, code)
 
-    def _inline(self, text: str, match: re.Match[str], look: Look) -> Reading | None:
+    def _inline(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
         """Inline code is somebody's example, unless it is all that the text says."""
         end = text.find(match["ticks"], match.end())
         line_end = text.find("\n", match.end())
@@ -120,16 +120,16 @@ class Scanner:
             return None
         after = end + len(match["ticks"])
         if _SPACE.match(text).end() < match.start() or _SPACE.match(text, after).end() < len(text):  # type: ignore[union-attr]  # it matches anywhere
-            return Reading(after)
-        calls = look.only_calls(text[match.end() : end]) or ()
+            return ParsedSpan(after)
+        calls = context.only_calls(text[match.end() : end]) or ()
         note = Repair("wrapper", "took the call out of inline code")
-        return Reading(after, tuple(replace(call, repairs=(*call.repairs, note)) for call in calls))
+        return ParsedSpan(after, tuple(replace(call, repairs=(*call.repairs, note)) for call in calls))
 
-    def _only_calls(self, text: str) -> tuple[Written, ...] | None:
+    def _only_calls(self, text: str) -> tuple[RawCall, ...] | None:
         """The calls of a text that consists of calls alone; None for any other."""
         if not self._depth or not text.strip():
             return None
-        found: list[Written] = []
+        found: list[RawCall] = []
         for segment in Scanner(self._names, self._depth - 1).segments(text):
             if segment.kind != "calls" and text[segment.start : segment.end].strip(" \t\r\n,;"):
                 return None
@@ -137,8 +137,8 @@ class Scanner:
         return tuple(found) or None
 
 
-def _quotation(_text: str, match: re.Match[str], _look: Look) -> Reading:
-    return Reading(match.end())
+def _quotation(_text: str, match: re.Match[str], _context: ReaderContext) -> ParsedSpan:
+    return ParsedSpan(match.end())
 
 
 def _text(start: int, end: int) -> Iterator[Segment]:
@@ -156,5 +156,12 @@ def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
 
 
 _OPENERS = _joined(
-    [_THINK, THINK_END, *dict.fromkeys(shape.opener for shape in SHAPES), _FENCE, _INLINE, _QUOTATION]
+    [
+        _REASONING_START,
+        REASONING_END,
+        *dict.fromkeys(syntax.opener for syntax in CALL_SYNTAXES),
+        _FENCE,
+        _INLINE,
+        _QUOTATION,
+    ]
 )

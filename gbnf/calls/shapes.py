@@ -35,43 +35,43 @@ from gbnf.calls.tagged import (
     write_mistral,
     write_tagged,
 )
-from gbnf.calls.values import ShapeName, ToolCall
+from gbnf.calls.values import CallSyntaxName, ToolCall
 
 Writer: TypeAlias = Callable[[Sequence[ToolCall]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CallSyntax:
     """One way to write calls."""
 
-    name: ShapeName
+    name: CallSyntaxName
     opener: re.Pattern[str]
     read: Reader
     write: Writer
 
 
-SHAPES: tuple[Shape, ...] = (
-    Shape("fenced", FENCE, read_fenced, write_fenced),
-    Shape("call", CALL, read_call, write_call),
-    Shape("tool_calls", OBJECT, read_object, write_tool_calls),
-    Shape("bare", OBJECT, read_object, write_bare),
-    Shape("openai", OBJECT, read_object, write_openai),
-    Shape("tagged", TAG, read_tagged, write_tagged),
-    Shape("function", FUNCTION, read_function, write_function),
-    Shape("mistral", MISTRAL, read_mistral, write_mistral),
-    Shape("yaml", YAML, read_yaml, write_yaml),
-    Shape("python", PYTHON, read_python, write_python),
+CALL_SYNTAXES: tuple[CallSyntax, ...] = (
+    CallSyntax("fenced", FENCE, read_fenced, write_fenced),
+    CallSyntax("call", CALL, read_call, write_call),
+    CallSyntax("tool_calls", OBJECT, read_object, write_tool_calls),
+    CallSyntax("bare", OBJECT, read_object, write_bare),
+    CallSyntax("openai", OBJECT, read_object, write_openai),
+    CallSyntax("tagged", TAG, read_tagged, write_tagged),
+    CallSyntax("function", FUNCTION, read_function, write_function),
+    CallSyntax("mistral", MISTRAL, read_mistral, write_mistral),
+    CallSyntax("yaml", YAML, read_yaml, write_yaml),
+    CallSyntax("python", PYTHON, read_python, write_python),
 )
 """Every shape. Where a text holds calls in several, those of the first shape here are its calls."""
 
 
-def render(calls: ToolCall | Sequence[ToolCall], shape: ShapeName = "bare") -> str:
+def render_tool_calls(calls: ToolCall | Sequence[ToolCall], syntax: CallSyntaxName = "bare") -> str:
     """Calls as text in a shape; `gbnf.calls.parse` reads them back as they were.
 
     Only "tool_calls", "openai" and "mistral" write the ids; the others are read back as call_1, call_2, ….
     Raises ValueError for a shape that doesn't exist.
     """
-    for known in SHAPES:
-        if known.name == shape:
+    for known in CALL_SYNTAXES:
+        if known.name == syntax:
             return known.write([calls] if isinstance(calls, ToolCall) else calls)
-    raise ValueError(f"shape={shape!r} is none of {', '.join(known.name for known in SHAPES)}")
+    raise ValueError(f"shape={syntax!r} is none of {', '.join(known.name for known in CALL_SYNTAXES)}")

@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gbnf.calls.names import Names
-from gbnf.calls.parsing import TEXT_LIMIT, parse
+from gbnf.calls.names import ToolNames
+from gbnf.calls.parsing import TEXT_LIMIT, parse_tool_calls
 from gbnf.calls.reading import LINE
-from gbnf.calls.scan import THINK_END, Scanner
-from gbnf.calls.values import Step
-from gbnf.manifests import Executor
+from gbnf.calls.scan import REASONING_END, Scanner
+from gbnf.calls.values import ParseResult
+from gbnf.manifests import Tool
 
 _PATIENCE = 8  # what is held back grows by an eighth before it is looked at again
 _LOOK_BACK = 16
@@ -49,9 +49,9 @@ _KEYWORDS = ("call", "tool_call", "tool_name", "function", "name", "action", "pr
 class CallStream:
     """Reads a text chunk by chunk. `thinking`: the chat template has opened the thoughts already."""
 
-    def __init__(self, executors: Iterable[Executor], *, thinking: bool = False) -> None:
-        self._executors = tuple(executors)
-        self._names = Names(self._executors)
+    def __init__(self, tools: Iterable[Tool], *, reasoning_opened: bool = False) -> None:
+        self._tools = tuple(tools)
+        self._names = ToolNames(self._tools)
         self._scanner = Scanner(self._names)
         self._chunks: list[str] = []  # the whole text
         self._length = 0
@@ -59,8 +59,8 @@ class CallStream:
         self._waiting: list[str] = []  # the chunks behind it
         self._at = 0  # where the scan of the window goes on: what stands before is settled
         self._passed = 0  # how far the window, and what waits, has been given or left out
-        self._thinking = thinking
-        self._thought = False
+        self._reasoning_opened = reasoning_opened
+        self._had_reasoning = False
         self._holding = False
         self._in_code = False  # all is prose until backticks come
         self._blank: list[str] = []  # spaces before the first prose: thoughts may follow, and then they go
@@ -91,21 +91,21 @@ class CallStream:
             return ""
         self._window += "".join(self._waiting)
         self._waiting.clear()
-        if self._thinking:
-            end = THINK_END.search(self._window)
+        if self._reasoning_opened:
+            end = REASONING_END.search(self._window)
             if end is None:
                 self._window = self._window[-_LOOK_BACK:]
                 return ""
-            self._thinking, self._thought = False, True
+            self._reasoning_opened, self._had_reasoning = False, True
             self._at = self._passed = end.end()
         given = "".join([self._free(stretch) for stretch in self._stretches()])
         self._due = self._length + (len(self._window) - self._at) // _PATIENCE
         self._drop_settled()
         return self._give(given)
 
-    def close(self) -> Step:
-        """The step that the whole text amounts to, as `parse` reads it."""
-        return parse("".join(self._chunks), self._executors)
+    def close(self) -> ParseResult:
+        """The step that the whole text amounts to, as `parse_tool_calls` reads it."""
+        return parse_tool_calls("".join(self._chunks), self._tools)
 
     def _give(self, prose: str) -> str:
         if not self._shown:
@@ -113,7 +113,7 @@ class CallStream:
                 self._blank.append(prose)
                 return ""
             prose = "".join([*self._blank, prose])
-            prose = prose.lstrip() if self._thought else prose
+            prose = prose.lstrip() if self._had_reasoning else prose
         if prose:
             self._shown.append(prose)
         return prose
@@ -143,7 +143,7 @@ class CallStream:
                 if not segment.closed:
                     break
                 # spaces around thoughts go where no prose has come before
-                self._thought = self._thought or not said
+                self._had_reasoning = self._had_reasoning or not said
                 self._at = self._passed = segment.end
                 continue
             starts.append(segment.start)

@@ -10,10 +10,10 @@ RepairKind: TypeAlias = Literal[
     "thoughts", "prose", "wrapper", "json", "name", "arguments", "cut", "ignored", "text"
 ]
 """What was done: thoughts, prose or a wrapper (a code block, a tag) left out; broken JSON mended; a name or
-arguments read as what they nearly were; an end made up (`cut`); calls in a second shape ignored; the text
+arguments read as what they nearly were; an end made up (`truncated`); calls in a second shape ignored; the text
 itself not looked into or cleaned."""
 
-ShapeName: TypeAlias = Literal[
+CallSyntaxName: TypeAlias = Literal[
     "fenced", "call", "tool_calls", "bare", "openai", "tagged", "function", "mistral", "yaml", "python"
 ]
 """The ways to write a call; `gbnf.calls.shapes` is their table."""
@@ -34,14 +34,14 @@ class Repair:
 class ToolCall:
     """One call of a tool in the pool. `arguments` are not validated.
 
-    `cut`: the text ended inside the call, so that its arguments are not what the model meant to write. A cut
+    `truncated`: the text ended inside the call, so that its arguments are not what the model meant to write. A cut
     call is never to be executed.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any]
-    cut: bool = False
+    truncated: bool = False
 
     def as_call(self) -> dict[str, Any]:
         """The call as `gbnf.validate_call` and the planner take it: `{"name": …, "arguments": {…}}`."""
@@ -49,7 +49,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class InvalidToolCall:
     """A call that names no tool of the pool, or whose arguments are none. `error` is for the model to read.
 
     `nearest` is the pool's name that is most like `name`, None where none is.
@@ -62,44 +62,44 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalls:
-    """The calls of a text, in order, all written in `shape`; at least one of `calls` and `refused` is there.
+    """The calls of a text, in order, all written in `syntax`; at least one of `calls` and `invalid` is there.
 
-    `content` is the prose around them, `amid` whether some stands before the first and some behind it,
-    `thoughts` what stood between think tags. Where the token limit ended a text with its call amid prose, the
+    `content` is the prose around them, `inside_prose` whether some stands before the first and some behind it,
+    `reasoning` what stood between think tags. Where the token limit ended a text with its call amid prose, the
     model may only have thought of the call: thoughts whose end never came look like that.
     """
 
     calls: tuple[ToolCall, ...]
-    shape: ShapeName
-    refused: tuple[Refused, ...] = ()
+    syntax: CallSyntaxName
+    invalid: tuple[InvalidToolCall, ...] = ()
     content: str = ""
-    thoughts: str = ""
+    reasoning: str = ""
     repairs: tuple[Repair, ...] = ()
-    amid: bool = False
+    inside_prose: bool = False
     kind: Literal["tool_calls"] = "tool_calls"
 
     @property
-    def cut(self) -> bool:
+    def truncated(self) -> bool:
         """Whether one of the calls is cut."""
-        return any(call.cut for call in self.calls)
+        return any(call.truncated for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
+class FinalAnswer:
     """A text without a call: the answer. Unchanged, but for thoughts that stood before it."""
 
     content: str
-    thoughts: str = ""
+    reasoning: str = ""
     repairs: tuple[Repair, ...] = ()
     kind: Literal["final"] = "final"
 
 
-Step: TypeAlias = ToolCalls | Final
+ParseResult: TypeAlias = ToolCalls | FinalAnswer
 """What a text amounts to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RawCall:
     """A call as it was written, before its name is looked up.
 
     `arguments` is any JSON value; `text_arguments`: a text there is JSON, as OpenAI writes them.
@@ -108,9 +108,9 @@ class Written:
 
     name: str
     arguments: Any
-    shape: ShapeName
+    syntax: CallSyntaxName
     repairs: tuple[Repair, ...] = ()
-    cut: bool = False
+    truncated: bool = False
     id: str | None = None
     text_arguments: bool = False
     error: str = ""

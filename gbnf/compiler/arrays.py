@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor
-from gbnf.compiler.repetitions import bounded, separated
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY, NOTHING, Expr, optional, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, optional, seq
 
 #: The most states of an array with `contains` or unique items.
 MAX_STATES = 200
@@ -20,7 +20,7 @@ MAX_UNIQUE = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ArrayItems:
     """What an array may hold: the first items, then any number of `rest`, within the bounds."""
 
     prefix: tuple[Expr, ...]
@@ -29,45 +29,47 @@ class Items:
     maximum: int | None
 
 
-def possible(items: Items) -> Items | None:
+def possible_items(items: ArrayItems) -> ArrayItems | None:
     """The same arrays with the bounds that the items leave; None where there are none."""
     prefix, maximum = items.prefix, items.maximum
-    if NOTHING in prefix:
-        prefix = prefix[: prefix.index(NOTHING)]
+    if EMPTY_LANGUAGE in prefix:
+        prefix = prefix[: prefix.index(EMPTY_LANGUAGE)]
         maximum = len(prefix) if maximum is None else min(maximum, len(prefix))
-    if items.rest == NOTHING:
+    if items.rest == EMPTY_LANGUAGE:
         maximum = len(prefix) if maximum is None else min(maximum, len(prefix))
     if maximum is not None and maximum < items.minimum:
         return None
-    return Items(prefix[:maximum], items.rest, items.minimum, maximum)
+    return ArrayItems(prefix[:maximum], items.rest, items.minimum, maximum)
 
 
-def array_expr(items: Items, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
+def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
     """The arrays of these items, and whether the bounds are held exactly."""
     filled, exact = _filled(items, layout, scope)
     body = seq(layout.begin_array, filled, layout.end_array)
     return (
-        factor([body, layout.empty_array])
-        if items.minimum == 0 and body != NOTHING
+        factor_prefixes([body, layout.empty_array])
+        if items.minimum == 0 and body != EMPTY_LANGUAGE
         else layout.empty_array
         if items.minimum == 0
         else body
     ), exact
 
 
-def _filled(items: Items, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
+def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
     """At least one item, and as many as the bounds say; NOTHING where there can be none."""
     prefix, rest, minimum, maximum = items.prefix, items.rest, items.minimum, items.maximum
     if maximum == 0:
-        return NOTHING, True
+        return EMPTY_LANGUAGE, True
     if not prefix:
-        some = separated(rest, layout.comma, max(minimum, 1), maximum, scope)
+        some = separated_repetition(rest, layout.comma, max(minimum, 1), maximum, scope)
         return some.expr, some.exact
-    tail: Expr = EMPTY
+    tail: Expr = EPSILON
     exact = True
-    if rest != NOTHING:
-        room = None if maximum is None else maximum - len(prefix)
-        tail, exact = bounded(seq(layout.comma, rest), max(minimum - len(prefix), 0), room, scope)
+    if rest != EMPTY_LANGUAGE:
+        remaining = None if maximum is None else maximum - len(prefix)
+        tail, exact = bounded_repetition(
+            seq(layout.comma, rest), max(minimum - len(prefix), 0), remaining, scope
+        )
     for index in range(len(prefix) - 1, 0, -1):
         tail = seq(layout.comma, prefix[index], tail)
         if index >= minimum:
@@ -77,7 +79,7 @@ def _filled(items: Items, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
     return seq(prefix[0], tail), exact
 
 
-def containing_expr(items: Items, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
+def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
     """The arrays of which at least one item is a matching one; None where they take too many states.
 
     `matching` holds, for each place of the prefix and then for the rest, an expression for items that match.
@@ -102,8 +104,12 @@ def containing_expr(items: Items, matching: Sequence[Expr], layout: Layout, scop
         following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]
         if found and count >= items.minimum:
             following.append(layout.end_array)
-        scope.define(rests[count, found], factor([one for one in following if one != NOTHING]))
-    return factor([seq(layout.begin_array, pair) for pair in pairs(0, found=False) if pair != NOTHING])
+        scope.define(
+            rests[count, found], factor_prefixes([one for one in following if one != EMPTY_LANGUAGE])
+        )
+    return factor_prefixes(
+        [seq(layout.begin_array, pair) for pair in pairs(0, found=False) if pair != EMPTY_LANGUAGE]
+    )
 
 
 def unique_expr(
@@ -112,7 +118,7 @@ def unique_expr(
     """The arrays of different `values`, in any order. A state is the set of values that lie behind."""
     most = len(values) if maximum is None else min(maximum, len(values))
     if most < minimum:
-        return NOTHING
+        return EMPTY_LANGUAGE
     everything = (1 << len(values)) - 1
     rests: dict[int, Expr] = {}
     for used in range(everything, -1, -1):
@@ -127,11 +133,11 @@ def unique_expr(
         )
         if used.bit_count() >= minimum:
             following.append(layout.end_array)
-        rest = factor(following)
+        rest = factor_prefixes(following)
         rests[used] = scope.add(f"Rest {used}", rest) if len(following) > 1 else rest
     first = (
         [seq(layout.begin_array, value, rests[1 << number]) for number, value in enumerate(values)]
         if most
         else []
     )
-    return factor([*first, *([layout.empty_array] if minimum == 0 else [])])
+    return factor_prefixes([*first, *([layout.empty_array] if minimum == 0 else [])])

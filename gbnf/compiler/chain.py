@@ -11,15 +11,15 @@ from itertools import groupby
 from os.path import commonprefix
 
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor, quoted
+from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, alt, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, alt, seq
 
 #: How many declared properties are offered in one trie.
 CHUNK = 16
 
 
-def chain_expr(
+def declared_order_expr(
     names: Sequence[str],
     required: frozenset[str],
     values: Mapping[str, Expr],
@@ -32,10 +32,10 @@ def chain_expr(
     `values` holds what stands under each name, none of them impossible; `others` are pairs of key and value
     that may stand anywhere between.
     """
-    return _Chain(names, required, values, others, layout, scope).expression()
+    return _DeclaredOrder(names, required, values, others, layout, scope).expression()
 
 
-class _Chain:
+class _DeclaredOrder:
     def __init__(
         self,
         names: Sequence[str],
@@ -57,7 +57,7 @@ class _Chain:
             needed = names[place] in required
             self._stops[place] = place + 1 if needed else self._stops[place + 1]
             self._may_end[place] = not needed and self._may_end[place + 1]
-        self._entries: list[Expr] = [NOTHING] * len(names)
+        self._entries: list[Expr] = [EMPTY_LANGUAGE] * len(names)
         self._later: dict[int, Expr] = {}
 
     def expression(self) -> Expr:
@@ -74,25 +74,25 @@ class _Chain:
             shared = firsts[state - 1] < state - 1
             self._entries[state - 1] = self._scope.add(name + " Entry", entry) if shared else entry
         alternatives = []
-        begun = self._pairs(0, self._rest(0) if self._others else NOTHING)
-        if begun != NOTHING:
+        begun = self._pairs(0, self._rest(0) if self._others else EMPTY_LANGUAGE)
+        if begun != EMPTY_LANGUAGE:
             alternatives.append(seq(layout.begin_object, begun))
         if self._may_end[0]:
             alternatives.append(layout.empty_object)
-        return factor(alternatives)
+        return factor_prefixes(alternatives)
 
     def _rest(self, state: int) -> Expr:
         """What follows a value: more pairs, each behind a comma, or the closing bracket."""
         if not self._others:
-            return self._production(state, NOTHING)
+            return self._production(state, EMPTY_LANGUAGE)
         label = f"After {self._names[state - 1]}" if state else "More"
         ref = self._scope.reserve(label)
         return self._scope.define(ref, self._production(state, ref))
 
     def _production(self, state: int, rest: Expr) -> Expr:
         pairs = self._pairs(state, rest)
-        if pairs == NOTHING:
-            return self._layout.end_object if self._may_end[state] else NOTHING
+        if pairs == EMPTY_LANGUAGE:
+            return self._layout.end_object if self._may_end[state] else EMPTY_LANGUAGE
         more = seq(self._layout.comma, pairs)
         return self._or_end(more) if self._may_end[state] else more
 
@@ -100,7 +100,7 @@ class _Chain:
         """Another pair behind its comma, or the closing bracket."""
         if isinstance(self._layout.end_object, Literal):  # nothing to share with the comma
             return Alt((more, self._layout.end_object))
-        return factor([more, self._layout.end_object])
+        return factor_prefixes([more, self._layout.end_object])
 
     def _pairs(self, state: int, rest: Expr) -> Expr:
         """The pairs that may come next; `rest` stands behind additional ones."""
@@ -110,8 +110,8 @@ class _Chain:
         """The declared properties that may come next: a few, and by reference those that follow."""
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
-        words = [(quoted(self._names[place]), self._entries[place]) for place in range(state, limit)]
-        near = trie(sorted(words, key=_word)) if words else NOTHING
+        words = [(json_string(self._names[place]), self._entries[place]) for place in range(state, limit)]
+        near = trie(sorted(words, key=_word)) if words else EMPTY_LANGUAGE
         if limit == stop:
             return near
         if limit not in self._later:

@@ -15,8 +15,8 @@ from math import ceil, floor, nextafter
 
 from gbnf.compiler.digits import intersection
 from gbnf.grammar.ir import (
-    EMPTY,
-    NOTHING,
+    EMPTY_LANGUAGE,
+    EPSILON,
     Expr,
     Literal,
     Ref,
@@ -44,7 +44,7 @@ _MANY_DECIMALS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Digits:
+class DigitLimits:
     """How many digits a number may have; None: any number of them.
 
     `integer`: of an integer. `whole`, `fraction`: before and behind the point of any other number. `small`:
@@ -56,7 +56,7 @@ class Digits:
     fraction: int | None
     small: int | None
 
-    def room(self, whole: int, digits: str) -> int | None:
+    def max_fraction_digits(self, whole: int, digits: str) -> int | None:
         """How many digits may stand behind a point that has `whole` before and `digits` behind it."""
         is_small = whole == 0 and digits.startswith("00")
         return self.small if is_small else self.fraction
@@ -64,29 +64,29 @@ class Digits:
 
 #: Enough for every integer of 128 bits, and for every double as `json.dumps` and `JSON.stringify` write it:
 #: JavaScript writes 1.2345678901234567e-6 as 0.0000012345678901234567.
-BOUNDED = Digits(integer=39, whole=39, fraction=20, small=22)
+BOUNDED_DIGITS = DigitLimits(integer=39, whole=39, fraction=20, small=22)
 #: As many digits as a double has before the point; of integers and behind the point any number.
-LIFTED = Digits(integer=None, whole=308, fraction=None, small=None)
+UNBOUNDED_DIGITS = DigitLimits(integer=None, whole=308, fraction=None, small=None)
 
 
-def integer_expr(minimum: int | None, maximum: int | None, most: int | None = BOUNDED.integer) -> Expr:
+def integer_expr(minimum: int | None, maximum: int | None, most: int | None = BOUNDED_DIGITS.integer) -> Expr:
     """The integers of an inclusive range (None: without bound), in canonical spelling, without `-0`.
 
     `most`: how many digits they may have where a bound is missing; those of the other bound may be more.
 
     (-5, 120) -> "-" [1-5] | [0-9] | [1-9] [0-9] | "1" ( [0-1] [0-9] | "20" )
     """
-    negative: Expr = NOTHING
+    negative: Expr = EMPTY_LANGUAGE
     if minimum is None or minimum < 0:
         least = 1 if maximum is None or maximum >= 0 else -maximum
         negative = seq(Literal("-"), _natural(least, None if minimum is None else -minimum, most))
-    positive: Expr = NOTHING
+    positive: Expr = EMPTY_LANGUAGE
     if maximum is None or maximum >= 0:
         positive = _natural(max(minimum or 0, 0), maximum, most)
     return alt(negative, positive)
 
 
-def decimal_expr(low: Fraction | None, high: Fraction | None, digits: Digits = BOUNDED) -> Expr:
+def decimal_expr(low: Fraction | None, high: Fraction | None, digits: DigitLimits = BOUNDED_DIGITS) -> Expr:
     """The numbers of an inclusive range without exponent, integers too."""
     zero = Fraction(0)
     parts: list[Expr] = []
@@ -100,7 +100,9 @@ def decimal_expr(low: Fraction | None, high: Fraction | None, digits: Digits = B
     return alt(*parts)
 
 
-def scientific_expr(low: Fraction | None, high: Fraction | None, digits: Digits = BOUNDED) -> Expr:
+def scientific_expr(
+    low: Fraction | None, high: Fraction | None, digits: DigitLimits = BOUNDED_DIGITS
+) -> Expr:
     """The numbers of an inclusive range with an exponent."""
     parts: list[Expr] = []
     if low is None or low < 0:
@@ -111,7 +113,7 @@ def scientific_expr(low: Fraction | None, high: Fraction | None, digits: Digits 
     return alt(*parts)
 
 
-def number_rules(digits: Digits) -> dict[str, Expr]:
+def number_rules(digits: DigitLimits) -> dict[str, Expr]:
     """The productions of numbers without bounds, by name."""
     tiny, huge = _magnitude(SMALLEST), _magnitude(INFINITE)
     greatest = INFINITE / Fraction(10) ** huge
@@ -124,12 +126,12 @@ def number_rules(digits: Digits) -> dict[str, Expr]:
     }
 
 
-def zero_expr(digits: Digits) -> Expr:
+def zero_expr(digits: DigitLimits) -> Expr:
     """Zero without a sign."""
     return _unsigned(Fraction(0), Fraction(0), digits)
 
 
-def _unsigned_any(digits: Digits) -> Expr:
+def _unsigned_any(digits: DigitLimits) -> Expr:
     """Every number without a sign, in any spelling."""
     fraction = _any_fraction(1, digits)
     exponent = _exponents(_magnitude(SMALLEST) + 1, _magnitude(INFINITE) - 1)
@@ -142,19 +144,19 @@ def _unsigned_any(digits: Digits) -> Expr:
     )
 
 
-def _unsigned(low: Fraction, high: Fraction | None, digits: Digits) -> Expr:
+def _unsigned(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr:
     """The decimals from `low` (at least 0) to `high`, by their whole part."""
     low_whole, low_fraction = _split(low, digits, ceil)
     after_low = _fraction_from(low_whole, low_fraction, digits)
     first = seq(literal(str(low_whole)), after_low)
     higher = low_whole + 1
     if low_whole and not low_fraction:
-        first, higher = NOTHING, low_whole
+        first, higher = EMPTY_LANGUAGE, low_whole
     if high is None:
         return alt(first, seq(_natural(higher, None, digits.whole), _any_fraction(1, digits)))
     high_whole, high_fraction = _split(high, digits, floor)
     if low_whole > high_whole:
-        return NOTHING
+        return EMPTY_LANGUAGE
     before_high = _fraction_to(high_whole, high_fraction, digits)
     if low_whole == high_whole:
         inside = before_high
@@ -170,7 +172,7 @@ def _unsigned(low: Fraction, high: Fraction | None, digits: Digits) -> Expr:
     )
 
 
-def _split(value: Fraction, digits: Digits, rounded: Callable[[Fraction], int]) -> tuple[int, str]:
+def _split(value: Fraction, digits: DigitLimits, rounded: Callable[[Fraction], int]) -> tuple[int, str]:
     """A decimal of at least 0 as its whole part and the digits behind the point, without trailing zeros."""
     places = (digits.small if value < Fraction(1, 100) else digits.fraction) or 0
     if digits.fraction is None:
@@ -179,13 +181,13 @@ def _split(value: Fraction, digits: Digits, rounded: Callable[[Fraction], int]) 
     return whole, str(rest).zfill(places).rstrip("0") if rest else ""
 
 
-def _more(whole: int, digits: str, limits: Digits, least: int = 0) -> Expr:
+def _more(whole: int, digits: str, limits: DigitLimits, least: int = 0) -> Expr:
     """Any digits behind `whole`, the point and `digits`, at least so many."""
     if limits.fraction is None:
         return repeat(_DIGIT, least)
-    room = limits.room(whole, digits)
-    assert room is not None
-    usual = repeat(_DIGIT, least, max(room - len(digits), least))
+    max_fraction_digits = limits.max_fraction_digits(whole, digits)
+    assert max_fraction_digits is not None
+    usual = repeat(_DIGIT, least, max(max_fraction_digits - len(digits), least))
     zeros = "00"[len(digits) :]
     if limits.small == limits.fraction or whole or not zeros or not "00".startswith(digits):
         return usual
@@ -193,12 +195,12 @@ def _more(whole: int, digits: str, limits: Digits, least: int = 0) -> Expr:
     return alt(usual, seq(literal(zeros), repeat(_DIGIT, limits.fraction - 1, limits.small - 2)))
 
 
-def _any_fraction(whole: int, limits: Digits) -> Expr:
+def _any_fraction(whole: int, limits: DigitLimits) -> Expr:
     """A fraction with its point, or none."""
-    return EMPTY if limits.fraction == 0 else optional(seq(Literal("."), _more(whole, "", limits, 1)))
+    return EPSILON if limits.fraction == 0 else optional(seq(Literal("."), _more(whole, "", limits, 1)))
 
 
-def _fraction_from(whole: int, digits: str, limits: Digits) -> Expr:
+def _fraction_from(whole: int, digits: str, limits: DigitLimits) -> Expr:
     """Fractions of at least 0.`digits`, with their point."""
     if not digits:
         return _any_fraction(whole, limits)
@@ -211,10 +213,10 @@ def _fraction_from(whole: int, digits: str, limits: Digits) -> Expr:
     return seq(Literal("."), rest)
 
 
-def _fraction_to(whole: int, digits: str, limits: Digits) -> Expr:
+def _fraction_to(whole: int, digits: str, limits: DigitLimits) -> Expr:
     """Fractions of at most 0.`digits`, with their point, or none at all."""
     if limits.fraction == 0:
-        return EMPTY
+        return EPSILON
     # 47 -> ( "." ( [0-3] [0-9]* | "4" ( [0-6] [0-9]* | "7" "0"* )? ) )?
     rest = _zeros(whole, digits, limits)
     for place in reversed(range(len(digits))):
@@ -224,7 +226,7 @@ def _fraction_to(whole: int, digits: str, limits: Digits) -> Expr:
     return optional(seq(Literal("."), rest))
 
 
-def _digits_in(low: str, high: str, known: str, whole: int, limits: Digits) -> Expr:
+def _digits_in(low: str, high: str, known: str, whole: int, limits: DigitLimits) -> Expr:
     """A digit from `low` to `high` behind those known, and any more behind it."""
     behind = {digit: _more(whole, known + digit, limits) for digit in (low, high)}
     if behind[low] == behind[high]:
@@ -232,18 +234,20 @@ def _digits_in(low: str, high: str, known: str, whole: int, limits: Digits) -> E
     return alt(seq(Literal(low), behind[low]), _digits_in("1", high, known, whole, limits))
 
 
-def _zeros(whole: int, digits: str, limits: Digits) -> Expr:
+def _zeros(whole: int, digits: str, limits: DigitLimits) -> Expr:
     """Zeros that change nothing; at least one where there are no digits behind the point."""
-    room = limits.room(whole, digits or "00")
-    return repeat(_ZERO, 0 if digits else 1, None if room is None else room - len(digits))
+    max_fraction_digits = limits.max_fraction_digits(whole, digits or "00")
+    return repeat(
+        _ZERO, 0 if digits else 1, None if max_fraction_digits is None else max_fraction_digits - len(digits)
+    )
 
 
-def _exponential(low: Fraction, high: Fraction | None, digits: Digits) -> Expr:
+def _exponential(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr:
     """The numbers from `low` (above 0) to `high` with an exponent."""
     low = max(low, SMALLEST)
     high = INFINITE if high is None else min(high, INFINITE)
     if low > high:
-        return NOTHING
+        return EMPTY_LANGUAGE
     first, last = _magnitude(low), _magnitude(high)
     least, greatest = low / Fraction(10) ** first, high / Fraction(10) ** last
     if first == last:
@@ -265,12 +269,14 @@ def _magnitude(value: Fraction) -> int:
     return found if value >= Fraction(10) ** found else found - 1
 
 
-def _mantissa(low: Fraction, high: Fraction | None, digits: Digits) -> Expr:
+def _mantissa(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr:
     """The decimals from `low` (at least 1) to `high`; without `high`, to those that begin with 9."""
     if high is not None:
         return _unsigned(low, high, digits)
     whole, fraction = _split(low, digits, ceil)
-    least = seq(literal(str(whole)), _fraction_from(whole, fraction, digits)) if whole < 10 else NOTHING
+    least = (
+        seq(literal(str(whole)), _fraction_from(whole, fraction, digits)) if whole < 10 else EMPTY_LANGUAGE
+    )
     return alt(least, seq(_natural(whole + 1, 9), _any_fraction(1, digits)))
 
 
@@ -295,7 +301,7 @@ def _natural(low: int, high: int | None, most: int | None = None) -> Expr:
     `most`: how many digits they may have without `high`; as many as `low` has, and one more, in any case.
     """
     if high is not None and low > high:
-        return NOTHING
+        return EMPTY_LANGUAGE
     if high is None:
         if low == 0:
             return alt(Literal("0"), _natural(1, None, most))
@@ -316,7 +322,7 @@ def _natural(low: int, high: int | None, most: int | None = None) -> Expr:
 def _between(low: str, high: str) -> Expr:
     """The digit strings from `low` to `high`, both of one length."""
     if not low:
-        return EMPTY
+        return EPSILON
     if low == high:
         return literal(low)
     rest = len(low) - 1

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from gbnf.compiler.rules import Scope
-from gbnf.effort import remembered
+from gbnf.effort import effort_cache
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 from gbnf.regular.automaton import Dfa
 
 
 def intersection(left: Expr, right: Expr) -> Expr:
     """The spellings that both expressions derive. None of the three holds a nonterminal."""
-    return written(language(left) & language(right))
+    return automaton_expr(expr_language(left) & expr_language(right))
 
 
-@remembered(maxsize=256)
-def language(expr: Expr) -> Dfa:
+@effort_cache(maxsize=256)
+def expr_language(expr: Expr) -> Dfa:
     """The automaton of an expression without nonterminals."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most numbers don't need it
 
     return search(f"^(?:{_as_pattern(expr)})$")
 
 
-def written(words: Dfa, scope: Scope | None = None) -> Expr:
+def automaton_expr(words: Dfa, scope: Scope | None = None) -> Expr:
     """The words of an automaton, as they are. Without a scope, in one expression."""
     from gbnf.regular.lower import words_expr  # noqa: PLC0415  # most numbers don't need it
 

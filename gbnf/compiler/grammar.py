@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 
-from gbnf.compiler.decimals import BOUNDED, Digits
+from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.report import Finding
@@ -15,7 +15,7 @@ from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import Rules
 
 
-class Part:
+class CompiledRules:
     """Productions that are compiled and written once, and linked into many grammars."""
 
     __slots__ = ("names", "needs", "productions", "text")
@@ -28,7 +28,7 @@ class Part:
 
 
 @lru_cache(maxsize=256)
-def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: Digits) -> Part:
+def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: DigitLimits) -> CompiledRules:
     """The primitives that `needs` names, and those that they need in their turn."""
     table = Rules(primitives(whitespace, digits))
     reached: set[str] = set()
@@ -38,7 +38,7 @@ def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: Digits) 
         if name not in reached:
             reached.add(name)
             pending.extend(table.references[name])
-    return Part(table.only(name for name in table.productions if name in reached))
+    return CompiledRules(table.only(name for name in table.productions if name in reached))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Grammar:
     string of the language is then valid JSON that satisfies the schema.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[CompiledRules, ...]
     report: tuple[Finding, ...]
 
     def __str__(self) -> str:
@@ -70,7 +70,10 @@ class Grammar:
 
 
 def link(
-    parts: Iterable[Part], findings: Iterable[Finding], whitespace: Whitespace, digits: Digits = BOUNDED
+    parts: Iterable[CompiledRules],
+    findings: Iterable[Finding],
+    whitespace: Whitespace,
+    digits: DigitLimits = BOUNDED_DIGITS,
 ) -> Grammar:
     """Put parts together with the primitives that they need. The first part holds `root`."""
     parts = tuple(parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import get_args
 
-from gbnf.grammar.ir import EMPTY, Expr, Literal, Ref, char_class, literal, optional, repeat, seq
+from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, char_class, literal, optional, repeat, seq
 
 Whitespace = OneOf["default", "compact", "spaced", "free"]
 
@@ -55,8 +55,8 @@ def _layout(after: Expr, around: Expr, space: Expr | None) -> Layout:
 _WS = Ref("ws")
 
 LAYOUTS: dict[Whitespace, Layout] = {
-    "default": _layout(_WS, EMPTY, optional(literal(" "))),
-    "compact": _layout(EMPTY, EMPTY, None),
-    "spaced": _layout(Literal(" "), EMPTY, None),
+    "default": _layout(_WS, EPSILON, optional(literal(" "))),
+    "compact": _layout(EPSILON, EPSILON, None),
+    "spaced": _layout(Literal(" "), EPSILON, None),
     "free": _layout(_WS, _WS, repeat(char_class(" \t\n\r"))),
 }

@@ -17,8 +17,8 @@ from gbnf.compiler.layout import Layout
 from gbnf.compiler.primitives import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import (
-    EMPTY,
-    NOTHING,
+    EMPTY_LANGUAGE,
+    EPSILON,
     Expr,
     Literal,
     Ref,
@@ -37,32 +37,32 @@ _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 
 
-def quoted(text: str) -> str:
+def json_string(text: str) -> str:
     """The canonical JSON spelling of a string, quotes included."""
     return _encode(text)
 
 
 #: From the pairs of an object to the expression of all of them, comma between.
-Pairs: TypeAlias = Callable[[Sequence[Expr]], Expr]
+JoinPairs: TypeAlias = Callable[[Sequence[Expr]], Expr]
 
 
-def value_expr(value: Any, layout: Layout, pairs: Pairs | None = None) -> Expr:
+def value_expr(value: Any, layout: Layout, pairs: JoinPairs | None = None) -> Expr:
     """One JSON value in a layout. The pairs of an object keep their order, unless `pairs` is given."""
     match value:
         case dict():
             if not value:
                 return layout.empty_object
             written = [
-                seq(literal(quoted(key)), layout.colon, value_expr(item, layout, pairs))
+                seq(literal(json_string(key)), layout.colon, value_expr(item, layout, pairs))
                 for key, item in value.items()
             ]
-            inside = joined(written, layout.comma) if pairs is None else pairs(written)
+            inside = join_expressions(written, layout.comma) if pairs is None else pairs(written)
             return seq(layout.begin_object, inside, layout.end_object)
         case list():
             if not value:
                 return layout.empty_array
             items = [value_expr(item, layout, pairs) for item in value]
-            return seq(layout.begin_array, joined(items, layout.comma), layout.end_array)
+            return seq(layout.begin_array, join_expressions(items, layout.comma), layout.end_array)
         case int() | float() if not isinstance(value, bool):
             return alt(*map(literal, _number_texts(value)))
         case _:
@@ -84,26 +84,26 @@ def _number_texts(value: float) -> Iterable[str]:
     return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
 
 
-def values_expr(values: Iterable[Any], layout: Layout, pairs: Pairs | None = None) -> Expr:
+def values_expr(values: Iterable[Any], layout: Layout, pairs: JoinPairs | None = None) -> Expr:
     """Any of the values, with shared beginnings factored."""
-    return factor([value_expr(value, layout, pairs) for value in values])
+    return factor_prefixes([value_expr(value, layout, pairs) for value in values])
 
 
-def joined(items: Sequence[Expr], comma: Expr) -> Expr:
+def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:
     parts: list[Expr] = []
     for item in items:
         parts += [comma, item] if parts else [item]
     return seq(*parts)
 
 
-def factor(alternatives: Sequence[Expr]) -> Expr:
+def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
     """The alternation of the expressions with shared beginnings written once: a trie.
 
     "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
     else as a whole. This is what keeps llama.cpp fast: it tries every token against every open branch.
     """
     if len(alternatives) < 2:
-        return alternatives[0] if alternatives else NOTHING
+        return alternatives[0] if alternatives else EMPTY_LANGUAGE
     return _factor([_items(one) for one in alternatives], 0)
 
 
@@ -116,7 +116,7 @@ def _factor(sequences: list[tuple[Expr, ...]], nesting: int) -> Expr:
         return alt(*[seq(*items) for items in sequences])
     groups: dict[Any, list[tuple[Expr, ...]]] = {}
     for items in sequences:
-        head = items[0] if items else EMPTY
+        head = items[0] if items else EPSILON
         groups.setdefault(head.text[0] if isinstance(head, Literal) else head, []).append(items)
     branches: list[Expr] = []
     for group in groups.values():
@@ -152,7 +152,7 @@ _KEY_NESTING = 16
 
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """A key in canonical spelling, quotes included, that is none of `names`."""
-    words = [_units(quoted(name)[1:-1]) for name in dict.fromkeys(names)]
+    words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
     return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
 
 
@@ -207,7 +207,7 @@ def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
     escapes = [unit for unit, _ in rests if len(unit) > 1]
     if escapes:
         branches.append(seq(_other_escape(escapes), _KEY_REST))
-        return factor(branches if ends else [*branches, Literal('"')])
+        return factor_prefixes(branches if ends else [*branches, Literal('"')])
     return alt(*branches, _ESCAPED if ends else _KEY_END)
 
 
@@ -219,7 +219,7 @@ def _other_char(excluded: str) -> Expr:
 
 def _other_escape(excluded: Sequence[str]) -> Expr:
     all_escapes = [json.dumps(chr(code))[1:-1] for code in range(0x20)] + ['\\"', "\\\\"]
-    return factor([literal(escape) for escape in all_escapes if escape not in excluded])
+    return factor_prefixes([literal(escape) for escape in all_escapes if escape not in excluded])
 
 
 #: What may follow a whole word.

@@ -15,32 +15,32 @@ from typing import Literal as OneOf
 
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
-    Items,
+    ArrayItems,
     array_expr,
     containing_expr,
-    possible,
+    possible_items,
     unique_expr,
 )
-from gbnf.compiler.decimals import BOUNDED, LIFTED, Digits
+from gbnf.compiler.decimals import BOUNDED_DIGITS, UNBOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import Pairs, factor, joined, value_expr, values_expr
+from gbnf.compiler.literals import JoinPairs, factor_prefixes, join_expressions, value_expr, values_expr
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
-from gbnf.compiler.orders import Budget, permuted_expr
-from gbnf.compiler.repetitions import MAX_BOUND, bounded
+from gbnf.compiler.orders import OrderBudget, permuted_expr
+from gbnf.compiler.repetitions import MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.effort import is_spent, spend
-from gbnf.grammar.ir import NOTHING, Alt, Expr, Literal, Ref, Repeat, Seq, alt, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, Ref, Repeat, Seq, alt, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import EffortSpent, TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import HOLDS, KEYWORDS, REFERENCES
-from gbnf.schema.strings import cut
+from gbnf.schema.keywords import HAS_ITEM, KEYWORDS, REFERENCES
+from gbnf.schema.strings import string_language
 from gbnf.schema.values import (
-    ANYTHING,
+    UNCONSTRAINED,
     Array,
     Boolean,
     Conjunction,
@@ -58,7 +58,7 @@ PropertyOrder = OneOf["declared", "any"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CompileOptions:
     """How a schema becomes a grammar.
 
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
@@ -75,9 +75,9 @@ class Options:
     bounded_digits: bool = True
 
     @property
-    def digits(self) -> Digits:
+    def digits(self) -> DigitLimits:
         """How many digits numbers may have."""
-        return BOUNDED if self.bounded_digits else LIFTED
+        return BOUNDED_DIGITS if self.bounded_digits else UNBOUNDED_DIGITS
 
 
 #: How many rules one schema may take before the rest of it is left open.
@@ -106,7 +106,7 @@ class Lowering:
     """
 
     document: Document
-    options: Options
+    options: CompileOptions
     table: RuleTable
     tool: str = ""
     overrides: Mapping[str, Expr] = field(default_factory=dict)
@@ -115,8 +115,8 @@ class Lowering:
         self.report = Report(self.tool)
         self.reason = ""  # why the last impossible place is impossible
         self._layout = LAYOUTS[self.options.whitespace]
-        self._orders = Budget(any_order=self.options.property_order == "any")
-        self._for_orders = 0  # rules that any order takes beyond the declared one
+        self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
+        self._any_order_rules = 0  # rules that any order takes beyond the declared one
         self._expander = Expander(self.document, self.report.unenforced, closed=self.options.closed)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
@@ -130,7 +130,7 @@ class Lowering:
         values = self._expander.expand(places)
         if not self.overrides:
             self._known[places, 0] = ref
-        if values.everything:
+        if values.is_everything:
             self.report.free_form("", "type", "the schema allows every JSON value")
             return self.table.define(ref, Ref("jsonValue"))
         self.table.define(ref, self._union(values, scope, "", 0))
@@ -150,12 +150,12 @@ class Lowering:
             self.report.unenforced(pointer, "type", _TOO_LARGE)
             return self._known.setdefault(key, Ref("jsonValue"))
         values = self._expander.expand(places)
-        if values.everything:
+        if values.is_everything:
             self.report.free_form(pointer, "type", "nothing says what stands here, so any JSON value may")
             return self._known.setdefault(key, Ref("jsonValue"))
-        if values.empty:
+        if values.is_empty:
             self.reason = values.reason
-            return self._known.setdefault(key, NOTHING)
+            return self._known.setdefault(key, EMPTY_LANGUAGE)
         if not _needs_rule(values):
             return self._known.setdefault(key, self._union(values, scope, pointer, depth))
         ref = self.table.reserve(*scope.hint)
@@ -167,13 +167,13 @@ class Lowering:
         production = self._union(values, scope, pointer, depth)
         self._nesting -= 1
         self.table.define(ref, production)
-        if isinstance(production, Ref) or production == NOTHING:
+        if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
             self._known[key] = production
         return self._known[key]
 
     def _is_spent(self) -> bool:
         """Whether so much has been written or looked into that what is new has to be left open."""
-        rules = len(self.table.productions) - self._for_orders
+        rules = len(self.table.productions) - self._any_order_rules
         return rules > MAX_RULES or is_spent()
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
@@ -208,7 +208,7 @@ class Lowering:
                 alternatives.append(_ANY_OF_TYPE[type(shape)])
         if not alternatives:
             self.reason = values.reason
-        return factor([one for one in alternatives if one != NOTHING])
+        return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
     def _listed(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
         """Any of the values; objects in them in any order where that is asked for and they are small."""
@@ -222,22 +222,24 @@ class Lowering:
             return alt(*(expr for kind, expr in _ANY_OF_TYPE.items() if kind in kinds))
         return values_expr(values, self._layout, self._pairs(scope, pointer))
 
-    def _pairs(self, scope: Scope, pointer: str) -> Pairs | None:
+    def _pairs(self, scope: Scope, pointer: str) -> JoinPairs | None:
         """How the pairs of a listed object are put together; None: in their order."""
-        if not self._orders.any_order:
+        if not self._order_budget.any_order:
             return None
 
         def together(pairs: Sequence[Expr]) -> Expr:
             count = len(pairs)
             if count > 1:
                 before = len(self.table.productions)
-                if count <= MAX_ANY_ORDER and self._orders.frees(count << count - 1, share=8):
+                if count <= MAX_ANY_ORDER and self._order_budget.reserve_any_order(
+                    count << count - 1, share=8
+                ):
                     expr = permuted_expr(pairs, self._layout, scope)
-                    self._for_orders += len(self.table.productions) - before
+                    self._any_order_rules += len(self.table.productions) - before
                     return expr
                 reason = f"an object of {count} properties that is listed has them in its own order only"
-                self.report.remark(pointer, "enum", "declared_order", reason)
-            return joined(pairs, self._layout.comma)
+                self.report.add_finding(pointer, "enum", "declared_order", reason)
+            return join_expressions(pairs, self._layout.comma)
 
         return together
 
@@ -273,7 +275,7 @@ class Lowering:
             known = self._numbers[shape] = (expr, reason)
         expr, reason = known
         if reason:
-            self._unheld(shape, pointer, "multipleOf", reason)
+            self._report_unenforced(shape, pointer, "multipleOf", reason)
         return expr
 
     def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
@@ -288,7 +290,7 @@ class Lowering:
             known = self._strings[shape] = (expr, loosened)
         expr, loosened = known
         for keyword, reason in loosened:
-            self._unheld(shape, pointer, keyword, reason)
+            self._report_unenforced(shape, pointer, keyword, reason)
         return expr
 
     def _new_string(self, shape: String, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
@@ -296,7 +298,7 @@ class Lowering:
         low, high = shape.min_length, shape.max_length
         if shape.language is not None:
             return self._regular(shape, shape.language, scope)
-        chars = bounded(Ref("char"), low, high, scope)
+        chars = bounded_repetition(Ref("char"), low, high, scope)
         beyond = "minLength" if low > MAX_BOUND else "maxLength"
         loosened = () if chars.exact else ((beyond, _BEYOND),)
         return seq(Literal('"'), chars.expr, Literal('"')), loosened
@@ -307,7 +309,7 @@ class Lowering:
 
         loosened: tuple[tuple[str, str], ...] = ()
         try:
-            language = cut(shape)
+            language = string_language(shape)
         except TooManyStates:
             bounds = (("minLength", shape.min_length), ("maxLength", shape.max_length))
             reason = "with the pattern beside it, it makes too large an automaton"
@@ -321,19 +323,21 @@ class Lowering:
         if self._too_deep(depth, pointer, "items"):
             return Ref("jsonArray")
         spend(_PART_WORK * (1 + len(shape.prefix)))
-        items = self._items(shape, ANYTHING, scope, pointer, depth)
+        items = self._items(shape, UNCONSTRAINED, scope, pointer, depth)
         if items is None:
-            return NOTHING
+            return EMPTY_LANGUAGE
         special = self._special_array(shape, items, scope, pointer, depth)
         if special is not None:
             return special
         expr, exact = array_expr(items, self._layout, scope)
         if not exact:
             beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
-            self._unheld(shape, pointer, beyond, _BEYOND)
+            self._report_unenforced(shape, pointer, beyond, _BEYOND)
         return expr
 
-    def _items(self, shape: Array, also: Conjunction, scope: Scope, pointer: str, depth: int) -> Items | None:
+    def _items(
+        self, shape: Array, also: Conjunction, scope: Scope, pointer: str, depth: int
+    ) -> ArrayItems | None:
         """The items as expressions, each of which satisfies `also` too."""
         hint = "Match " if also else ""
         prefix = tuple(
@@ -345,14 +349,14 @@ class Lowering:
             )
             for number, places in enumerate(shape.prefix, 1)
         )
-        rest: Expr = NOTHING
+        rest: Expr = EMPTY_LANGUAGE
         if shape.max_items is None or shape.max_items > len(prefix):
             places = conjunction(shape.items, also)
             rest = self.value(places, scope.inside(f"{hint}Item"), f"{pointer}/items", depth + 1)
-        return possible(Items(prefix, rest, shape.min_items, shape.max_items))
+        return possible_items(ArrayItems(prefix, rest, shape.min_items, shape.max_items))
 
     def _special_array(
-        self, shape: Array, items: Items, scope: Scope, pointer: str, depth: int
+        self, shape: Array, items: ArrayItems, scope: Scope, pointer: str, depth: int
     ) -> Expr | None:
         """Arrays with `contains` or unique items; None where there are none of these, or it is reported."""
         if shape.unique and not (items.maximum is not None and items.maximum <= 1):
@@ -361,7 +365,7 @@ class Lowering:
                 pairs = self._pairs(scope, pointer)
                 written = [value_expr(value, self._layout, pairs) for value in values]
                 return unique_expr(written, items.minimum, items.maximum, self._layout, scope)
-            self._unheld(shape, pointer, "uniqueItems", "the items are not a small finite set")
+            self._report_unenforced(shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
         if len(shape.contains) == 1:
@@ -377,7 +381,9 @@ class Lowering:
             expr = containing_expr(items, matching, self._layout, scope)
             if expr is not None:
                 return expr
-        self._unheld(shape, pointer, "contains", "it takes too many states beside the other bounds")
+        self._report_unenforced(
+            shape, pointer, "contains", "it takes too many states beside the other bounds"
+        )
         return None
 
     def _few_values(self, places: Conjunction) -> list[Any] | None:
@@ -417,7 +423,7 @@ class Lowering:
         }
         others = []
         for other in shape.others:
-            if other.value == ANYTHING:
+            if other.value == UNCONSTRAINED:
                 value: Expr = Ref("jsonValue")
             else:
                 value = self.value(
@@ -425,14 +431,14 @@ class Lowering:
                 )
             others.append((other.keys, value))
         before = len(self.table.productions)
-        built = object_expr(shape, values, others, self._layout, scope, self._orders)
-        if self._orders.any_order:
+        built = object_expr(shape, values, others, self._layout, scope, self._order_budget)
+        if self._order_budget.any_order:
             added = len(self.table.productions) - before
-            self._for_orders += max(added - 2 * len(shape.properties), 0)
-        if built.refused:
-            self.report.remark(pointer, "properties", "declared_order", built.refused)
+            self._any_order_rules += max(added - 2 * len(shape.properties), 0)
+        if built.rejected_orders:
+            self.report.add_finding(pointer, "properties", "declared_order", built.rejected_orders)
         for keyword, reason in built.loosened:
-            self._unheld(shape, pointer, keyword, reason)
+            self._report_unenforced(shape, pointer, keyword, reason)
         return built.expr
 
     def _too_deep(self, depth: int, pointer: str, keyword: str) -> bool:
@@ -442,13 +448,13 @@ class Lowering:
         self.report.unenforced(f"{pointer}/{keyword}", keyword, f"nested deeper than max_depth={limit}")
         return True
 
-    def _unheld(
+    def _report_unenforced(
         self, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
     ) -> None:
         """Report a keyword wherever the shape has it from."""
         places = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
         if keyword == "contains":  # or the complement of `items`
-            places += [(facet.pointer, "items") for facet in shape.facets if HOLDS in facet.raw]
+            places += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
         for place, name in places or [(pointer, keyword)]:
             self.report.unenforced(f"{place}/{name}", name, reason)
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
-from gbnf.compiler.decimals import Digits, decimal_expr, scientific_expr
-from gbnf.compiler.digits import language, written
+from gbnf.compiler.decimals import DigitLimits, decimal_expr, scientific_expr
+from gbnf.compiler.digits import automaton_expr, expr_language
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.rules import Scope
-from gbnf.effort import remembered
+from gbnf.effort import effort_cache
 from gbnf.grammar.ir import Expr, alt, literal
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.values import Bound, Number
@@ -24,10 +24,10 @@ _MAX_LISTED = 200
 _MAX_COUNTED = 400
 #: Doubles from the first to the second are written without exponent by everyone.
 _PLAIN = (Fraction(1, 10**4), 10**16)
-_UNCOUNTED = Digits(None, None, None, None)
+_UNCOUNTED = DigitLimits(None, None, None, None)
 
 
-def multiples_expr(shape: Number, digits: Digits, scope: Scope) -> tuple[Expr | None, str]:
+def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Expr | None, str]:
     """The numbers of a shape with divisors, and what is not held of them, "" for nothing.
 
     Listed where the bounds leave few, else by an automaton, which spells numbers without exponent; None where
@@ -50,10 +50,10 @@ def multiples_expr(shape: Number, digits: Digits, scope: Scope) -> tuple[Expr | 
     counts = len(words.table.rows) * (most or 1) <= _MAX_COUNTED
     limits = digits if counts else _UNCOUNTED
     if counts or low is not None or high is not None:
-        words &= language(range_expr(replace(shape, divisors=()), limits, exponents=False))
+        words &= expr_language(range_expr(replace(shape, divisors=()), limits, exponents=False))
     endless = not (counts or whole) and (low is None or high is None)
     reason = "with so large a divisor digits are not counted, and a number of 310 is read as infinity"
-    return written(words, scope), reason if endless else ""
+    return automaton_expr(words, scope), reason if endless else ""
 
 
 def _within(value: Fraction, low: Bound, high: Bound) -> bool:
@@ -61,7 +61,7 @@ def _within(value: Fraction, low: Bound, high: Bound) -> bool:
     return above and (value < high.value or (value == high.value and not high.exclusive))
 
 
-def _spelled(value: Fraction, digits: Digits, *, whole: bool) -> Expr:
+def _spelled(value: Fraction, digits: DigitLimits, *, whole: bool) -> Expr:
     if whole:
         return literal(str(int(value)))
     decimals = decimal_expr(value, value, digits)
@@ -77,7 +77,7 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
     return Fraction(numerator, denominator)
 
 
-@remembered(maxsize=64)
+@effort_cache(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """The canonical decimals that are multiples of `divisor`: the digits read so far modulo it, in units of
     its last decimal, and how many decimals were read."""

@@ -10,7 +10,7 @@ _WORDS = re.compile(r"[A-Za-z0-9]+")
 
 
 #: A longer path gives its first part and its last ones.
-MOST_PARTS = 7
+MAX_PARTS = 7
 
 
 def camel(*parts: str) -> str:
@@ -19,7 +19,7 @@ def camel(*parts: str) -> str:
     "get_inputs", "dialog" -> getInputsDialog; accents go ("café" -> cafe); what has no Latin letters is
     spelled by its code points ("日本" -> u65e5u672c).
     """
-    shown = parts if len(parts) <= MOST_PARTS else (parts[0], *parts[1 - MOST_PARTS :])
+    shown = parts if len(parts) <= MAX_PARTS else (parts[0], *parts[1 - MAX_PARTS :])
     joined = "".join(map(_capitalised, shown))
     if not joined:
         return "x"

@@ -9,9 +9,16 @@ from __future__ import annotations
 from fractions import Fraction
 from math import floor, inf, nextafter
 
-from gbnf.compiler.decimals import UNSIGNED, Digits, decimal_expr, integer_expr, scientific_expr, zero_expr
+from gbnf.compiler.decimals import (
+    UNSIGNED,
+    DigitLimits,
+    decimal_expr,
+    integer_expr,
+    scientific_expr,
+    zero_expr,
+)
 from gbnf.compiler.digits import intersection
-from gbnf.grammar.ir import NOTHING, Expr, Literal, Ref, alt, char_class, optional, repeat, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, char_class, optional, repeat, seq
 from gbnf.schema.values import Bound, Number
 
 #: From here on, a double is followed by another one of at least 1 more.
@@ -28,7 +35,7 @@ _FRACTIONAL = seq(
 )
 
 
-def range_expr(shape: Number, digits: Digits, *, exponents: bool = True) -> Expr:
+def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) -> Expr:
     """The numbers of a shape in canonical spelling, whatever its divisors.
 
     `exponents`: numbers that need not be integers may be written with one.
@@ -42,7 +49,7 @@ def range_expr(shape: Number, digits: Digits, *, exponents: bool = True) -> Expr
     first = None if low is None else _least(low)
     last = None if high is None else -_least(Bound(-high.value, high.exclusive))
     if first is not None and last is not None and first > last:
-        return NOTHING
+        return EMPTY_LANGUAGE
     if shape.integer is False:
         return _not_integers(first, last, digits)
     if not exponents:
@@ -64,9 +71,9 @@ def _least(bound: Bound) -> Fraction:
     return Fraction(repr(nextafter(float(value), inf)))
 
 
-def _not_integers(low: Fraction | None, high: Fraction | None, digits: Digits) -> Expr:
+def _not_integers(low: Fraction | None, high: Fraction | None, digits: DigitLimits) -> Expr:
     """The numbers that are no integers: with an exponent where they are small enough to be plainly none."""
     first = -_SMALL if low is None else max(low, -_SMALL)
     last = _SMALL if high is None else min(high, _SMALL)
-    small = scientific_expr(first, last, digits) if first <= last else NOTHING
+    small = scientific_expr(first, last, digits) if first <= last else EMPTY_LANGUAGE
     return alt(intersection(decimal_expr(low, high, digits), _FRACTIONAL), small)

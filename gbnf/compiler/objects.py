@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.chain import CHUNK, chain_expr
+from gbnf.compiler.chain import CHUNK, declared_order_expr
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor, key_except, quoted
-from gbnf.compiler.orders import Budget, split_expr, split_pairs
+from gbnf.compiler.literals import factor_prefixes, json_string, key_except
+from gbnf.compiler.orders import OrderBudget, split_expr, split_pairs
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import NOTHING, Alt, Expr, Seq, literal, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import TooManyStates
 from gbnf.schema.values import Object
@@ -39,15 +39,15 @@ MAX_ANY_ORDER = 8
 Other = tuple["Dfa | None", Expr]
 
 
-class BuiltObject(NamedTuple):
+class ObjectExpr(NamedTuple):
     """An object's expression, and each keyword that it doesn't hold, with the reason.
 
-    `refused` says which orders of the properties it refuses although any was asked for; "" for none.
+    `rejected_orders` says which orders of the properties it refuses although any was asked for; "" for none.
     """
 
     expr: Expr
     loosened: tuple[tuple[str, str], ...] = ()
-    refused: str = ""
+    rejected_orders: str = ""
 
 
 def object_expr(
@@ -56,34 +56,34 @@ def object_expr(
     others: Sequence[Other],
     layout: Layout,
     scope: Scope,
-    budget: Budget,
-) -> BuiltObject:
+    budget: OrderBudget,
+) -> ObjectExpr:
     """The objects of `shape`: `values` holds an expression for each declared property."""
-    if any(values[name] == NOTHING for name in shape.required):
-        return BuiltObject(NOTHING)
+    if any(values[name] == EMPTY_LANGUAGE for name in shape.required):
+        return ObjectExpr(EMPTY_LANGUAGE)
     loosened: list[tuple[str, str]] = []
     pairs = _other_pairs(shape, others, layout, scope)
-    declared = sum(value != NOTHING for value in values.values())
+    declared = sum(value != EMPTY_LANGUAGE for value in values.values())
     least, most = shape.min_properties, shape.max_properties
     if not pairs and most is not None and most >= declared:
         most = None
     if least <= len(shape.required):
         least = 0
     counted = max(least, most or 0)
-    chains, refused = _chains(shape, values), ""
+    chains, rejected_orders = _chains(shape, values), ""
     each_alone = [[name] for chain in chains for name in chain]
     wanted = budget.any_order and declared > 1
     small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
-    if wanted and small and budget.frees(declared << declared - 1, share=8):
+    if wanted and small and budget.reserve_any_order(declared << declared - 1, share=8):
         chains = each_alone
     else:
         chains = _joined(chains, budget)
         plain = len(chains) == 1 and not shape.one_of_groups and not counted
-        if wanted and plain and budget.frees(split_pairs(declared), share=2):
+        if wanted and plain and budget.reserve_any_order(split_pairs(declared), share=2):
             expr = split_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
-            return BuiltObject(expr, refused=f"not every order of {declared} properties is accepted")
+            return ObjectExpr(expr, rejected_orders=f"not every order of {declared} properties is accepted")
         if wanted:
-            refused = f"{declared} properties come in declared order only"
+            rejected_orders = f"{declared} properties come in declared order only"
     if not _fits(counted, chains):
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
@@ -91,15 +91,15 @@ def object_expr(
     elif least > 1 and pairs:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
     if len(chains) == 1 and not shape.one_of_groups and not least and most is None:
-        expr = chain_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
+        expr = declared_order_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
     else:
         try:
-            expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+            expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
         except TooManyStates:
             loosened.append(("requires_one_of", "it makes too many states"))
             shape = replace(shape, one_of_groups=())
-            expr = _Automaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
-    return BuiltObject(expr, tuple(loosened), refused)
+            expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+    return ObjectExpr(expr, tuple(loosened), rejected_orders)
 
 
 def _fits(counted: int, chains: list[list[str]]) -> bool:
@@ -109,16 +109,18 @@ def _fits(counted: int, chains: list[list[str]]) -> bool:
 
 def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
     """The properties that are possible, by the schema that declares them, each chain in its order."""
-    possible = [name for name in values if values[name] != NOTHING]
+    possible = [name for name in values if values[name] != EMPTY_LANGUAGE]
     left = set(possible)
     chains = [[name for name in chain if name in left] for chain in shape.chains]
     return [chain for chain in chains if chain] or [possible]
 
 
-def _joined(chains: list[list[str]], budget: Budget) -> list[list[str]]:
+def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
     """The chains, the last ones joined to one where they would take too many pairs to interleave."""
     count = sum(map(len, chains))
-    while len(chains) > 1 and not budget.interleaves(math.prod(len(chain) + 1 for chain in chains) * count):
+    while len(chains) > 1 and not budget.reserve_interleaving(
+        math.prod(len(chain) + 1 for chain in chains) * count
+    ):
         *chains, one, other = chains
         chains.append([*one, *other])
     return chains
@@ -128,7 +130,7 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
     """A pair for each class of other keys, the declared ones taken out."""
     pairs = []
     for keys, value in others:
-        if value == NOTHING:
+        if value == EMPTY_LANGUAGE:
             continue
         if keys is None:
             key = key_except(shape.properties, scope)
@@ -160,7 +162,7 @@ class _Pair(NamedTuple):
     follower: _State
 
 
-class _Automaton:
+class _ObjectAutomaton:
     def __init__(
         self,
         shape: Object,
@@ -198,12 +200,12 @@ class _Automaton:
 
     def expression(self) -> Expr:
         if not all(self._groups):
-            return NOTHING
+            return EMPTY_LANGUAGE
         self._write_rests()
         alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(self._start)]
         if self._may_end(self._start):
             alternatives.append(self._layout.empty_object)
-        return factor(alternatives)
+        return factor_prefixes(alternatives)
 
     def _full(self, state: _State) -> bool:
         return self._most is not None and state.given >= self._most
@@ -292,7 +294,7 @@ class _Automaton:
             for pair in into.get(state, ()):
                 name = self._name(pair)
                 entry = seq(self._layout.colon, self._values[name], self._rests[state])
-                shared = entered[pair] > 1 and entry != NOTHING
+                shared = entered[pair] > 1 and entry != EMPTY_LANGUAGE
                 self._entries[pair] = self._scope.add(name + " Entry", entry) if shared else entry
 
     def _rest(self, state: _State, *, shared: bool, recursive: bool) -> Expr:
@@ -309,7 +311,7 @@ class _Automaton:
         others = (
             [] if after_other is None else [seq(other, self._rests[after_other]) for other in self._others]
         )
-        return [pair for pair in (*self._declared(state), *others) if pair != NOTHING]
+        return [pair for pair in (*self._declared(state), *others) if pair != EMPTY_LANGUAGE]
 
     def _declared(self, state: _State) -> list[Expr]:
         """The declared properties that may come next: a few, and by reference those of the following ones."""
@@ -323,11 +325,11 @@ class _Automaton:
     def _of_chain(self, chain: int, state: _State, pairs: list[_Pair]) -> list[Expr]:
         limit = (state.at[chain] // CHUNK + 1) * CHUNK
         near = [pair for pair in pairs if pair.place < limit]
-        expressions = [seq(literal(quoted(self._name(pair))), self._entries[pair]) for pair in near]
+        expressions = [seq(literal(json_string(self._name(pair))), self._entries[pair]) for pair in near]
         if len(near) < len(pairs):
             boundary = state._replace(at=(*state.at[:chain], limit, *state.at[chain + 1 :]))
             if (chain, boundary) not in self._later:
-                later = factor(self._of_chain(chain, boundary, pairs[len(near) :]))
+                later = factor_prefixes(self._of_chain(chain, boundary, pairs[len(near) :]))
                 self._later[chain, boundary] = self._scope.add("Keys", later)
             expressions.append(self._later[chain, boundary])
         return expressions
@@ -337,4 +339,4 @@ class _Automaton:
         alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
         if self._may_end(state):
             alternatives.append(self._layout.end_object)
-        return factor(alternatives)
+        return factor_prefixes(alternatives)

@@ -6,7 +6,7 @@ split in its turn. So declared order is one of the orders, a property may come e
 may come in the end. Refused is to go back and forth, as `2 3 1 4` does: from the 2 it goes up, down, and up.
 
 Parts are intervals of the declared order: n²/2 rules, with n³/6 pairs in all. Of more than `MAX_SPLIT`
-properties, a part declared before one keeps the order of its blocks, of `BLOCK` properties each: then there
+properties, a part declared before one keeps the order of its blocks, of `PROPERTIES_PER_BLOCK` properties each: then there
 are about n²/2 pairs.
 """
 
@@ -18,19 +18,19 @@ from operator import itemgetter
 
 from gbnf.compiler.chain import trie
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor, quoted
+from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY, NOTHING, Expr, alt, optional, repeat, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, alt, optional, repeat, seq
 
 #: The most properties that are split throughout.
 MAX_SPLIT = 12
 #: How many properties of a larger object make a block.
-BLOCK = 8
+PROPERTIES_PER_BLOCK = 8
 #: The most pairs that any order of all objects of a schema may take.
-MAX_FREE = 10_000
+MAX_ANY_ORDER_PAIRS = 10_000
 #: The most pairs that the chains of one object may take to interleave, counted from above; those of all.
 MAX_PAIRS = 1500
-MAX_INTERLEAVED = 30_000
+MAX_INTERLEAVED_PAIRS = 30_000
 
 
 def split_expr(
@@ -58,7 +58,7 @@ def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
             first = [
                 seq(one, layout.comma, rest((*left[:at], *left[at + 1 :]))) for at, one in enumerate(left)
             ]
-            rests[left] = scope.add(f"Order {len(left)}", factor(first))
+            rests[left] = scope.add(f"Order {len(left)}", factor_prefixes(first))
         return rests[left]
 
     rests: dict[tuple[Expr, ...], Expr] = {}
@@ -67,10 +67,14 @@ def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
 
 def split_pairs(count: int) -> int:
     """About how many pairs of key and value so many properties take."""
-    return count**3 // 6 if count <= MAX_SPLIT else count * (count // 2 + BLOCK * BLOCK // 6)
+    return (
+        count**3 // 6
+        if count <= MAX_SPLIT
+        else count * (count // 2 + PROPERTIES_PER_BLOCK * PROPERTIES_PER_BLOCK // 6)
+    )
 
 
-class Budget:
+class OrderBudget:
     """How many pairs a schema's objects may still take to allow more than one order.
 
     `any_order`: whether more than the interleaving of chains is wanted.
@@ -78,24 +82,24 @@ class Budget:
 
     def __init__(self, *, any_order: bool) -> None:
         self.any_order = any_order
-        self._free = MAX_FREE
-        self._interleaved = MAX_INTERLEAVED
+        self._any_order_left = MAX_ANY_ORDER_PAIRS
+        self._interleaving_left = MAX_INTERLEAVED_PAIRS
 
-    def frees(self, pairs: int, share: int) -> bool:
+    def reserve_any_order(self, pairs: int, share: int) -> bool:
         """Whether an object may take so many pairs for any order, at most 1/`share` of what is left.
 
         They are taken.
         """
-        if not self.any_order or pairs * share > self._free:
+        if not self.any_order or pairs * share > self._any_order_left:
             return False
-        self._free -= pairs
+        self._any_order_left -= pairs
         return True
 
-    def interleaves(self, pairs: int) -> bool:
+    def reserve_interleaving(self, pairs: int) -> bool:
         """Whether an object may take so many pairs for its chains; they are taken."""
-        if pairs > min(MAX_PAIRS, self._interleaved):
+        if pairs > min(MAX_PAIRS, self._interleaving_left):
             return False
-        self._interleaved -= pairs
+        self._interleaving_left -= pairs
         return True
 
 
@@ -116,16 +120,16 @@ class _Splits:
         # Each name is written several times for each pair.
         self._scope = Scope(scope.table, (*scope.hint[:1], *scope.hint[1:][-1:]))
         self._others = alt(*others)
-        self._more: Expr = EMPTY
+        self._more: Expr = EPSILON
         if others:
             self._more = scope.add("More", repeat(seq(layout.comma, self._others)))
-        self._keys = [quoted(name) for name in names]
+        self._keys = [json_string(name) for name in names]
         self._values = [
             scope.add(f"{name} Value", seq(layout.colon, values[name], self._more)) for name in names
         ]
         self._needed = [0, *accumulate(int(name in required) for name in names)]
         self._count = len(names)
-        self._block = len(names) if len(names) <= MAX_SPLIT else BLOCK
+        self._block = len(names) if len(names) <= MAX_SPLIT else PROPERTIES_PER_BLOCK
         self._parts: dict[tuple[int, int], Expr] = {}
         self._rows: dict[tuple[int, int], Expr] = {}
         self._filled_rows: dict[tuple[int, int], Expr] = {}
@@ -140,7 +144,7 @@ class _Splits:
                     self._parts[start, end] = self._scope.add(f"Next {start} {end}", part)
         everything = self._split(0, count)
         begun = everything
-        if self._others != NOTHING:
+        if self._others != EMPTY_LANGUAGE:
             everything = self._outer.add("Properties", everything)
             following = seq(layout.comma, everything)
             behind = following if self._is_needed(0, count) else optional(following)
@@ -176,7 +180,7 @@ class _Splits:
     def _all(self, start: int, end: int) -> Expr:
         """A part behind a property, or nothing where nothing of it is needed."""
         if start == end:
-            return EMPTY
+            return EPSILON
         part = self._parts.get((start, end))
         if part is not None:
             return part if self._is_needed(start, end) else optional(part)
@@ -191,7 +195,7 @@ class _Splits:
     def _some(self, start: int, end: int) -> Expr:
         """At least one property of a part, behind another one."""
         if start == end:
-            return EMPTY
+            return EPSILON
         part = self._parts.get((start, end))
         if part is not None:
             return part

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from gbnf.compiler.decimals import BOUNDED, Digits, number_rules
+from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits, number_rules
 from gbnf.compiler.layout import LAYOUTS, Whitespace
 from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, repeat, seq
 
@@ -52,7 +52,7 @@ _FORCED_ESCAPE = seq(
 
 
 @cache
-def primitives(whitespace: Whitespace, digits: Digits = BOUNDED) -> dict[str, Expr]:
+def primitives(whitespace: Whitespace, digits: DigitLimits = BOUNDED_DIGITS) -> dict[str, Expr]:
     """Every shared production by name, for a layout. Names start with a lower-case letter, as all do."""
     layout = LAYOUTS[whitespace]
     string = Ref("string")

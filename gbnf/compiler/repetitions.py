@@ -13,47 +13,49 @@ from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import CharClass, Expr, Ref, alt, repeat, seq
 
 #: The greatest number of repetitions that is written in one piece.
-BLOCK = 1000
+BLOCK_LENGTH = 1000
 
 #: The greatest bound that is held at all: the engine unrolls every repetition, of blocks too, into rules.
-MAX_BOUND = BLOCK * BLOCK
+MAX_BOUND = BLOCK_LENGTH * BLOCK_LENGTH
 
 
-class Repetition(NamedTuple):
+class BoundedRepetition(NamedTuple):
     """A repeated expression; `exact` is False where a bound beyond `MAX_BOUND` had to be loosened."""
 
     expr: Expr
     exact: bool
 
 
-def bounded(item: Expr, minimum: int, maximum: int | None, scope: Scope) -> Repetition:
+def bounded_repetition(item: Expr, minimum: int, maximum: int | None, scope: Scope) -> BoundedRepetition:
     """`item`, at least `minimum` and at most `maximum` times."""
     exact = minimum <= MAX_BOUND and (maximum is None or maximum <= MAX_BOUND)
     minimum = min(minimum, MAX_BOUND)
     maximum = None if maximum is None or maximum > MAX_BOUND else maximum
     if (minimum > 1 or (maximum or 0) > 1) and not isinstance(item, Ref | CharClass):
         item = scope.add("Part", item)
-    if minimum <= BLOCK and (maximum is None or maximum <= BLOCK):
-        return Repetition(repeat(item, minimum, maximum), exact)
-    block = scope.add("Block", repeat(item, BLOCK, BLOCK))
-    blocks, rest = divmod(minimum, BLOCK)
+    if minimum <= BLOCK_LENGTH and (maximum is None or maximum <= BLOCK_LENGTH):
+        return BoundedRepetition(repeat(item, minimum, maximum), exact)
+    block = scope.add("Block", repeat(item, BLOCK_LENGTH, BLOCK_LENGTH))
+    blocks, rest = divmod(minimum, BLOCK_LENGTH)
     head = seq(repeat(block, blocks, blocks), repeat(item, rest, rest))
     tail = repeat(item) if maximum is None else _at_most(item, block, maximum - minimum, scope)
-    return Repetition(seq(head, tail), exact)
+    return BoundedRepetition(seq(head, tail), exact)
 
 
 def _at_most(item: Expr, block: Ref, count: int, scope: Scope) -> Expr:
     # x{0,2500} -> block{0,1} x{0,999} | block{2} x{0,500}
-    blocks, rest = divmod(count, BLOCK)
+    blocks, rest = divmod(count, BLOCK_LENGTH)
     if not blocks:
         return repeat(item, 0, count)
-    fewer = scope.add("Fewer", repeat(item, 0, BLOCK - 1))
+    fewer = scope.add("Fewer", repeat(item, 0, BLOCK_LENGTH - 1))
     return alt(
         seq(repeat(block, 0, blocks - 1), fewer), seq(repeat(block, blocks, blocks), repeat(item, 0, rest))
     )
 
 
-def separated(item: Expr, comma: Expr, minimum: int, maximum: int | None, scope: Scope) -> Repetition:
+def separated_repetition(
+    item: Expr, comma: Expr, minimum: int, maximum: int | None, scope: Scope
+) -> BoundedRepetition:
     """At least one `item` and at most `maximum`, with commas between. `minimum` counts from 1."""
-    more = bounded(seq(comma, item), minimum - 1, None if maximum is None else maximum - 1, scope)
-    return Repetition(seq(item, more.expr), more.exact)
+    more = bounded_repetition(seq(comma, item), minimum - 1, None if maximum is None else maximum - 1, scope)
+    return BoundedRepetition(seq(item, more.expr), more.exact)

@@ -28,8 +28,8 @@ class Finding:
     validator: bool = True
 
     def __str__(self) -> str:
-        place = f"{self.tool}: {self.pointer or '/'}" if self.tool else self.pointer or "/"
-        text = f"{place}: {self.keyword}: {self.reason}"
+        pointer = f"{self.tool}: {self.pointer or '/'}" if self.tool else self.pointer or "/"
+        text = f"{pointer}: {self.keyword}: {self.reason}"
         if self.kind != "unenforced":
             return text
         return f"{text} ({'the validator' if self.validator else 'nothing'} checks it)"
@@ -46,11 +46,11 @@ class Report:
         return iter(self._findings.values())
 
     def unenforced(self, pointer: str, keyword: str, reason: str) -> None:
-        self.remark(pointer, keyword, "unenforced", reason)
+        self.add_finding(pointer, keyword, "unenforced", reason)
 
     def free_form(self, pointer: str, keyword: str, reason: str) -> None:
-        self.remark(pointer, keyword, "free_form", reason)
+        self.add_finding(pointer, keyword, "free_form", reason)
 
-    def remark(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
+    def add_finding(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
         if (pointer, keyword) not in self._findings:
             self._findings[pointer, keyword] = Finding(self._tool, pointer, keyword, kind, reason)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gbnf.compiler.names import MOST_PARTS, NameTable
-from gbnf.grammar.ir import NOTHING, Alt, Expr, Ref, Seq
+from gbnf.compiler.names import MAX_PARTS, NameTable
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Seq
 from gbnf.grammar.passes import renamed
 
 
@@ -20,7 +20,7 @@ class RuleTable:
     def reserve(self, *hint: str) -> Ref:
         """A new nonterminal, to refer to before its production is known: until `define`, none."""
         name = self._names.fresh(*hint)
-        self.productions[name] = NOTHING
+        self.productions[name] = EMPTY_LANGUAGE
         return Ref(name)
 
     def define(self, ref: Ref, production: Expr) -> Ref:
@@ -52,8 +52,8 @@ class Scope:
 
     def inside(self, *hint: str) -> Scope:
         deeper = (*self.hint, *hint)
-        if len(deeper) > 2 * MOST_PARTS:  # the names show no more of them
-            deeper = (deeper[0], *deeper[-MOST_PARTS:])
+        if len(deeper) > 2 * MAX_PARTS:  # the names show no more of them
+            deeper = (deeper[0], *deeper[-MAX_PARTS:])
         return Scope(self.table, deeper)
 
     def reserve(self, *hint: str) -> Ref:
@@ -78,7 +78,7 @@ class Fragment:
         """What was written into a table of its own, with no hint around it."""
         return Fragment(expr, tuple(table.productions.items()))
 
-    def placed(self, scope: Scope) -> Expr:
+    def instantiate(self, scope: Scope) -> Expr:
         """The expression, its productions written at this place under new names."""
         if not self.productions:
             return self.expr

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from gbnf.compiler.grammar import Grammar, Part, link
+from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.lowering import Lowering, Options, PropertyOrder
+from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.effort import bounded
-from gbnf.errors import SchemaError, is_panic
-from gbnf.grammar.ir import NOTHING, Rules
+from gbnf.effort import limit_effort
+from gbnf.errors import SchemaError, is_rust_panic
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Rules
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.document import Document, lone_surrogate
 
@@ -41,19 +41,19 @@ def compile_schema(
     """
     check_whitespace(whitespace)
     with compilation(schema):
-        return _compile(schema, Options(whitespace, max_depth, closed, property_order, bounded_digits))
+        return _compile(schema, CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits))
 
 
-def _compile(schema: Mapping[str, Any] | bool, options: Options) -> Grammar:
+def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
     table = RuleTable(RESERVED - {"root"})
     lowering = Lowering(Document(schema), options, table)
     root = table.reserve("root")
     lowering.root(root, Scope(table, ()))
     rules = run_passes(Rules(table.productions, root.name))
-    if rules.productions[root.name] == NOTHING:
+    if rules.productions[root.name] == EMPTY_LANGUAGE:
         reason = lowering.reason or "it asks for itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([Part(rules)], lowering.report, options.whitespace, options.digits)
+    return link([CompiledRules(rules)], lowering.report, options.whitespace, options.digits)
 
 
 @contextmanager
@@ -69,16 +69,16 @@ def compilation(schema: Any) -> Iterator[None]:
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        with bounded():
+        with limit_effort():
             yield
     except ValueError:
-        place = lone_surrogate(schema)
-        if place is None:
+        pointer = lone_surrogate(schema)
+        if pointer is None:
             raise
         problem = "a text in it holds half a surrogate pair, which no text can hold"
-        raise SchemaError(place, problem, "Write the whole character, or take it out.") from None
+        raise SchemaError(pointer, problem, "Write the whole character, or take it out.") from None
     except BaseException as error:
-        if not isinstance(error, RecursionError) and not is_panic(error):
+        if not isinstance(error, RecursionError) and not is_rust_panic(error):
             raise
         problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
         raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None

@@ -19,13 +19,13 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gbnf.applicators import Place, rebuilt, walk
+from gbnf.applicators import SchemaPath, map_subschemas, walk
 from gbnf.errors import PoolError, SchemaError
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.manifests.arguments import DIALECT
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.steps import offered_args
-from gbnf.validation.closing import judged_schema
+from gbnf.validation.closing import validation_schema
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
 _OWN_BASE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$schema")
@@ -34,7 +34,7 @@ _SHOWN = 200
 
 
 def call_schema(
-    executors: Sequence[Executor],
+    tools: Sequence[Tool],
     *,
     final_answer: bool = False,
     ask_user: bool = False,
@@ -50,12 +50,12 @@ def call_schema(
     of its own (`$id`, `$anchor` and the like), which has no place in a joint schema. `$schema` may say
     2020-12, at the top.
     """
-    tools = (*executors, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
+    tools = (*tools, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
     return _call_schema(tools, tuple(steps), closed)
 
 
 @lru_cache(maxsize=256)
-def _call_schema(tools: tuple[Executor, ...], steps: tuple[int, ...], closed: bool) -> dict[str, Any]:
+def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) -> dict[str, Any]:
     if not tools:
         raise PoolError("the pool is empty: give at least one executor, or ask for final_answer")
     names = [tool.name for tool in tools]
@@ -107,7 +107,7 @@ def _validator(schema: str) -> Any:
 
 
 def _arguments(
-    tool: Executor, offered: Mapping[str, Any], steps: tuple[int, ...], *, closed: bool
+    tool: Tool, offered: Mapping[str, Any], steps: tuple[int, ...], *, closed: bool
 ) -> dict[str, Any]:
     """The schema of one tool's arguments, its references leading into `$defs`."""
     if str(offered.get("$schema", "")).rstrip("#") == DIALECT:  # what the joint schema is written in anyway
@@ -120,7 +120,7 @@ def _arguments(
                     f"the arguments of {tool.name!r} use {keyword}, which has no place in a joint schema",
                     'Write references as JSON pointers, "#/$defs/…".',
                 )
-    schema: dict[str, Any] = judged_schema(offered, frozenset(), closed=closed)
+    schema: dict[str, Any] = validation_schema(offered, frozenset(), closed=closed)
     if steps and tool.step_references:
         numbers = {name: {"enum": list(steps)} for name in tool.step_references}
         schema = {**schema, "properties": {**schema["properties"], **numbers}}
@@ -133,10 +133,10 @@ def _written(schema: Any, base: str) -> Any:
     if not isinstance(schema, Mapping):
         return schema
 
-    def below(_place: Place, member: Any) -> Any:
+    def below(_place: SchemaPath, member: Any) -> Any:
         return _written(member, base)
 
-    kept: dict[str, Any] = {key: held for key, held in rebuilt(schema, below).items() if key in _KEPT}
+    kept: dict[str, Any] = {key: held for key, held in map_subschemas(schema, below).items() if key in _KEPT}
     reference = kept.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         kept["$ref"] = base + reference[1:]

@@ -16,7 +16,7 @@ from functools import lru_cache
 from gbnf.grammar.analysis import is_nullable, nullable
 from gbnf.grammar.chars import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, char_class
-from gbnf.grammar.lines import read_gbnf
+from gbnf.grammar.lines import parse_trusted_gbnf
 
 _EMPTY = '""'
 _NOTHING = "/[^\\x{0}-\\x{10FFFF}]/"
@@ -32,7 +32,7 @@ def lark_text(grammar: Rules | str) -> str:
 
 @lru_cache(maxsize=64)
 def _rewritten(gbnf: str) -> str:
-    return _written(read_gbnf(gbnf))
+    return _written(parse_trusted_gbnf(gbnf))
 
 
 def _written(rules: Rules) -> str:

@@ -51,7 +51,7 @@ def is_nullable(expr: Expr, nullable_names: frozenset[str] | set[str]) -> bool:
             return name in nullable_names
 
 
-def left_recursion(rules: Rules) -> tuple[str, ...] | None:
+def find_left_recursion(rules: Rules) -> tuple[str, ...] | None:
     """A cycle of rules each of which can begin with the next, as names (`("a", "b")`: a → b → a), or None."""
     empty = nullable(rules)
     done: set[str] = set()
@@ -74,7 +74,7 @@ def left_recursion(rules: Rules) -> tuple[str, ...] | None:
     return None
 
 
-def cheapest(rules: Rules) -> dict[str, int]:
+def cheapest_costs(rules: Rules) -> dict[str, int]:
     """By rule, the cost of its cheapest derivation: `CHARACTER` a character and `RULE` a rule entered.
 
     A rule that is missing here derives no finite text, or none of at most `MAX_CHARACTERS`.
@@ -95,7 +95,7 @@ def cheapest(rules: Rules) -> dict[str, int]:
 
 
 def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
-    """The cost of the cheapest derivation of `expr` (see `cheapest`), or None where it derives no text."""
+    """The cost of the cheapest derivation of `expr` (see `cheapest_costs`), or None where it derives no text."""
     match expr:
         case Literal(text):
             return CHARACTER * len(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest, cost_of
+from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest_costs, cost_of
 from gbnf.grammar.chars import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
@@ -19,7 +19,7 @@ _PRINTABLE_ASCII = (0x20, 0x7E)
 _LARGEST_COUNT = 2_000  # of a repetition's bound that is taken whole, now and then
 
 
-def derive(rules: Rules, random: Random, *, budget: int = 400) -> str:
+def generate(rules: Rules, random: Random, *, budget: int = 400) -> str:
     """A random text of the language; every text of it can come, the short ones oftener.
 
     After `budget` terminals and rules, the rest of the derivation is the cheapest. Raises ValueError where
@@ -28,15 +28,15 @@ def derive(rules: Rules, random: Random, *, budget: int = 400) -> str:
     return _Derivation(rules, random, budget).text()
 
 
-def shortest(rules: Rules) -> str:
-    """A shortest text of the language, the grammar's first of them. Raises ValueError as `derive` does."""
-    return derive(rules, Random(0), budget=0)  # noqa: S311  # nothing is drawn but the one character of a class
+def shortest_text(rules: Rules) -> str:
+    """A shortest text of the language, the grammar's first of them. Raises ValueError as `generate` does."""
+    return generate(rules, Random(0), budget=0)  # noqa: S311  # nothing is drawn but the one character of a class
 
 
 class _Derivation:
     def __init__(self, rules: Rules, random: Random, budget: int) -> None:
         self._rules, self._random, self._budget = rules, random, budget
-        self._costs: Mapping[str, int] = cheapest(rules)
+        self._costs: Mapping[str, int] = cheapest_costs(rules)
         if rules.root not in self._costs:
             raise ValueError(
                 f"the rule {rules.root} derives no finite text, or none of at most {MAX_CHARACTERS:,} "

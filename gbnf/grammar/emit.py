@@ -23,7 +23,7 @@ def emit(rules: Rules) -> str:
     """The grammar as GBNF: one rule a line, the start symbol first, then in the mapping's order.
 
     Raises ValueError where an expression has no text that llama.cpp could match: an alternation without
-    alternatives (`NOTHING`), an empty class, NUL or a surrogate in a literal.
+    alternatives (`EMPTY_LANGUAGE`), an empty class, NUL or a surrogate in a literal.
     """
     names = dict.fromkeys([rules.root, *rules.productions])
     return "".join(f"{name} ::= {_rule_body(name, rules.productions[name])}\n" for name in names)

@@ -12,14 +12,14 @@ _KNOWN = r"GBNF knows \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
 
 
 class EscapeError(Exception):
-    """A character that cannot be read: `offset` (into the token), `problem`, `way_out`."""
+    """A character that cannot be read: `offset` (into the token), `problem`, `hint`."""
 
-    def __init__(self, offset: int, problem: str, way_out: str) -> None:
-        self.offset, self.problem, self.way_out = offset, problem, way_out
+    def __init__(self, offset: int, problem: str, hint: str) -> None:
+        self.offset, self.problem, self.hint = offset, problem, hint
         super().__init__(problem)
 
 
-def literal_text(token: str) -> str:
+def parse_literal(token: str) -> str:
     """The text of a literal with its quotes. Raises EscapeError."""
     if "\\" not in token:
         return token[1:-1]
@@ -40,7 +40,7 @@ def literal_text(token: str) -> str:
     return "".join(chars)
 
 
-def class_of(token: str) -> CharClass:
+def parse_class(token: str) -> CharClass:
     """The class of a text with its brackets. Raises EscapeError."""
     position = 2 if token.startswith("[^") else 1
     pairs: list[tuple[int, int]] = []

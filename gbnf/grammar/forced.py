@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gbnf.grammar.ir import CharClass
-from gbnf.grammar.lines import read_gbnf
+from gbnf.grammar.lines import parse_trusted_gbnf
 from gbnf.grammar.match import Matcher, MatchState
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ForcedContinuation:
     """How a text goes on.
 
     The first `forced` characters of `text` must come next; the rest is a guess, that optional spaces are
@@ -40,7 +40,7 @@ def start(gbnf: str) -> MatchState:
     return _matcher(gbnf).start()
 
 
-def course(state: MatchState, *, spaced: bool, limit: int = 2048) -> Course:
+def forced_continuation(state: MatchState, *, spaced: bool, limit: int = 2048) -> ForcedContinuation:
     """How a text goes on from a state; `spaced`: a guess writes optional spaces.
 
     At most about `limit` characters, since a grammar may force a text without end.
@@ -54,14 +54,14 @@ def course(state: MatchState, *, spaced: bool, limit: int = 2048) -> Course:
             break
         text, state = text + more, following
         if state.must_end and not choices:
-            return Course(text, len(text), (), ends=True)
+            return ForcedContinuation(text, len(text), (), ends=True)
         choices.append((len(text), state.allowed()))
         guess = _at_space(state, spaced=spaced) if len(text) < limit else ""
         following = state.advance(guess) if guess else None
         if following is None:
             break
         text, state = text + guess, following
-    return Course(text, choices[0][0] if choices else 0, tuple(choices), ends=False)
+    return ForcedContinuation(text, choices[0][0] if choices else 0, tuple(choices), ends=False)
 
 
 def _at_space(state: MatchState, *, spaced: bool) -> str:
@@ -80,4 +80,4 @@ _SPACE = ord(" ")
 
 @lru_cache(maxsize=32)
 def _matcher(gbnf: str) -> Matcher:
-    return Matcher(read_gbnf(gbnf))
+    return Matcher(parse_trusted_gbnf(gbnf))

@@ -5,7 +5,7 @@ They are plain classes because thousands are made for a schema, and they keep wh
 because many schemas share them: `gbnf` is their text, None until `gbnf.grammar.emit` has written it. The
 constructors
 `literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules,
-given parts that they have made: so nothing that is impossible is left inside an expression (`NOTHING` stands
+given parts that they have made: so nothing that is impossible is left inside an expression (`EMPTY_LANGUAGE` stands
 alone or not at all). What needs the whole grammar is a pass (`gbnf.grammar.passes`). Only
 `gbnf.grammar.emit` turns expressions into text.
 """
@@ -21,7 +21,7 @@ MAX_CODE_POINT = 0x10FFFF
 
 
 class Literal:
-    """A terminal: this text, exactly. Never empty (`EMPTY` is the empty sequence)."""
+    """A terminal: this text, exactly. Never empty (`EPSILON` is the empty sequence)."""
 
     __match_args__ = ("text",)
     __slots__ = ("gbnf", "text")
@@ -181,12 +181,12 @@ class Repeat(_Composite):
 
 Expr: TypeAlias = Literal | CharClass | Seq | Alt | Repeat | Ref
 
-EMPTY = Seq(())
-NOTHING = Alt(())
+EPSILON = Seq(())
+EMPTY_LANGUAGE = Alt(())
 
 
 def literal(text: str) -> Expr:
-    return Literal(text) if text else EMPTY
+    return Literal(text) if text else EPSILON
 
 
 def char_class(*ranges: tuple[int, int] | str, negated: bool = False) -> CharClass:
@@ -223,7 +223,7 @@ def seq(*items: Expr) -> Expr:
         elif type(last) is Literal and type(item) is Literal:
             last = flat[-1] = Literal(last.text + item.text)
         elif type(item) is Alt and not item.items:
-            return NOTHING
+            return EMPTY_LANGUAGE
         else:
             flat.append(item)
             last = item
@@ -238,17 +238,17 @@ def alt(*items: Expr) -> Expr:
             flat.update(dict.fromkeys(item.items))
         else:
             flat[item] = None
-    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat)) if flat else NOTHING
+    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat)) if flat else EMPTY_LANGUAGE
 
 
 def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
     """Repeat `item`. Raises ValueError where the bounds are negative or inverted."""
     if minimum < 0 or (maximum is not None and maximum < minimum):
         raise ValueError(f"repetition bounds {{{minimum},{maximum}}} are negative or inverted")
-    if maximum == 0 or item == EMPTY:
-        return EMPTY
-    if item == NOTHING:
-        return EMPTY if minimum == 0 else NOTHING
+    if maximum == 0 or item == EPSILON:
+        return EPSILON
+    if item == EMPTY_LANGUAGE:
+        return EPSILON if minimum == 0 else EMPTY_LANGUAGE
     if (minimum, maximum) == (1, 1):
         return item
     return Repeat(item, minimum, maximum)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from gbnf.grammar.escapes import EscapeError, class_of, literal_text
+from gbnf.grammar.escapes import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
 from gbnf.grammar.parse import parse_gbnf
 
@@ -25,7 +25,7 @@ _ANY = CharClass((), negated=True)
 _MAX_GROUPS = 70
 
 
-def read_gbnf(text: str) -> Rules:
+def parse_trusted_gbnf(text: str) -> Rules:
     """The rules of a grammar that an engine or `parse_gbnf` has taken, the start symbol `root`.
 
     Raises GrammarSyntaxError where it is neither in the plain form nor taken by `parse_gbnf`.
@@ -68,9 +68,9 @@ def _body(text: str) -> Expr | None:
         alternatives, items = open_groups[-1]
         match token.lastgroup:
             case "literal":
-                items.append(literal(literal_text(token[0])))
+                items.append(literal(parse_literal(token[0])))
             case "cls":
-                items.append(class_of(token[0]))
+                items.append(parse_class(token[0]))
             case "name":
                 items.append(Ref(token[0]))
             case "space":

@@ -7,7 +7,7 @@ after the rule or the counted repetition around it. What must stay true:
 - Equal stacks are one object (hash-consing), and stacks below one terminal are joined into one, as in a
   graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
 - What follows a stack is computed once and kept, and so is each step from a set of tops by a character:
-  inside a string, a step is a look-up. The memory is bounded: past `_REMEMBERED` entries all is forgotten.
+  inside a string, a step is a look-up. The memory is bounded: past `_MAX_CACHED` entries all is forgotten.
 - Repetitions are counted, never unrolled. An iteration that takes no character is not followed: where the
   item can be empty the lower bound is nought, and fewer iterations behind can do all that more can.
 - Left recursion is refused: it would grow the stack for ever, here as in llama.cpp.
@@ -25,7 +25,7 @@ from itertools import chain, takewhile
 from typing import TypeAlias
 
 from gbnf.errors import AmbiguousGrammarError
-from gbnf.grammar.analysis import is_nullable, left_recursion, nullable
+from gbnf.grammar.analysis import find_left_recursion, is_nullable, nullable
 from gbnf.grammar.chars import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
 from gbnf.grammar.ir import (
@@ -42,8 +42,8 @@ from gbnf.grammar.ir import (
 )
 
 END_OF_TEXT = "end of text"
-_REMEMBERED = 200_000
-_MAX_WAYS = 200_000
+_MAX_CACHED = 200_000
+_MAX_VISITS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Matcher:
 
     May be used by several threads at once. Raises ValueError for rules that are undefined or left-recursive
     (`gbnf.grammar.parse.check` says more). What follows a text with it raises AmbiguousGrammarError where the
-    text so far can be derived in more than `_MAX_WAYS` ways that go on differently.
+    text so far can be derived in more than `_MAX_VISITS` ways that go on differently.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -79,7 +79,7 @@ class Matcher:
                     raise ValueError(f"rule {name} refers to {used}, which is not defined: define it")
         if rules.root not in rules.productions:
             raise ValueError(f"there is no rule {rules.root}, the start symbol: add it")
-        cycle = left_recursion(rules)
+        cycle = find_left_recursion(rules)
         if cycle:
             shown = " → ".join([*cycle, cycle[0]])
             raise ValueError(f"left recursion: {shown}: turn it round, or repeat with *")
@@ -88,71 +88,71 @@ class Matcher:
         self._starts: dict[str, _Node] = {}
         self._frames: dict[tuple[_Node, int, _Stack], _Frame] = {}
         self._unions: dict[frozenset[_Frame | None], _Union] = {}
-        self._followed: dict[tuple[_Node, _Stack], _Tops] = {}
-        self._places: dict[_Tops, _Place] = {}
-        self._learning = threading.RLock()
+        self._closures: dict[tuple[_Node, _Stack], _Tops] = {}
+        self._states: dict[_Tops, _State] = {}
+        self._lock = threading.RLock()
         self._visits = 0  # of places in the network, for one character
 
     def match(self, text: str) -> Match:
         """Follow `text` from the start symbol, as far as it goes."""
-        position, place = self._advance(self._start(), text)
+        position, state = self._advance(self._start(), text)
         return Match(
             accepted=position == len(text),
-            complete=position == len(text) and place.can_end,
+            complete=position == len(text) and state.can_end,
             position=position,
             line=text.count("\n", 0, position) + 1,
             column=position - text.rfind("\n", 0, position),
-            expected=place.expected(),
+            expected=state.expected(),
         )
 
     def start(self) -> MatchState:
         """The state before the first character."""
         return MatchState(self, self._start())
 
-    def _start(self) -> _Place:
-        with self._learning:
+    def _start(self) -> _State:
+        with self._lock:
             self._visits = 0
-            tops, can_end = self._follow(self._rule(self._rules.root), None)
-            return self._place((self._joined(dict.fromkeys(tops)), can_end))
+            tops, can_end = self._closure(self._rule(self._rules.root), None)
+            return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
-    def _advance(self, place: _Place, text: str) -> tuple[int, _Place]:
+    def _advance(self, state: _State, text: str) -> tuple[int, _State]:
         """Follow `text`: how many characters fit, and the place after them."""
         position, end = 0, len(text)
         while position < end:
-            rest = place.only_literal
+            rest = state.only_literal
             if rest and text.startswith(rest, position):
                 step, position = rest, position + len(rest)
             elif rest:
                 shared = _shared_length(rest, text, position)
-                within = self._step(place, rest[:shared]) if shared else place
-                return position + shared, within or place
+                within = self._step(state, rest[:shared]) if shared else state
+                return position + shared, within or state
             else:
                 step, position = text[position], position + 1
-            following = place.steps.get(step)
+            following = state.steps.get(step)
             if following is None:
-                following = self._step(place, step)
+                following = self._step(state, step)
                 if following is None:
-                    return position - 1, place
-            place = following
-        return position, place
+                    return position - 1, state
+            state = following
+        return position, state
 
-    def _step(self, place: _Place, text: str) -> _Place | None:
+    def _step(self, state: _State, text: str) -> _State | None:
         """The place after one character, or after several of its only literal; None where they do not fit."""
-        if text in place.steps:
-            return place.steps[text]
-        with self._learning:
-            return self._learn(place, text)
+        if text in state.steps:
+            return state.steps[text]
+        with self._lock:
+            return self._compute_step(state, text)
 
-    def _learn(self, place: _Place, text: str) -> _Place | None:
-        if len(self._frames) + len(self._followed) + len(self._places) > _REMEMBERED:
+    def _compute_step(self, state: _State, text: str) -> _State | None:
+        if len(self._frames) + len(self._closures) + len(self._states) > _MAX_CACHED:
             self._frames.clear()
             self._unions.clear()
-            self._followed.clear()
-            self._places.clear()
+            self._closures.clear()
+            self._states.clear()
         reached: dict[_Top, None] = {}
         can_end = False
         self._visits = 0
-        for node, offset, frame in place.tops:
+        for node, offset, frame in state.tops:
             if isinstance(node, _Text):
                 if not node.text.startswith(text, offset):
                     continue
@@ -162,18 +162,18 @@ class Matcher:
                     continue
             elif not bisect_right(node.bounds, ord(text)) & 1:
                 continue
-            tops, ends = self._follow(node.next, frame)
+            tops, ends = self._closure(node.next, frame)
             reached.update(dict.fromkeys(tops))
             can_end = can_end or ends
-        following = self._place((self._joined(reached), can_end)) if reached or can_end else None
-        place.steps[text] = following
+        following = self._state((self._merge_stacks(reached), can_end)) if reached or can_end else None
+        state.steps[text] = following
         return following
 
-    def _place(self, tops: _Tops) -> _Place:
-        place = self._places.get(tops)
-        return place if place is not None else self._places.setdefault(tops, _Place(*tops))
+    def _state(self, tops: _Tops) -> _State:
+        state = self._states.get(tops)
+        return state if state is not None else self._states.setdefault(tops, _State(*tops))
 
-    def _joined(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
+    def _merge_stacks(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
         """The tops with one stack for each terminal: the only one, or the union of several."""
         stacks: dict[tuple[_Text | _Chars, int], dict[_Frame | None, None]] = {}
         for node, offset, stack in reached:
@@ -191,9 +191,9 @@ class Matcher:
         frame = self._frames.get(key)
         return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
 
-    def _follow(self, node: _Node, frame: _Stack) -> _Tops:
+    def _closure(self, node: _Node, frame: _Stack) -> _Tops:
         """The tops that can be reached from `node` without a character, in the grammar's order."""
-        known = self._followed.get((node, frame))
+        known = self._closures.get((node, frame))
         if known is not None:
             return known
         tops: dict[_Top, None] = {}
@@ -207,8 +207,8 @@ class Matcher:
                 continue
             seen.add(visit)
             self._visits += 1
-            if self._visits > _MAX_WAYS:
-                raise AmbiguousGrammarError(_MAX_WAYS)
+            if self._visits > _MAX_VISITS:
+                raise AmbiguousGrammarError(_MAX_VISITS)
             node_now, stack = visit
             match node_now:
                 case _Text() | _Chars():
@@ -219,7 +219,7 @@ class Matcher:
                     # A rule called last needs no frame: what follows its caller follows it.
                     inner = stack if following is _RETURN else self._frame(following, 0, stack)
                     pending.append((self._rule(name), inner))
-                case _Loop():
+                case _CountedRepeat():
                     if node_now.minimum == 0:
                         pending.append((node_now.next, stack))
                     inner = self._frame(node_now, 1, stack)
@@ -231,7 +231,7 @@ class Matcher:
                         can_end = True
                     elif isinstance(stack, _Union):
                         pending.extend((_RETURN, member) for member in stack.members)
-                    elif not isinstance(stack.node, _Loop) or not stack.count:
+                    elif not isinstance(stack.node, _CountedRepeat) or not stack.count:
                         pending.append((stack.node, stack.parent))
                     elif stack not in begun:
                         loop, count = stack.node, stack.count
@@ -246,7 +246,7 @@ class Matcher:
                                 begun.add(inner)
                             pending.append((loop.item, inner))
         found = (tuple(tops), can_end)
-        self._followed[node, frame] = found
+        self._closures[node, frame] = found
         return found
 
     def _rule(self, name: str) -> _Node:
@@ -280,7 +280,7 @@ class Matcher:
                     start = self._network(item, again)
                     again.nexts.extend([start, following])
                     return again if minimum == 0 else start
-                return _Loop(minimum, maximum, empty, self._network(item, _RETURN), following)
+                return _CountedRepeat(minimum, maximum, empty, self._network(item, _RETURN), following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,48 +288,48 @@ class MatchState:
     """How far a text has come in a grammar. A value: `advance` leaves it as it was."""
 
     _matcher: Matcher = field(repr=False)
-    _place: _Place = field(repr=False)
+    _state: _State = field(repr=False)
 
     @property
     def can_end(self) -> bool:
         """Whether the text so far is in the language."""
-        return self._place.can_end
+        return self._state.can_end
 
     @property
     def must_end(self) -> bool:
         """Whether the text so far is in the language, and nothing can follow it."""
-        return self._place.can_end and not self.allowed().ranges
+        return self._state.can_end and not self.allowed().ranges
 
     def advance(self, text: str) -> MatchState | None:
         """The state after `text`, or None where `text` does not fit."""
-        position, place = self._matcher._advance(self._place, text)  # noqa: SLF001  # one room
-        return MatchState(self._matcher, place) if position == len(text) else None
+        position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # one room
+        return MatchState(self._matcher, state) if position == len(text) else None
 
     def allowed(self) -> CharClass:
         """The characters that may come next: a class of `ranges`, none where only the end fits."""
-        place = self._place
-        if place.first is None:
-            place.first = char_class(*chain.from_iterable(_first(top) for top in place.tops))
-        return place.first
+        state = self._state
+        if state.first is None:
+            state.first = char_class(*chain.from_iterable(_first(top) for top in state.tops))
+        return state.first
 
     def expected(self) -> tuple[str, ...]:
         """The terminals that may come next, as GBNF, and `END_OF_TEXT` last where the text may end."""
-        return self._place.expected()
+        return self._state.expected()
 
     def forced(self, limit: int = 4096) -> str:
         """The text that must come next; "" where there is a choice, the end included.
 
         At most about `limit` characters, since a grammar may force a text without end.
         """
-        place, parts, length = self._place, list[str](), 0
-        while length < limit and not place.can_end and place.tops:
-            text = place.only_literal or _only_character(place.tops)
-            following = self._matcher._step(place, text) if text else None  # noqa: SLF001  # one room
+        state, parts, length = self._state, list[str](), 0
+        while length < limit and not state.can_end and state.tops:
+            text = state.only_literal or _only_character(state.tops)
+            following = self._matcher._step(state, text) if text else None  # noqa: SLF001  # one room
             if following is None:
                 break
             parts.append(text)
             length += len(text)
-            place = following
+            state = following
         return "".join(parts)
 
 
@@ -361,7 +361,7 @@ class _Call:
 
 
 @dataclass(eq=False, slots=True)
-class _Loop:
+class _CountedRepeat:
     minimum: int
     maximum: int | None
     nullable: bool  # the item
@@ -374,7 +374,7 @@ class _Return:
     pass
 
 
-_Node: TypeAlias = _Text | _Chars | _Choice | _Call | _Loop | _Return
+_Node: TypeAlias = _Text | _Chars | _Choice | _Call | _CountedRepeat | _Return
 _RETURN = _Return()
 
 
@@ -400,12 +400,12 @@ _Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
 
 
 @dataclass(eq=False, slots=True)
-class _Place:
+class _State:
     """All that a text can be in the middle of, with the steps from here that are known already."""
 
     tops: tuple[_Top, ...]
     can_end: bool
-    steps: dict[str, _Place | None] = field(default_factory=dict)
+    steps: dict[str, _State | None] = field(default_factory=dict)
     only_literal: str = ""  # what is left of the literal, where it is the only top
     first: CharClass | None = None  # the characters that may come next, once somebody has asked
 

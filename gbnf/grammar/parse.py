@@ -22,9 +22,9 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.analysis import left_recursion
+from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.emit import emit
-from gbnf.grammar.escapes import EscapeError, class_of, literal_text
+from gbnf.grammar.escapes import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
@@ -68,7 +68,7 @@ def parse_gbnf(text: str, root: str = "root") -> Rules:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
         _fail_syntax(text, error)
-    return _Reader(text).read(tree, root)
+    return _GbnfReader(text).read(tree, root)
 
 
 def check(rules: Rules) -> None:
@@ -116,7 +116,7 @@ def _parser() -> Lark:
 
 
 @dataclass(slots=True)
-class _Part:
+class _ParsedExpr:
     """An expression with what llama.cpp's expansion of repetitions depends on.
 
     `elements` is False where the engine sees no element at all (`""`, `x{0}`). `opening` holds the names of
@@ -133,13 +133,13 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _GbnfReader:
     """Reads one tree in the order of the text, which is the order in which the engine numbers its symbols."""
 
     text: str
     symbols: int = 0
     seen: set[str] = field(default_factory=set)
-    places: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
     uses: dict[str, int] = field(default_factory=dict)
     empty: set[str] = field(default_factory=set)
     loops: list[tuple[int, frozenset[str]]] = field(default_factory=list)
@@ -152,13 +152,13 @@ class _Reader:
             assert isinstance(name, Token)
             assert isinstance(body, Tree)
             if name in productions:
-                first, _ = _place(self.text, self.places[name])
+                first, _ = _line_and_column(self.text, self.positions[name])
                 self._fail(
                     name,
                     f"a second rule {name} (the first is on line {first}): llama.cpp silently keeps the last",
                     "Rename one, or join both with |.",
                 )
-            self.places[str(name)] = name.start_pos or 0
+            self.positions[str(name)] = name.start_pos or 0
             self._see(name)
             part = self._alternation(body)
             productions[str(name)] = part.expr
@@ -169,9 +169,9 @@ class _Reader:
         self._check_recursion(rules)
         return rules
 
-    def _alternation(self, tree: Tree[Token]) -> _Part:
+    def _alternation(self, tree: Tree[Token]) -> _ParsedExpr:
         """Read an alternation without recursion: `todo` holds what is left, `parts` what is read."""
-        parts: list[_Part] = []
+        parts: list[_ParsedExpr] = []
         todo: list[tuple[str, Any]] = [("read", tree)]
         depth = 0
         while todo:
@@ -198,34 +198,34 @@ class _Reader:
                 self._check_depth(parenthesis, inner.depth)
                 opening = None if inner.elements else frozenset[str]()
                 cost = max(1, self.symbols - symbols)
-                parts.append(_Part(inner.expr, opening=opening, cost=cost, depth=inner.depth))
+                parts.append(_ParsedExpr(inner.expr, opening=opening, cost=cost, depth=inner.depth))
             else:
                 read = parts[len(parts) - node :]
                 del parts[len(parts) - node :]
                 parts.append((_sequence if action == "sequence" else _choice)(read))
         return parts[0]
 
-    def _terminal(self, token: Token) -> _Part:
+    def _terminal(self, token: Token) -> _ParsedExpr:
         try:
             match token.type:
                 case "NAME":
                     name = str(token)
                     self._see(token)
                     self.uses.setdefault(name, token.start_pos or 0)
-                    return _Part(Ref(name), opening=frozenset({name}))
+                    return _ParsedExpr(Ref(name), opening=frozenset({name}))
                 case "LITERAL":
-                    text = literal_text(token)
+                    text = parse_literal(token)
                     if any("\ud800" <= char <= "\udfff" for char in text):
                         self._fail(token, "a surrogate is no character", "Write the character that is meant.")
-                    return _Part(literal(text), elements=bool(text))
+                    return _ParsedExpr(literal(text), elements=bool(text))
                 case "CLASS":
-                    return _Part(class_of(token))
+                    return _ParsedExpr(parse_class(token))
                 case _:
-                    return _Part(CharClass((), negated=True))
+                    return _ParsedExpr(CharClass((), negated=True))
         except EscapeError as error:
-            _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.way_out)
+            _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.hint)
 
-    def _repeat(self, part: _Part, suffix: Token, depth: int) -> _Part:
+    def _repeat(self, part: _ParsedExpr, suffix: Token, depth: int) -> _ParsedExpr:
         """`handle_repetitions`: S{m,n} makes m copies and n-m new symbols, S{m,} one that loops."""
         self._check_depth(suffix, part.depth + 1)
         if not part.elements:
@@ -245,7 +245,7 @@ class _Reader:
         expr = repeat(part.expr, minimum, maximum)
         opening = part.opening if minimum else frozenset[str]()
         cost = part.cost * times
-        return _Part(expr, elements=maximum != 0, opening=opening, cost=cost, depth=part.depth + 1)
+        return _ParsedExpr(expr, elements=maximum != 0, opening=opening, cost=cost, depth=part.depth + 1)
 
     def _check_depth(self, token: Token, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -292,10 +292,10 @@ class _Reader:
 
     def _check_names(self, root: str) -> None:
         for name, position in self.uses.items():
-            if name not in self.places:
-                way_out = f"Define it: {name} ::= …"
-                _fail(self.text, position, f"the rule {name} is not defined", way_out)
-        if root not in self.places:
+            if name not in self.positions:
+                hint = f"Define it: {name} ::= …"
+                _fail(self.text, position, f"the rule {name} is not defined", hint)
+        if root not in self.positions:
             _fail(self.text, 0, f"there is no rule {root}, the start symbol", f"Add {root} ::= …")
 
     def _check_recursion(self, rules: Rules) -> None:
@@ -307,17 +307,17 @@ class _Reader:
                     "an unbounded repetition of something that can be empty is left recursion for llama.cpp",
                     "Take the empty alternative out of what is repeated.",
                 )
-        cycle = left_recursion(rules)
+        cycle = find_left_recursion(rules)
         if cycle:
             _fail(
                 self.text,
-                self.places[cycle[0]],
+                self.positions[cycle[0]],
                 f"left recursion: {' → '.join([*cycle, cycle[0]])} without a character between",
                 f'Turn it round, as in {cycle[0]} ::= item {cycle[0]} | "", or write a repetition: item*.',
             )
 
-    def _fail(self, token: Token, problem: str, way_out: str) -> NoReturn:
-        _fail(self.text, token.start_pos or 0, problem, way_out)
+    def _fail(self, token: Token, problem: str, hint: str) -> NoReturn:
+        _fail(self.text, token.start_pos or 0, problem, hint)
 
 
 def _count(digits: str) -> int:
@@ -326,27 +326,27 @@ def _count(digits: str) -> int:
     return int(digits) if len(digits) < 10 else MAX_REPETITION + 1
 
 
-def _sequence(parts: list[_Part]) -> _Part:
+def _sequence(parts: list[_ParsedExpr]) -> _ParsedExpr:
     elements = any(part.elements for part in parts)
-    return _Part(seq(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
+    return _ParsedExpr(seq(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
 
 
-def _choice(parts: list[_Part]) -> _Part:
+def _choice(parts: list[_ParsedExpr]) -> _ParsedExpr:
     elements = all(part.elements for part in parts)
-    return _Part(alt(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
+    return _ParsedExpr(alt(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
 
 
-def _depth(parts: list[_Part]) -> int:
+def _depth(parts: list[_ParsedExpr]) -> int:
     return max((part.depth for part in parts), default=0) + (len(parts) > 1)
 
 
-def _place(text: str, position: int) -> tuple[int, int]:
+def _line_and_column(text: str, position: int) -> tuple[int, int]:
     """Line and column, from 1, of a position in the text."""
     return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 
-def _fail(text: str, position: int, problem: str, way_out: str) -> NoReturn:
-    raise GrammarSyntaxError(*_place(text, position), _short(problem), _short(way_out)) from None
+def _fail(text: str, position: int, problem: str, hint: str) -> NoReturn:
+    raise GrammarSyntaxError(*_line_and_column(text, position), _short(problem), _short(hint)) from None
 
 
 def _short(sentence: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from gbnf.grammar.ir import (
-    NOTHING,
+    EMPTY_LANGUAGE,
     Alt,
     Expr,
     Ref,
@@ -32,7 +32,7 @@ def drop_unproductive(rules: Rules) -> Rules:
     productive: set[str] = set()
     pending = _unproductive(rules, rules.productions, productive)
     if pending:
-        pending = _unproductive(rules, _leaves_first(rules, pending), productive)
+        pending = _unproductive(rules, _reverse_topological(rules, pending), productive)
     while pending:
         waiting = _unproductive(rules, pending, productive)
         if len(waiting) == len(pending):
@@ -40,9 +40,9 @@ def drop_unproductive(rules: Rules) -> Rules:
         pending = waiting
     if not pending:
         return rules
-    gone: dict[str, Expr] = dict.fromkeys(pending, NOTHING)
+    gone: dict[str, Expr] = dict.fromkeys(pending, EMPTY_LANGUAGE)
     kept = {name: substitute(expr, gone) for name, expr in rules.productions.items() if name in productive}
-    kept.setdefault(rules.root, NOTHING)
+    kept.setdefault(rules.root, EMPTY_LANGUAGE)
     return Rules(kept, rules.root)
 
 
@@ -51,14 +51,14 @@ def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> l
     productions, waiting = rules.productions, []
     for name in names:
         needed = [one for one in rules.references[name] if one not in productive and one in productions]
-        if _derives(productions[name], frozenset(needed)) if needed else productions[name] != NOTHING:
+        if _derives(productions[name], frozenset(needed)) if needed else productions[name] != EMPTY_LANGUAGE:
             productive.add(name)
         else:
             waiting.append(name)
     return waiting
 
 
-def _leaves_first(rules: Rules, names: Sequence[str]) -> list[str]:
+def _reverse_topological(rules: Rules, names: Sequence[str]) -> list[str]:
     """The rules, each behind those that it refers to as far as it goes: recursion leaves no such order."""
     ordered: dict[str, None] = {}
     entered: set[str] = set()
@@ -196,7 +196,7 @@ def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
 def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
     """Whether `expr` derives a string without the rules in `doubtful`."""
     if doubtful.isdisjoint(expr.references or references(expr)):
-        return expr != NOTHING
+        return expr != EMPTY_LANGUAGE
     if type(expr) is Alt:
         # most often one alternative is plain, and then nobody has to look into the others
         return any(doubtful.isdisjoint(references(item)) for item in expr.items) or any(

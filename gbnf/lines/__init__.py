@@ -14,20 +14,20 @@ What must stay true:
 - no text raises, and nothing is guessed: what was left out or moved is listed.
 """
 
-from gbnf.lines.contract import Abstention, Contract, Outcome, Value
+from gbnf.lines.contract import Contract, InvalidAnswer, ParsedAnswer, ParseOutcome
 from gbnf.lines.fields import Choice, Field, Lines, Number, Pick, Text, choice, lines, number, pick, text
 
 __all__ = [
-    "Abstention",
     "Choice",
     "Contract",
     "Field",
+    "InvalidAnswer",
     "Lines",
     "Number",
-    "Outcome",
+    "ParseOutcome",
+    "ParsedAnswer",
     "Pick",
     "Text",
-    "Value",
     "choice",
     "lines",
     "number",

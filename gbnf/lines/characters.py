@@ -56,8 +56,8 @@ def is_line(line: str, limit: int) -> bool:
     return line[at:] in ("", "<") and count <= limit
 
 
-_THOUGHTS = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
-_THOUGHTS_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.DOTALL)
+_REASONING = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
+_REASONING_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.DOTALL)
 _FENCE = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}[ \t]*(?:\n|\Z)", re.DOTALL)
 _LEADING = re.compile(r"(?:[>#*•·+-]+[ \t]+)+")
 _BOLD = re.compile(r"(\*\*|\*|`)(?=\S)(?P<inner>.+?)(?<=\S)\1(?P<after>.*)", re.DOTALL)
@@ -65,10 +65,10 @@ _UNDERSCORED = re.compile(r"(__?)(?=[^\W_])(?P<inner>.+?)(?<=\S)(?<!_)\1(?!\w)(?
 _EDGE = re.compile(r"(?<!\w)_|_(?!\w)")
 
 
-def spoken(text: str, notes: list[str]) -> str:
+def unwrap_answer(text: str, notes: list[str]) -> str:
     """The answer itself: without thoughts, and out of a code block that holds all of it."""
-    said = _THOUGHTS.sub("", text, count=1) if _THOUGHTS.match(text) else text
-    if ending := _THOUGHTS_END.match(said):
+    said = _REASONING.sub("", text, count=1) if _REASONING.match(text) else text
+    if ending := _REASONING_END.match(said):
         said = said[ending.end() :]
     if said != text:
         notes.append("left out the thoughts")
@@ -79,7 +79,7 @@ def spoken(text: str, notes: list[str]) -> str:
     return said
 
 
-def bare(line: str) -> str:
+def strip_markup(line: str) -> str:
     """A line without the signs of a list, a heading, a quotation or bold type around it."""
     said = line.strip()
     said = said[leading.end() :] if (leading := _LEADING.match(said)) else said

@@ -13,13 +13,13 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
 from gbnf.grammar.passes import run_passes
-from gbnf.languages import known
-from gbnf.lines.characters import bare, spoken
-from gbnf.lines.fields import Choice, Field, Lines, NoAnswer, Text
+from gbnf.languages import supported_language
+from gbnf.lines.characters import strip_markup, unwrap_answer
+from gbnf.lines.fields import Choice, Field, FieldError, Lines, Text
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ParsedAnswer:
     """What an answer says, by field; `notes` list what was left out or moved, each in one line."""
 
     values: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Abstention:
+class InvalidAnswer:
     """An answer that does not keep the contract: the raw text, and why. `field` is where it fails."""
 
     raw: str
@@ -39,7 +39,7 @@ class Abstention:
     field: str
 
 
-Outcome: TypeAlias = Value | Abstention
+ParseOutcome: TypeAlias = ParsedAnswer | InvalidAnswer
 
 _HEAD = {
     "en": ("Answer with {count}, in this order and nothing else. Put your own words in place of each <…>:"),
@@ -77,15 +77,21 @@ class Contract:
 
     def prompt(self, language: str = "en") -> str:
         """The section of a prompt that says how to answer: placeholders, and no sample of an answer."""
-        language = known(language, _HEAD)
-        asked = [line for name, field in self.fields.items() for line in field.asked(_label(name), language)]
+        language = supported_language(language, _HEAD)
+        placeholder_lines = [
+            line
+            for name, field in self.fields.items()
+            for line in field.placeholder_lines(_label(name), language)
+        ]
         one, many, least = _COUNTS[language]
         last = list(self.fields.values())[-1]
         takes_rest = isinstance(last, Text) and last.rest
-        count = (least if takes_rest else one if len(asked) == 1 else many).format(len(asked))
+        count = (least if takes_rest else one if len(placeholder_lines) == 1 else many).format(
+            len(placeholder_lines)
+        )
         if takes_rest:
-            asked[-1] = f"{asked[-1]} {_REST[language]}"
-        return "\n".join([_HEAD[language].format(count=count), "", *asked])
+            placeholder_lines[-1] = f"{placeholder_lines[-1]} {_REST[language]}"
+        return "\n".join([_HEAD[language].format(count=count), "", *placeholder_lines])
 
     @cached_property
     def rules(self) -> Rules:
@@ -109,51 +115,57 @@ class Contract:
         Raises ValueError for a value that the grammar can't spell: one out of its range or list, a line that
         begins like a list or holds a tag, a number that leaves its range by rounding.
         """
-        return "\n".join(line for name, field in self.fields.items() for line in field.written(values[name]))
+        return "\n".join(line for name, field in self.fields.items() for line in field.render(values[name]))
 
-    def parse(self, text: str, *, cut: bool = False, held: bool = False) -> Outcome:
+    def parse(self, text: str, *, truncated: bool = False, constrained: bool = False) -> ParseOutcome:
         """What an answer says. Never raises.
 
-        `cut`: the token limit ended it, so that its last line is not trusted, and dropped. `held`: the
+        `truncated`: the token limit ended it, so that its last line is not trusted, and dropped. `held`: the
         grammar held the model, so that each line is a field's; else lines before the answer and labels that
         stand alone are left out.
         """
         notes: list[str] = []
-        said = [line.rstrip("\r") for line in spoken(text, notes).split("\n")]
-        if cut:
+        said = [line.rstrip("\r") for line in unwrap_answer(text, notes).split("\n")]
+        if truncated:
             notes.append("left out the last line, which was cut")
             said = said[:-1]
-        plain = _Reading(self, text, said, list(notes), skips=False).outcome()
-        if held:
+        plain = _AnswerParser(self, text, said, list(notes), lenient=False).outcome()
+        if constrained:
             return plain
-        outcome = _Reading(self, text, said, notes, skips=True).outcome()
-        return outcome if isinstance(outcome, Value) else plain if isinstance(plain, Value) else outcome
+        outcome = _AnswerParser(self, text, said, notes, lenient=True).outcome()
+        return (
+            outcome
+            if isinstance(outcome, ParsedAnswer)
+            else plain
+            if isinstance(plain, ParsedAnswer)
+            else outcome
+        )
 
 
-class _Reading:
+class _AnswerParser:
     def __init__(
-        self, contract: Contract, raw: str, said: list[str], notes: list[str], *, skips: bool
+        self, contract: Contract, raw: str, said: list[str], notes: list[str], *, lenient: bool
     ) -> None:
-        self._fields, self._raw, self._notes, self._skips = contract.fields, raw, notes, skips
+        self._fields, self._raw, self._notes, self._lenient = contract.fields, raw, notes, lenient
         self._whole = said
-        self._lines = [(place, line) for place, line in enumerate(said) if bare(line)]
+        self._lines = [(place, line) for place, line in enumerate(said) if strip_markup(line)]
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ParseOutcome:
         values: dict[str, Any] = {}
-        if self._skips:
+        if self._lenient:
             self._skip_preamble()
         needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
         for name, field in self._fields.items():
             try:
-                if self._skips:
+                if self._lenient:
                     self._skip_bare_label(name, field, needed)
                 values[name] = self._read(name, field)
-            except NoAnswer as reason:
-                return Abstention(self._raw, f"{name}: {reason}", name)
+            except FieldError as reason:
+                return InvalidAnswer(self._raw, f"{name}: {reason}", name)
             needed -= field.count if isinstance(field, Lines) else 1
         if self._lines:
             self._notes.append(f"left out {len(self._lines)} lines at the end")
-        return Value(values, self._raw, tuple(self._notes))
+        return ParsedAnswer(values, self._raw, tuple(self._notes))
 
     def _skip_preamble(self) -> None:
         """Before a field that can tell, any line that is none; before text, `Here is my answer:`.
@@ -180,7 +192,7 @@ class _Reading:
     def _answers(self, field: Field, name: str, line: str) -> bool:
         try:
             field.read(_said(line, name, field), [])
-        except NoAnswer:
+        except FieldError:
             return False
         return True
 
@@ -188,7 +200,7 @@ class _Reading:
         """`Reason:` on a line of its own; an option is itself, though it be called like its field."""
         if len(self._lines) <= needed:
             return
-        line = bare(self._lines[0][1])
+        line = strip_markup(self._lines[0][1])
         if _label_of(line.rstrip(":*_ "), name) and not (isinstance(field, Choice) and field.has(line)):
             self._lines.pop(0)
 
@@ -205,8 +217,8 @@ class _Reading:
 
     def _read_lines(self, name: str, field: Lines) -> list[str]:
         if len(self._lines) < field.count:
-            raise NoAnswer(f"there are {len(self._lines)} lines and not {field.count}")
-        said = [bare(self._next(name)[1]) for _ in range(field.count)]
+            raise FieldError(f"there are {len(self._lines)} lines and not {field.count}")
+        said = [strip_markup(self._next(name)[1]) for _ in range(field.count)]
         numbers = [_NUMBERED.match(line) for line in said]
         if field.count > 1 and all(
             found and int(found[1]) == number and found.end() < len(line)
@@ -218,20 +230,20 @@ class _Reading:
 
     def _next(self, name: str) -> tuple[int, str]:
         if not self._lines:
-            raise NoAnswer(f"the answer ends before its <{_label(name)}>")
+            raise FieldError(f"the answer ends before its <{_label(name)}>")
         return self._lines.pop(0)
 
 
 def _said(line: str, name: str, field: Field) -> str:
     """A line without its signs and its label, unless an option begins like the label."""
-    said = bare(line)
-    return said if isinstance(field, Choice) and field.has(said) else bare(_unlabelled(said, name))
+    said = strip_markup(line)
+    return said if isinstance(field, Choice) and field.has(said) else strip_markup(_unlabelled(said, name))
 
 
 def _answered(line: str) -> str:
     """The line; raises NoAnswer where it is a placeholder that was copied."""
     if _PLACEHOLDER.fullmatch(line):
-        raise NoAnswer(f"the placeholder {line!r} was copied")
+        raise FieldError(f"the placeholder {line!r} was copied")
     return line
 
 
@@ -249,4 +261,4 @@ def _unlabelled(line: str, name: str) -> str:
     return rest.strip() if colon and rest.strip() and _label_of(label, name) else line
 
 
-__all__ = ["Abstention", "Contract", "Outcome", "Value"]
+__all__ = ["InvalidAnswer", "Contract", "ParseOutcome", "ParsedAnswer"]

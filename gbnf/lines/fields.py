@@ -13,17 +13,17 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from gbnf.calls.names import fold
-from gbnf.compiler.decimals import Digits, decimal_expr, integer_expr
-from gbnf.compiler.literals import factor
-from gbnf.compiler.repetitions import bounded, separated
+from gbnf.compiler.decimals import DigitLimits, decimal_expr, integer_expr
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import Expr, literal, optional, seq
 from gbnf.lines.characters import is_line, line_rule
 
-Outside: TypeAlias = Literal["refuse", "clamp"]
+OutOfRange: TypeAlias = Literal["refuse", "clamp"]
 
 
-class NoAnswer(ValueError):  # noqa: N818  # a finding about a line, caught where the answer is read
+class FieldError(ValueError):  # a finding about a line, caught where the answer is read
     """A line does not say what its field asks for; the message says why."""
 
 
@@ -34,13 +34,13 @@ class Pick:
     low: int
     high: int
 
-    def asked(self, name: str, language: str) -> tuple[str, ...]:
+    def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
         return (f"<{name}: {_FROM_TO[language].format(self.low, self.high)}>",)
 
     def expr(self, _scope: Scope) -> Expr:
         return integer_expr(self.low, self.high)
 
-    def written(self, value: Any) -> tuple[str, ...]:
+    def render(self, value: Any) -> tuple[str, ...]:
         if value not in range(self.low, self.high + 1):
             raise _unspelled(value, f"a whole number from {self.low} to {self.high}")
         return (str(int(value)),)
@@ -49,10 +49,10 @@ class Pick:
         """`1`, `1.`, `1)`, `1 - my pick`, `#1`, `Option 1`."""
         found = _PICK.fullmatch(line.strip("_"))
         if found is None:
-            raise NoAnswer(f"{_shown(line)} begins with no number of its own")
+            raise FieldError(f"{_shown(line)} begins with no number of its own")
         number = int(found["number"])
         if not self.low <= number <= self.high:
-            raise NoAnswer(f"{number} is not from {self.low} to {self.high}")
+            raise FieldError(f"{number} is not from {self.low} to {self.high}")
         if found["rest"]:
             notes.append(f"left out {_shown(found['rest'])} behind the number")
         return number
@@ -65,16 +65,16 @@ class Text:
     rest: bool = False
     limit: int = 400
 
-    def asked(self, name: str, _language: str) -> tuple[str, ...]:
+    def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
         return (f"<{name}>",)
 
     def expr(self, scope: Scope) -> Expr:
         line = line_rule(self.limit, scope)
         if not self.rest:
             return line
-        return seq(line, bounded(seq(literal("\n"), optional(line)), 0, _MOST_LINES, scope).expr)
+        return seq(line, bounded_repetition(seq(literal("\n"), optional(line)), 0, _MOST_LINES, scope).expr)
 
-    def written(self, value: Any) -> tuple[str, ...]:
+    def render(self, value: Any) -> tuple[str, ...]:
         said = tuple(value.split("\n")) if self.rest else (value,)
         if len(said) > _MOST_LINES + 1:
             raise _unspelled(f"a text of {len(said)} lines", f"one of at most {_MOST_LINES + 1}")
@@ -92,20 +92,20 @@ class Number:
 
     minimum: float
     maximum: float
-    outside: Outside = "refuse"
+    out_of_range: OutOfRange = "refuse"
     whole: bool = False
     decimals: int = 6
 
-    def asked(self, name: str, language: str) -> tuple[str, ...]:
+    def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
         return (f"<{name}: {_FROM_TO[language].format(self.minimum, self.maximum)}>",)
 
     def expr(self, _scope: Scope) -> Expr:
         if self.whole:
             return integer_expr(int(self.minimum), int(self.maximum))
         low, high = Fraction(str(self.minimum)), Fraction(str(self.maximum))
-        return decimal_expr(low, high, Digits(None, None, self.decimals, self.decimals))
+        return decimal_expr(low, high, DigitLimits(None, None, self.decimals, self.decimals))
 
-    def written(self, value: Any) -> tuple[str, ...]:
+    def render(self, value: Any) -> tuple[str, ...]:
         wanted = f"a {'whole ' * self.whole}number from {self.minimum} to {self.maximum}"
         if not self.minimum <= value <= self.maximum or (self.whole and value != int(value)):
             raise _unspelled(value, wanted)
@@ -121,16 +121,16 @@ class Number:
         """`4`, `4.5`, `4,5`, `1,000`, `about 4 km`: one number, whatever stands around it without digits."""
         found = _NUMBER.fullmatch(line)
         if found is None:
-            raise NoAnswer(f"{_shown(line)} doesn't hold exactly one number")
+            raise FieldError(f"{_shown(line)} doesn't hold exactly one number")
         if found["before"].strip() or found["after"].strip(" ."):
             notes.append(f"left out what stands around {found['number']!r}")
         number = _number("-" * bool(found["sign"]) + found["number"], notes)
         if self.whole and number != int(number):
-            raise NoAnswer(f"{number} is no whole number")
+            raise FieldError(f"{number} is no whole number")
         inside = min(max(number, self.minimum), self.maximum)
         if inside != number:
-            if self.outside == "refuse":
-                raise NoAnswer(f"{number} is not from {self.minimum} to {self.maximum}")
+            if self.out_of_range == "refuse":
+                raise FieldError(f"{number} is not from {self.minimum} to {self.maximum}")
             notes.append(f"moved {number} to {inside}")
         return int(inside) if self.whole else inside
 
@@ -141,13 +141,13 @@ class Choice:
 
     options: tuple[str, ...]
 
-    def asked(self, name: str, language: str) -> tuple[str, ...]:
+    def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
         return (f"<{name}: {_ONE_OF[language]} {', '.join(self.options)}>",)
 
     def expr(self, _scope: Scope) -> Expr:
-        return factor([literal(option) for option in self.options])
+        return factor_prefixes([literal(option) for option in self.options])
 
-    def written(self, value: Any) -> tuple[str, ...]:
+    def render(self, value: Any) -> tuple[str, ...]:
         if value not in self.options:
             raise _unspelled(value, f"one of {', '.join(self.options)}")
         return (value,)
@@ -168,7 +168,7 @@ class Choice:
                 if part != line:
                     notes.append(f"left out {_shown(line[len(part) :])}")
                 return found[0]
-        raise NoAnswer(f"{_shown(line)} is none of {', '.join(self.options)}")
+        raise FieldError(f"{_shown(line)} is none of {', '.join(self.options)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +178,15 @@ class Lines:
     count: int
     limit: int = 400
 
-    def asked(self, name: str, _language: str) -> tuple[str, ...]:
+    def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
         return tuple(f"<{name} {number}>" for number in range(1, self.count + 1))
 
     def expr(self, scope: Scope) -> Expr:
-        return separated(line_rule(self.limit, scope), literal("\n"), self.count, self.count, scope).expr
+        return separated_repetition(
+            line_rule(self.limit, scope), literal("\n"), self.count, self.count, scope
+        ).expr
 
-    def written(self, value: Any) -> tuple[str, ...]:
+    def render(self, value: Any) -> tuple[str, ...]:
         said = tuple(value)
         if len(said) != self.count:
             raise _unspelled(value, f"{self.count} lines")
@@ -232,16 +234,21 @@ def text(*, rest: bool = False, limit: int = 400) -> Text:
 
 
 def number(
-    minimum: float, maximum: float, *, outside: Outside = "refuse", whole: bool = False, decimals: int = 6
+    minimum: float,
+    maximum: float,
+    *,
+    out_of_range: OutOfRange = "refuse",
+    whole: bool = False,
+    decimals: int = 6,
 ) -> Number:
     """A number in a range. `outside="clamp"` moves one to the bound. Raises ValueError for an empty range."""
     if maximum < minimum or (whole and (minimum != int(minimum) or maximum != int(maximum))):
         raise ValueError(f"number({minimum}, {maximum}): the bounds are inverted, or not whole")
-    if not 1 <= decimals <= _MOST_DECIMALS or outside not in ("refuse", "clamp"):
+    if not 1 <= decimals <= _MOST_DECIMALS or out_of_range not in ("refuse", "clamp"):
         raise ValueError(
-            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, or outside={outside!r} unknown"
+            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, or outside={out_of_range!r} unknown"
         )
-    return Number(minimum, maximum, outside, whole, decimals)
+    return Number(minimum, maximum, out_of_range, whole, decimals)
 
 
 _MOST_DECIMALS = 12
@@ -302,7 +309,7 @@ def _number(digits: str, notes: list[str]) -> float:
     try:
         return float(plain) if "." in plain else int(plain)
     except ValueError:
-        raise NoAnswer(f"{digits!r} is no number") from None
+        raise FieldError(f"{digits!r} is no number") from None
 
 
 def _same(option: str, said: str) -> bool:

@@ -6,17 +6,17 @@ The rooms, each importing only those before it: `policies` (when a tool is offer
 (what may be wrong with a manifest), `executor` (the value and the built-in tools), `loading` (files).
 """
 
-from gbnf.manifests.executor import ASK_USER, BUILT_IN, FINAL_ANSWER, Executor, localized
+from gbnf.manifests.executor import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, localized
 from gbnf.manifests.loading import load_manifests
-from gbnf.manifests.policies import Offer, RunPolicy
+from gbnf.manifests.policies import OfferPolicy, RunPolicy
 
 __all__ = [
     "ASK_USER",
-    "BUILT_IN",
+    "BUILT_IN_TOOLS",
     "FINAL_ANSWER",
-    "Executor",
-    "Offer",
+    "OfferPolicy",
     "RunPolicy",
+    "Tool",
     "load_manifests",
     "localized",
 ]

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gbnf.errors import ManifestError
-from gbnf.manifests.arguments import SchemaFault, checked_args
-from gbnf.manifests.policies import Offer, RunPolicy
+from gbnf.manifests.arguments import ArgumentSchemaError, checked_argument_schema
+from gbnf.manifests.policies import OfferPolicy, RunPolicy
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
 RESERVED_NAMES = frozenset({"final_answer", "ask_user"})
 """The built-in tools' names: a pool that links them in can't hold another of the same name."""
 
-LEAST_MEMORY_MB = 64
+MIN_MEMORY_MB = 64
 """What a Python process needs to begin at all, with room for a small tool."""
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -34,9 +34,9 @@ _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer
 _NO_FILE = Path("<mapping>")
 
 
-def checked_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
-    """The fields of the `Executor` that `mapping` describes, by name. Raises ManifestError."""
-    check = _Check(path or _NO_FILE)
+def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
+    """The fields of the `Tool` that `mapping` describes, by name. Raises ManifestError."""
+    check = _ManifestChecker(path or _NO_FILE)
     if not isinstance(mapping, Mapping):
         check.fail("", mapping, "a manifest is a table", "Write name, description and [args].")
     if _nests_deeper(mapping, MAX_DEPTH):
@@ -81,14 +81,14 @@ def _nests_deeper(value: Any, most: int) -> bool:
     return True
 
 
-class _Check:
+class _ManifestChecker:
     """The checks of one manifest; each returns the checked value or raises ManifestError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def fail(self, key: str, value: Any, problem: str, way_out: str) -> NoReturn:
-        raise ManifestError(self._path, key, value, problem, way_out)
+    def fail(self, key: str, value: Any, problem: str, hint: str) -> NoReturn:
+        raise ManifestError(self._path, key, value, problem, hint)
 
     def json_like(self, key: str, value: Any) -> Any:
         """A copy of `value` in JSON's types: TOML's dates and times become their ISO text."""
@@ -114,16 +114,16 @@ class _Check:
             case list() | tuple():
                 return [self.json_like(f"{key}[{index}]", held) for index, held in enumerate(value)]
             case _:
-                way_out = "Give a string, number, boolean, array or table."
-                return self.fail(key, value, "this is no JSON value", way_out)
+                hint = "Give a string, number, boolean, array or table."
+                return self.fail(key, value, "this is no JSON value", hint)
 
     def name(self, content: Mapping[str, Any]) -> str:
         name = content.get("name")
         if name is None:
             self.fail("name", None, "the name is missing", 'Add a line such as name = "find_files".')
         if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name) or name.endswith("\n"):
-            way_out = "Start with a letter; then letters, digits, '_', '.' and '-', 128 characters at most."
-            self.fail("name", name, f"the name doesn't match {NAME_PATTERN}", way_out)
+            hint = "Start with a letter; then letters, digits, '_', '.' and '-', 128 characters at most."
+            self.fail("name", name, f"the name doesn't match {NAME_PATTERN}", hint)
         if name in RESERVED_NAMES:
             self.fail("name", name, "the name belongs to a built-in tool", "Choose another name.")
         return name
@@ -139,8 +139,8 @@ class _Check:
         if isinstance(value, str):
             return {"en": value}
         if not isinstance(value, dict):
-            way_out = "Give a string, or one string per language: description.en = …, description.it = …."
-            self.fail("description", value, "a description is a string or a table of languages", way_out)
+            hint = "Give a string, or one string per language: description.en = …, description.it = …."
+            self.fail("description", value, "a description is a string or a table of languages", hint)
         for language, text in value.items():
             if not isinstance(text, str):
                 self.fail(
@@ -150,15 +150,15 @@ class _Check:
 
     def args(self, content: Mapping[str, Any]) -> dict[str, Any]:
         if "args" not in content:
-            way_out = 'Add a table [args] with type = "object", even where the tool takes no arguments.'
-            self.fail("args", None, "the schema of the arguments is missing", way_out)
+            hint = 'Add a table [args] with type = "object", even where the tool takes no arguments.'
+            self.fail("args", None, "the schema of the arguments is missing", hint)
         try:
-            return checked_args(content["args"])
-        except SchemaFault as fault:
+            return checked_argument_schema(content["args"])
+        except ArgumentSchemaError as fault:
             key = "args" + "".join(
                 f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.place
             )
-            self.fail(key, fault.value, fault.problem, fault.way_out)
+            self.fail(key, fault.value, fault.problem, fault.hint)
 
     def table(self, content: Mapping[str, Any], key: str) -> dict[str, Any]:
         value = content.get(key, {})
@@ -166,7 +166,7 @@ class _Check:
             self.fail(key, value, f"{key} must be a table", f"Write its keys below a line [{key}].")
         return value
 
-    def offer(self, table: dict[str, Any]) -> tuple[Offer, dict[str, Any]]:
+    def offer(self, table: dict[str, Any]) -> tuple[OfferPolicy, dict[str, Any]]:
         role = table.get("role")
         if role is not None and (not isinstance(role, str) or not role):
             self.fail("offer.role", role, "a role is a word", 'Write role = "escape_hatch", or leave it out.')
@@ -174,10 +174,10 @@ class _Check:
         not_in = self.markers(table, "not_in", 'Write not_in = ["the nearest date"].')
         least = table.get("unless_canonical_at_least")
         if least is not None and (not isinstance(least, int) or isinstance(least, bool) or least < 1):
-            way_out = "Give a whole number of at least 1, or leave it out."
-            self.fail("offer.unless_canonical_at_least", least, "this counts canonical tools", way_out)
+            hint = "Give a whole number of at least 1, or leave it out."
+            self.fail("offer.unless_canonical_at_least", least, "this counts canonical tools", hint)
         always = self.flag(table, "offer.always")
-        return Offer(role, markers, not_in, least, always), _unknown(table, Offer)
+        return OfferPolicy(role, markers, not_in, least, always), _unknown(table, OfferPolicy)
 
     def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
         """Words and phrases below `[offer]`, none where the key is missing."""
@@ -186,10 +186,8 @@ class _Check:
             self.fail(f"offer.{key}", markers, f"{key} are an array of words", example)
         for index, marker in enumerate(markers):
             if not isinstance(marker, str) or not any(char.isalnum() for char in marker):
-                way_out = "Give a word or a phrase as people type it."
-                self.fail(
-                    f"offer.{key}[{index}]", marker, "a marker is a text with letters or digits", way_out
-                )
+                hint = "Give a word or a phrase as people type it."
+                self.fail(f"offer.{key}[{index}]", marker, "a marker is a text with letters or digits", hint)
         return tuple(markers)
 
     def run(self, table: dict[str, Any]) -> tuple[RunPolicy, dict[str, Any]]:
@@ -205,8 +203,8 @@ class _Check:
         confirm = self.flag(table, "run.confirm")
         timeout_s = table.get("timeout_s", default.timeout_s)
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s < 0:
-            way_out = "Give seconds such as 30, or 0 for no limit."
-            self.fail("run.timeout_s", timeout_s, "a time-out is a number of at least 0", way_out)
+            hint = "Give seconds such as 30, or 0 for no limit."
+            self.fail("run.timeout_s", timeout_s, "a time-out is a number of at least 0", hint)
         policy = RunPolicy(
             effect,
             confirm,
@@ -219,29 +217,27 @@ class _Check:
 
     def variables(self, table: dict[str, Any]) -> tuple[str, ...]:
         names = table.get("env", [])
-        way_out = 'Write env = ["GBNF_SMTP_PASSWORD"].'
+        hint = 'Write env = ["GBNF_SMTP_PASSWORD"].'
         if not isinstance(names, list):
-            self.fail("run.env", names, "the environment is an array of names of variables", way_out)
+            self.fail("run.env", names, "the environment is an array of names of variables", hint)
         for index, name in enumerate(names):
             if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
                 problem = "a variable's name is letters, digits and '_', and begins with no digit"
-                self.fail(
-                    f"run.env[{index}]", name, problem, f"Give the name alone, without a value. {way_out}"
-                )
+                self.fail(f"run.env[{index}]", name, problem, f"Give the name alone, without a value. {hint}")
         return tuple(names)
 
     def memory_mb(self, table: dict[str, Any], default: int) -> int:
         given = table.get("memory_mb", default)
-        if not isinstance(given, int) or isinstance(given, bool) or (given and given < LEAST_MEMORY_MB):
-            way_out = f"Give MB such as 512, at least {LEAST_MEMORY_MB}, or 0 for no limit."
-            self.fail("run.memory_mb", given, "a memory limit is a whole number of MB", way_out)
+        if not isinstance(given, int) or isinstance(given, bool) or (given and given < MIN_MEMORY_MB):
+            hint = f"Give MB such as 512, at least {MIN_MEMORY_MB}, or 0 for no limit."
+            self.fail("run.memory_mb", given, "a memory limit is a whole number of MB", hint)
         return given
 
     def max_result_kb(self, table: dict[str, Any], default: int) -> int:
         given = table.get("max_result_kb", default)
         if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-            way_out = "Give kB such as 1024, at least 1."
-            self.fail("run.max_result_kb", given, "a result's limit is a whole number of kB", way_out)
+            hint = "Give kB such as 1024, at least 1."
+            self.fail("run.max_result_kb", given, "a result's limit is a whole number of kB", hint)
         return given
 
     def flag(self, table: dict[str, Any], key: str) -> bool:
@@ -251,6 +247,6 @@ class _Check:
         return value
 
 
-def _unknown(table: dict[str, Any], known: type[Offer | RunPolicy]) -> dict[str, Any]:
+def _unknown(table: dict[str, Any], known: type[OfferPolicy | RunPolicy]) -> dict[str, Any]:
     names = {field.name for field in fields(known)}
     return {key: value for key, value in table.items() if key not in names}

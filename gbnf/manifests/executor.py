@@ -14,14 +14,14 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gbnf.applicators import Place, rebuilt
-from gbnf.languages import primary
-from gbnf.manifests.checks import checked_fields
-from gbnf.manifests.policies import Offer, RunPolicy
+from gbnf.applicators import SchemaPath, map_subschemas
+from gbnf.languages import primary_language
+from gbnf.manifests.checks import manifest_fields
+from gbnf.manifests.policies import OfferPolicy, RunPolicy
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Executor:
+class Tool:
     """One tool: its manifest as a value. `executor.py` lies beside `path`, where there is one.
 
     `descriptions`: language -> text. `args`: the JSON Schema (2020-12) of the arguments, of type
@@ -34,7 +34,7 @@ class Executor:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     args: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     affinity: tuple[str, ...] = ()
-    offer: Offer = field(default_factory=Offer)
+    offer: OfferPolicy = field(default_factory=OfferPolicy)
     run: RunPolicy = field(default_factory=RunPolicy)
     path: Path | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class Executor:
         object.__setattr__(self, "fingerprint", self._content_hash())
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], path: Path | None = None) -> Executor:
+    def from_mapping(cls, mapping: Mapping[str, Any], path: Path | None = None) -> Tool:
         """The executor that a manifest's parsed content describes. Raises ManifestError."""
-        return cls(**checked_fields(mapping, path))
+        return cls(**manifest_fields(mapping, path))
 
     def description(self, language: str = "en") -> str:
         """The description in `language`; failing that in English, then in any; "" where there is none."""
@@ -74,7 +74,7 @@ class Executor:
         return self._model_args
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Executor) and self.fingerprint == other.fingerprint
+        return isinstance(other, Tool) and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
         return int(self.fingerprint[:15], 16)
@@ -102,7 +102,7 @@ def localized(text: object, language: str = "en") -> str:
         return text
     if not isinstance(text, Mapping):
         return ""
-    for wanted in (language, primary(language), "en", *text):
+    for wanted in (language, primary_language(language), "en", *text):
         found = text.get(wanted)
         if isinstance(found, str):
             return found
@@ -136,13 +136,13 @@ def without_runtime_resolved(schema: Any) -> Any:
             groups = [[name for name in group if name not in gone] for group in schema["requires_one_of"]]
             kept["requires_one_of"] = [group for group in groups if group]
 
-    def below(_place: Place, member: Any) -> Any:
+    def below(_place: SchemaPath, member: Any) -> Any:
         return without_runtime_resolved(member)
 
-    return rebuilt(kept, below)
+    return map_subschemas(kept, below)
 
 
-FINAL_ANSWER = Executor(
+FINAL_ANSWER = Tool(
     name="final_answer",
     version="1.0.0",
     descriptions={
@@ -163,7 +163,7 @@ FINAL_ANSWER = Executor(
 )
 """Ends a run with a message for the person; the planner itself acts on it."""
 
-ASK_USER = Executor(
+ASK_USER = Tool(
     name="ask_user",
     version="1.0.0",
     descriptions={
@@ -189,4 +189,4 @@ ASK_USER = Executor(
 )
 """Puts a question to the person; the planner itself acts on it."""
 
-BUILT_IN: tuple[Executor, ...] = (FINAL_ANSWER, ASK_USER)
+BUILT_IN_TOOLS: tuple[Tool, ...] = (FINAL_ANSWER, ASK_USER)

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gbnf.errors import ManifestError, ManifestErrors
-from gbnf.manifests.executor import Executor
+from gbnf.manifests.executor import Tool
 
 FILE_NAME = "manifest.toml"
 Source: TypeAlias = str | os.PathLike[str]
 
 
-def load_manifests(paths: Source | Iterable[Source]) -> tuple[Executor, ...]:
+def load_manifests(paths: Source | Iterable[Source]) -> tuple[Tool, ...]:
     """The executors in `paths`, in name order: folders (each `manifest.toml` below them), files of any name.
 
     A file that is reached twice counts once. Raises ManifestErrors with every broken file.
     """
     sources = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     errors: list[ManifestError] = []
-    executors: dict[str, Executor] = {}
+    tools: dict[str, Tool] = {}
     seen: set[str] = set()
     for file in _files(sources, errors):
         real = os.path.realpath(file)
@@ -33,17 +33,17 @@ def load_manifests(paths: Source | Iterable[Source]) -> tuple[Executor, ...]:
             continue
         seen.add(real)
         try:
-            executor = _load(file)
+            tool = _load(file)
         except ManifestError as error:
             errors.append(error)
             continue
-        first = executors.setdefault(executor.name, executor)
-        if first is not executor:
+        first = tools.setdefault(tool.name, tool)
+        if first is not tool:
             problem = f"another manifest has the same name: {first.path}"
-            errors.append(ManifestError(file, "name", executor.name, problem, "Rename one of the two."))
+            errors.append(ManifestError(file, "name", tool.name, problem, "Rename one of the two."))
     if errors:
         raise ManifestErrors(tuple(errors))
-    return tuple(executors[name] for name in sorted(executors))
+    return tuple(tools[name] for name in sorted(tools))
 
 
 def _files(sources: list[Source], errors: list[ManifestError]) -> Iterator[Path]:
@@ -52,8 +52,8 @@ def _files(sources: list[Source], errors: list[ManifestError]) -> Iterator[Path]
         if path.is_dir():
             found = list(_below(path, errors))
             if not found:
-                way_out = f"Name a folder that holds <name>/{FILE_NAME}, or a manifest file."
-                errors.append(ManifestError(path, "", None, f"no {FILE_NAME} is in this folder", way_out))
+                hint = f"Name a folder that holds <name>/{FILE_NAME}, or a manifest file."
+                errors.append(ManifestError(path, "", None, f"no {FILE_NAME} is in this folder", hint))
             yield from found
         else:
             yield path
@@ -85,13 +85,13 @@ def _below(folder: Path, errors: list[ManifestError]) -> Iterator[Path]:
         pending += folders
 
 
-def _load(file: Path) -> Executor:
+def _load(file: Path) -> Tool:
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        way_out = "Save the file as UTF-8."
+        hint = "Save the file as UTF-8."
         raise ManifestError(
-            file, "", error.object[error.start : error.end], "the file is no UTF-8", way_out
+            file, "", error.object[error.start : error.end], "the file is no UTF-8", hint
         ) from None
     except FileNotFoundError:
         raise ManifestError(file, "", None, "there is no such file or folder", "Correct the path.") from None
@@ -100,12 +100,12 @@ def _load(file: Path) -> Executor:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        way_out = "Correct the line; https://toml.io shows the format."
-        raise ManifestError(file, "", None, f"this is no TOML: {error}", way_out) from None
+        hint = "Correct the line; https://toml.io shows the format."
+        raise ManifestError(file, "", None, f"this is no TOML: {error}", hint) from None
     except RecursionError:
-        way_out = "Put what is deep below args.$defs, and refer to it."
-        raise ManifestError(file, "", None, "tables and arrays nest too deeply", way_out) from None
-    return Executor.from_mapping(content, file.absolute())
+        hint = "Put what is deep below args.$defs, and refer to it."
+        raise ManifestError(file, "", None, "tables and arrays nest too deeply", hint) from None
+    return Tool.from_mapping(content, file.absolute())
 
 
 def _unreadable(path: Path, error: OSError) -> ManifestError:

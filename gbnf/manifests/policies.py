@@ -10,7 +10,7 @@ ESCAPE_HATCH = "escape_hatch"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferPolicy:
     """When the pool filter offers an executor; without conditions: always.
 
     `role`: "escape_hatch" or None, or a word that another runtime understands.

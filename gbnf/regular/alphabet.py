@@ -87,7 +87,7 @@ def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
     return _partition(intervals)
 
 
-def joint(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[tuple[int, int]]]:
+def common_refinement(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[tuple[int, int]]]:
     """The coarsest alphabet finer than both, and the pair of classes that each of its classes lies in."""
     if left == right:
         return left, [(number, number) for number in range(left.size)]

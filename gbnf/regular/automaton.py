@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gbnf.effort import remembered
+from gbnf.effort import effort_cache
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
 from gbnf.regular.errors import TooManyStates
 from gbnf.regular.operations import concatenation, iteration, product, words_table
-from gbnf.regular.tables import DEAD, MAX_STATES, NOTHING, Table, explore, minimal
+from gbnf.regular.tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
 
 #: An edge of an explicit automaton: the characters, as `CharSet.of` takes them, and the target.
 Edge = tuple["str | tuple[int, int] | CharSet", int]
@@ -26,7 +26,7 @@ Edge = tuple["str | tuple[int, int] | CharSet", int]
 class Dfa:
     """A regular language. State 0 is the start. Build it with the constructors below."""
 
-    table: Table
+    table: TransitionTable
 
     @staticmethod
     def empty() -> Dfa:
@@ -34,12 +34,12 @@ class Dfa:
         return _EMPTY
 
     @staticmethod
-    def anything() -> Dfa:
+    def all_words() -> Dfa:
         """Every word."""
-        return _ANYTHING
+        return _ALL_WORDS
 
     @staticmethod
-    @remembered(maxsize=256)
+    @effort_cache(maxsize=256)
     def of_length(minimum: int, maximum: int | None, limit: int = MAX_STATES) -> Dfa:
         """The words of so many characters (maximum None: without bound)."""
         if maximum is not None and maximum < minimum:
@@ -49,7 +49,7 @@ class Dfa:
             raise TooManyStates(limit)
         rows = [(state + 1,) for state in range(last)]
         rows.append((last,) if maximum is None else (DEAD,))
-        return Dfa(minimal(ONE_CLASS, rows, range(minimum, last + 1)))
+        return Dfa(minimize(ONE_CLASS, rows, range(minimum, last + 1)))
 
     @staticmethod
     def of_words(words: Iterable[str], limit: int = MAX_STATES) -> Dfa:
@@ -112,7 +112,7 @@ class Dfa:
 
     @property
     def is_finite(self) -> bool:
-        return self._leaves_first is not None
+        return self._reverse_topological is not None
 
     @cached_property
     def lengths(self) -> tuple[int, int | None]:
@@ -123,7 +123,7 @@ class Dfa:
         shortest = self.shortest()
         if shortest is None:
             raise ValueError("the empty language has no words, so they have no lengths")
-        order = self._leaves_first
+        order = self._reverse_topological
         if order is None:
             return len(shortest), None
         longest: dict[int, int] = {}
@@ -133,7 +133,7 @@ class Dfa:
 
     def count(self, limit: int) -> int | None:
         """How many words there are; None where they are more than `limit`."""
-        order = self._leaves_first
+        order = self._reverse_topological
         if order is None:
             return None
         sizes = [len(chars) for chars in self.table.alphabet.sets()]
@@ -200,7 +200,7 @@ class Dfa:
         return tuple(rows)
 
     @cached_property
-    def _leaves_first(self) -> list[int] | None:
+    def _reverse_topological(self) -> list[int] | None:
         """The states, each behind all that follow it; None where there is a cycle."""
         waiting = [len(self.targets(state)) for state in range(len(self.table.rows))]
         sources: list[list[int]] = [[] for _ in self.table.rows]
@@ -231,7 +231,7 @@ class Dfa:
 
     def __invert__(self) -> Dfa:
         """Every other word."""
-        return _ANYTHING - self
+        return _ALL_WORDS - self
 
 
 def concat(left: Dfa, right: Dfa) -> Dfa:
@@ -244,5 +244,5 @@ def star(language: Dfa) -> Dfa:
     return Dfa(iteration(language.table, MAX_STATES))
 
 
-_EMPTY = Dfa(NOTHING)
-_ANYTHING = Dfa(Table(ONE_CLASS, ((0,),), frozenset([0])))
+_EMPTY = Dfa(EMPTY_TABLE)
+_ALL_WORDS = Dfa(TransitionTable(ONE_CLASS, ((0,),), frozenset([0])))

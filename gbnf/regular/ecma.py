@@ -14,19 +14,19 @@ place before a last line feed), `[]` is the empty class and `[^]` the full one, 
 
 from __future__ import annotations
 
-from gbnf.effort import remembered
+from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, UnsupportedPatternError
-from gbnf.regular.positions import Before, Condition, position_automaton
-from gbnf.regular.reader import read_pattern
+from gbnf.regular.positions import Condition, Preceding, position_automaton
+from gbnf.regular.reader import parse_pattern
 from gbnf.regular.subsets import determinise
-from gbnf.regular.syntax import Node, ends_text, looks_on, starts_text
+from gbnf.regular.syntax import Node, is_anchored_at_end, is_anchored_at_start, may_look_ahead
 
 
-@remembered(maxsize=4096)
+@effort_cache(maxsize=4096)
 def search(pattern: str) -> Dfa:
     """The texts in which the pattern is found somewhere. Raises PatternError and TooManyStates."""
-    return _language(read_pattern(pattern), pattern)
+    return _language(parse_pattern(pattern), pattern)
 
 
 def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
@@ -35,26 +35,26 @@ def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
     `within` makes it the body of that lookaround: found at the start of what follows the place, or at the
     end of what stands before it.
     """
-    behind = within is not None and within.look.behind
+    behind = within is not None and within.lookaround.behind
     positions = position_automaton(
         node,
-        begins_anywhere=(within is None or behind) and not starts_text(node),
-        ends_anywhere=not behind and not ends_text(node),
-        before=Before.NOTHING if within is None or behind else within.before,
+        begins_anywhere=(within is None or behind) and not is_anchored_at_start(node),
+        ends_anywhere=not behind and not is_anchored_at_end(node),
+        before=Preceding.TEXT_START if within is None or behind else within.before,
     )
     conditions = {condition for steps in positions.steps for needed in steps for condition in needed}
-    if within is not None and any(condition.look.behind for condition in conditions):
-        raise UnsupportedPatternError(pattern, within.look.position, "a lookbehind inside a lookaround")
+    if within is not None and any(condition.lookaround.behind for condition in conditions):
+        raise UnsupportedPatternError(pattern, within.lookaround.position, "a lookbehind inside a lookaround")
     return determinise(positions, {condition: _body(condition, pattern) for condition in conditions})
 
 
 def _body(condition: Condition, pattern: str) -> Dfa:
     """What must hold behind the place, or before it, for the lookaround's body to match."""
-    look = condition.look
-    if look.behind and looks_on(look.item):
-        raise UnsupportedPatternError(pattern, look.position, "a lookbehind that asks what follows")
-    found = _language(look.item, pattern, condition)
-    return ~found if look.negated else found
+    lookaround = condition.lookaround
+    if lookaround.behind and may_look_ahead(lookaround.item):
+        raise UnsupportedPatternError(pattern, lookaround.position, "a lookbehind that asks what follows")
+    found = _language(lookaround.item, pattern, condition)
+    return ~found if lookaround.negated else found
 
 
 __all__ = ["PatternError", "search"]

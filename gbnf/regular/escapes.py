@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gbnf.regular.charset import CharSet
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
-from gbnf.regular.properties import ESCAPED, either_case, unicode_property
+from gbnf.regular.properties import ESCAPED, ignoring_case, unicode_property
 
 _CONTROLS = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r"}
 _CONTROL_LETTER = re.compile("[A-Za-z]")
@@ -75,7 +75,7 @@ class Cursor:
         self.index += 1
         chars = CharSet.of(*parts)
         if self.flags.ignore_case:
-            chars = either_case(chars)
+            chars = ignoring_case(chars)
         return ~chars if negated else chars
 
     def _class_atom(self, position: int) -> str | CharSet:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gbnf.effort import remembered
+from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma import search
 
@@ -24,7 +24,7 @@ class Format:
     caveat: str = ""
 
 
-@remembered(maxsize=256)
+@effort_cache(maxsize=256)
 def format_language(name: str) -> Dfa | None:
     """The strings of a format, or None for a format that is not held."""
     known = FORMATS.get(name)

@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.repetitions import bounded
+from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.effort import spend
-from gbnf.grammar.ir import EMPTY, NOTHING, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.spelling import json_char, raw_char
@@ -36,9 +36,9 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
     Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
     """
     if language.is_empty:
-        return NOTHING
+        return EMPTY_LANGUAGE
     _spend_on(language)
-    return _string_fragment(language).placed(scope)
+    return _string_fragment(language).instantiate(scope)
 
 
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
@@ -47,9 +47,9 @@ def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
     Without a scope nothing becomes a production: raises ValueError where a cycle of several states needs one.
     """
     if language.is_empty:
-        return NOTHING
+        return EMPTY_LANGUAGE
     _spend_on(language)
-    return _words_in_place(language) if scope is None else _words_fragment(language).placed(scope)
+    return _words_in_place(language) if scope is None else _words_fragment(language).instantiate(scope)
 
 
 def _spend_on(language: Dfa) -> None:
@@ -67,15 +67,15 @@ def _string_fragment(language: Dfa) -> Fragment:
 @lru_cache(maxsize=256)
 def _words_fragment(language: Dfa) -> Fragment:
     table = RuleTable(RESERVED)
-    return Fragment.of(_Writer(language, raw_char, EMPTY, Scope(table, ())).expression(), table)
+    return Fragment.of(_Writer(language, raw_char, EPSILON, Scope(table, ())).expression(), table)
 
 
 @lru_cache(maxsize=256)
 def _words_in_place(language: Dfa) -> Expr:
-    return _Writer(language, raw_char, EMPTY, None).expression()
+    return _Writer(language, raw_char, EPSILON, None).expression()
 
 
-class _Piece(NamedTuple):
+class _RepeatedExpr(NamedTuple):
     """An expression so many times (maximum None: without bound)."""
 
     expr: Expr
@@ -138,7 +138,7 @@ class _Writer:
             self._scope.define(self._names[state], self._joined(self._body(state, 0)))
         return whole
 
-    def _from(self, state: int, nesting: int) -> list[_Piece]:
+    def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """What may come from a state on, by name where it has one."""
         if self._scope is None:
             return self._body_in_place(state, nesting)
@@ -148,9 +148,9 @@ class _Writer:
                 return self._body(state, nesting)
             self._names[state] = self._scope.reserve("Rest")
             self._pending.append(state)
-        return [_Piece(self._names[state])]
+        return [_RepeatedExpr(self._names[state])]
 
-    def _body_in_place(self, state: int, nesting: int) -> list[_Piece]:
+    def _body_in_place(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         if state in self._open:
             raise ValueError("a cycle of several states takes a scope for its productions")
         self._open.add(state)
@@ -179,42 +179,42 @@ class _Writer:
             known = self._spelled[classes] = self._spell(chars)
         return known
 
-    def _body(self, state: int, nesting: int) -> list[_Piece]:
+    def _body(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """What may come from a state on, written out."""
-        pieces: list[_Piece] = []
+        pieces: list[_RepeatedExpr] = []
         loop, run, rest = self._loops[state], None, self._rest(state)
         if loop:
-            pieces.append(_Piece(self._char(loop), 0, None))
+            pieces.append(_RepeatedExpr(self._char(loop), 0, None))
         else:
             run = self._run(state)
         if run is not None:
             char, rest = self._char(run.classes), run.rest
             if self._rest(run.target) == rest and not self._loops[run.target]:
                 # a -x-> b -x-> c, all with the same rest, c with nothing else: x{0,2} rest
-                pieces.append(_Piece(char, 0, run.length))
+                pieces.append(_RepeatedExpr(char, 0, run.length))
             else:
-                onward = [_Piece(char, run.length, run.length), *self._from(run.target, nesting + 1)]
+                onward = [_RepeatedExpr(char, run.length, run.length), *self._from(run.target, nesting + 1)]
                 if rest == _NO_REST:
                     return onward
-                stay = [_Piece(char, 0, run.length - 1), *self._exits(rest, nesting + 1)]
-                return [_Piece(alt(self._joined(stay), self._joined(onward)))]
+                stay = [_RepeatedExpr(char, 0, run.length - 1), *self._exits(rest, nesting + 1)]
+                return [_RepeatedExpr(alt(self._joined(stay), self._joined(onward)))]
         return [*pieces, *self._exits(rest, nesting)]
 
-    def _exits(self, rest: _Rest, nesting: int) -> list[_Piece]:
+    def _exits(self, rest: _Rest, nesting: int) -> list[_RepeatedExpr]:
         """One of the edges and what comes behind it, or the end."""
         deeper = nesting + (len(rest.edges) + rest.ends > 1)
         options = [
-            [_Piece(self._char(classes)), *self._from(target, deeper)]
+            [_RepeatedExpr(self._char(classes)), *self._from(target, deeper)]
             for classes, target in sorted(rest.edges, key=_first_class)
         ]
         if len(options) == 1 and not rest.ends:
             return options[0]
         if not options:
-            return [_Piece(self._end)]
+            return [_RepeatedExpr(self._end)]
         choice = alt(*map(self._joined, options))
         if not rest.ends:
-            return [_Piece(choice)]
-        return [_Piece(optional(choice) if self._end == EMPTY else alt(choice, self._end))]
+            return [_RepeatedExpr(choice)]
+        return [_RepeatedExpr(optional(choice) if self._end == EPSILON else alt(choice, self._end))]
 
     def _rest(self, state: int, without: int = 0) -> _Rest:
         edges = self._edges[state].items()
@@ -237,24 +237,24 @@ class _Writer:
                 best = _Run(classes, length, rest, target)
         return best
 
-    def _joined(self, pieces: list[_Piece]) -> Expr:
+    def _joined(self, pieces: list[_RepeatedExpr]) -> Expr:
         """The pieces one behind the other, neighbours of one expression as one repetition."""
-        merged: list[_Piece] = []
+        merged: list[_RepeatedExpr] = []
         for piece in pieces:
-            last = merged[-1] if merged else _Piece(EMPTY)
+            last = merged[-1] if merged else _RepeatedExpr(EPSILON)
             if piece.expr == last.expr and not (
-                isinstance(piece.expr, Literal) and last == piece == _Piece(piece.expr)
+                isinstance(piece.expr, Literal) and last == piece == _RepeatedExpr(piece.expr)
             ):
                 # x{2} x{0,3} -> x{2,5}
                 maximum = (
                     None if piece.maximum is None or last.maximum is None else last.maximum + piece.maximum
                 )
-                merged[-1] = _Piece(piece.expr, last.minimum + piece.minimum, maximum)
+                merged[-1] = _RepeatedExpr(piece.expr, last.minimum + piece.minimum, maximum)
             else:
                 merged.append(piece)
         return seq(*map(self._repeated, merged))
 
-    def _repeated(self, piece: _Piece) -> Expr:
+    def _repeated(self, piece: _RepeatedExpr) -> Expr:
         item, minimum, maximum = piece
         if maximum == 1:
             return repeat(item, minimum, maximum)
@@ -269,7 +269,7 @@ class _Writer:
             if item not in self._parts:
                 self._parts[item] = self._scope.add("Char", item)
             item = self._parts[item]
-        return bounded(item, minimum, maximum, self._scope).expr
+        return bounded_repetition(item, minimum, maximum, self._scope).expr
 
 
 def _first_class(edge: tuple[int, int]) -> int:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gbnf.regular.alphabet import joint, minterms
+from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import SURROGATES, CharSet
 from gbnf.regular.errors import TooManyStates
-from gbnf.regular.tables import DEAD, Table, explore, minimal
+from gbnf.regular.tables import DEAD, TransitionTable, explore, minimize
 
 
-def product(left: Table, right: Table, keep: Callable[[bool, bool], bool], limit: int) -> Table:
+def product(
+    left: TransitionTable, right: TransitionTable, keep: Callable[[bool, bool], bool], limit: int
+) -> TransitionTable:
     """The words for which `keep(left has it, right has it)`. `keep(False, False)` must be False.
 
     The states are pairs; a side whose word is lost for good stays at DEAD.
     """
-    alphabet, pairs = joint(left.alphabet, right.alphabet)
+    alphabet, pairs = common_refinement(left.alphabet, right.alphabet)
     left_rows, right_rows = _with_dead_row(left), _with_dead_row(right)
     # What may still be kept where the left side, or the right side, or neither is dead.
     lost = [
@@ -36,12 +38,12 @@ def product(left: Table, right: Table, keep: Callable[[bool, bool], bool], limit
     return explore(alphabet, (0, 0), successors, accepts, limit)
 
 
-def concatenation(left: Table, right: Table, limit: int) -> Table:
+def concatenation(left: TransitionTable, right: TransitionTable, limit: int) -> TransitionTable:
     """A word of the left table and then one of the right.
 
     A state is where the left one is (or DEAD), and the set of places where the right one may be, as bits.
     """
-    alphabet, pairs = joint(left.alphabet, right.alphabet)
+    alphabet, pairs = common_refinement(left.alphabet, right.alphabet)
     left_rows, right_masks = _with_dead_row(left), _masks(right)
     ends = _bits(right.accepting)
 
@@ -57,7 +59,7 @@ def concatenation(left: Table, right: Table, limit: int) -> Table:
     return explore(alphabet, start, successors, lambda state: bool(state[1] & ends), limit)
 
 
-def iteration(table: Table, limit: int) -> Table:
+def iteration(table: TransitionTable, limit: int) -> TransitionTable:
     """Any number of words of the table, one behind the other.
 
     A state is the set of places where the table may be, as bits, and whether nothing has been read yet.
@@ -77,7 +79,7 @@ def iteration(table: Table, limit: int) -> Table:
     return explore(table.alphabet, (1, True), successors, accepts, limit)
 
 
-def words_table(words: Iterable[str], limit: int) -> Table:
+def words_table(words: Iterable[str], limit: int) -> TransitionTable:
     """Exactly these words: a trie, whose equal branches are found from the leaves up.
 
     Raises ValueError for a word with a lone surrogate, TooManyStates.
@@ -118,15 +120,15 @@ def words_table(words: Iterable[str], limit: int) -> Table:
             else:
                 accepting.append(number)
         rows.append(row)
-    return minimal(alphabet, rows, accepting)
+    return minimize(alphabet, rows, accepting)
 
 
-def _with_dead_row(table: Table) -> list[Sequence[int]]:
+def _with_dead_row(table: TransitionTable) -> list[Sequence[int]]:
     """The rows, and at index DEAD one that leads nowhere."""
     return [*table.rows, (DEAD,) * table.alphabet.size]
 
 
-def _masks(table: Table) -> list[list[int]]:
+def _masks(table: TransitionTable) -> list[list[int]]:
     """For each class, for each state, the bit of its target."""
     return [
         [0 if row[number] == DEAD else 1 << row[number] for row in table.rows]

@@ -27,11 +27,11 @@ from gbnf.regular.syntax import (
     Chars,
     Concatenation,
     End,
-    Look,
+    Lookaround,
     Node,
     Repetition,
     Start,
-    asks_boundaries,
+    has_word_boundary,
 )
 
 START, END = 1, 2  # the bits of the place before the first position, and of the one behind the last
@@ -41,10 +41,10 @@ MAX_WORK = 200_000
 _POSITION_WORK = 20  # what one more position costs, in steps: every set of positions grows by a bit
 
 
-class Before(Enum):
+class Preceding(Enum):
     """What stands before a place in the text."""
 
-    NOTHING = 0
+    TEXT_START = 0
     WORD = 1
     OTHER = 2
 
@@ -52,8 +52,8 @@ class Before(Enum):
 class Condition(NamedTuple):
     """A lookaround that must hold where a step begins, with what stands before that place."""
 
-    look: Look
-    before: Before
+    lookaround: Lookaround
+    before: Preceding
 
 
 #: The steps from a position: the positions that may follow under each set of conditions.
@@ -62,7 +62,7 @@ UNCONDITIONAL: frozenset[Condition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class PositionAutomaton:
     """The position automaton of an expression.
 
     `steps[i]` leads from the position of bit `i`, bit 0 being START. `sets` says which positions read a set
@@ -74,7 +74,7 @@ class Positions:
     sink: int
 
 
-class _Piece(NamedTuple):
+class _PositionSets(NamedTuple):
     """An expression's own positions: may it be empty, where may it begin, where may it end?"""
 
     nullable: bool
@@ -82,17 +82,17 @@ class _Piece(NamedTuple):
     last: int
 
 
-_NO_PIECE = _Piece(nullable=True, first=0, last=0)
+_NO_POSITIONS = _PositionSets(nullable=True, first=0, last=0)
 
 
 def position_automaton(
-    node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Before
-) -> Positions:
+    node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
+) -> PositionAutomaton:
     """The texts of the expression, with any text before and any text behind where so asked.
 
     `before` is what stands before the whole. Raises TooManyStates.
     """
-    builder = _Builder(boundaries=asks_boundaries(node))
+    builder = _Builder(boundaries=has_word_boundary(node))
     whole = builder.visit(node)
     if begins_anywhere:
         whole = builder.join(builder.visit(ANY_TEXT), whole)
@@ -102,11 +102,12 @@ def position_automaton(
         sink = rest.first | END
         whole = builder.join(whole, rest)
     builder.join(
-        builder.join(_Piece(nullable=False, first=START, last=START), whole), _Piece(False, END, END)
+        builder.join(_PositionSets(nullable=False, first=START, last=START), whole),
+        _PositionSets(False, END, END),
     )
     steps = tuple(builder.resolve(number, before) for number in range(len(builder.follow)))
     spend(builder.work)
-    return Positions(steps, builder.sets, sink)
+    return PositionAutomaton(steps, builder.sets, sink)
 
 
 def bits(positions: int) -> Iterator[int]:
@@ -132,12 +133,12 @@ class _Builder:
         if self.work > MAX_WORK:
             raise TooManyStates(MAX_WORK, "steps to build")
 
-    def visit(self, node: Node) -> _Piece:
+    def visit(self, node: Node) -> _PositionSets:
         match node:
             case Chars(chars):
                 return self._chars(chars)
             case Concatenation(items):
-                whole = _NO_PIECE
+                whole = _NO_POSITIONS
                 for item in items:
                     whole = self.join(whole, self.visit(item))
                 return whole
@@ -146,18 +147,18 @@ class _Builder:
                 nullable, first, last = False, 0, 0
                 for piece in pieces:
                     nullable, first, last = nullable or piece.nullable, first | piece.first, last | piece.last
-                return _Piece(nullable, first, last)
+                return _PositionSets(nullable, first, last)
             case Repetition(item, minimum, maximum):
                 return self._repetition(item, minimum, maximum)
-            case Start() | End() | Boundary() | Look():
+            case Start() | End() | Boundary() | Lookaround():
                 position = self._position()
                 self.assertions[position.bit_length() - 1] = node
                 self.asserted |= position
-                return _Piece(nullable=False, first=position, last=position)
+                return _PositionSets(nullable=False, first=position, last=position)
 
-    def join(self, left: _Piece, right: _Piece) -> _Piece:
+    def join(self, left: _PositionSets, right: _PositionSets) -> _PositionSets:
         self._link(left.last, right.first)
-        return _Piece(
+        return _PositionSets(
             left.nullable and right.nullable,
             left.first | right.first if left.nullable else left.first,
             right.last | left.last if right.nullable else right.last,
@@ -175,7 +176,7 @@ class _Builder:
         for number in bits(last):
             self.follow[number] |= first
 
-    def _chars(self, chars: CharSet) -> _Piece:
+    def _chars(self, chars: CharSet) -> _PositionSets:
         positions = 0
         words = chars & WORD if self.boundaries else CharSet()
         for part in (words, chars - words if words else chars):
@@ -185,25 +186,25 @@ class _Builder:
                 positions |= position
                 if part is words:
                     self.words |= position
-        return _Piece(nullable=False, first=positions, last=positions)
+        return _PositionSets(nullable=False, first=positions, last=positions)
 
-    def _repetition(self, item: Node, minimum: int, maximum: int | None) -> _Piece:
+    def _repetition(self, item: Node, minimum: int, maximum: int | None) -> _PositionSets:
         # x{2,} -> x x+      x{2,4} -> x x (x (x)?)?      (x?){2,4} -> (x?)(x?)((x?)(x?)?)?
         if maximum == 0:
-            return _NO_PIECE
+            return _NO_POSITIONS
         if maximum is None:
             again = self.visit(item)
             self._link(again.last, again.first)
             tail = again._replace(nullable=again.nullable or minimum == 0)
         else:
-            tail = _NO_PIECE
+            tail = _NO_POSITIONS
             for _ in range(maximum - minimum):
                 tail = self.join(self.visit(item), tail)._replace(nullable=True)
         for _ in range(minimum - (maximum is None and minimum > 0)):
             tail = self.join(self.visit(item), tail)
         return tail
 
-    def resolve(self, number: int, before: Before) -> Steps:
+    def resolve(self, number: int, before: Preceding) -> Steps:
         """The steps from a position once the assertions on the way are decided, as far as they can be.
 
         `before` is what stands before the whole expression.
@@ -214,7 +215,7 @@ class _Builder:
         if not follow & self.asserted:
             return {UNCONDITIONAL: follow}
         if number:
-            before = Before.WORD if 1 << number & self.words else Before.OTHER
+            before = Preceding.WORD if 1 << number & self.words else Preceding.OTHER
         readable = ~(self.asserted | START)
         nonwords = readable & ~(self.words | END)
         found: dict[frozenset[Condition], int] = {}
@@ -229,14 +230,14 @@ class _Builder:
             for assertion in bits(follow & self.asserted):
                 rest, more = allowed, conditions
                 match self.assertions[assertion]:
-                    case Start() if before != Before.NOTHING:
+                    case Start() if before != Preceding.TEXT_START:
                         rest = 0
                     case End():
                         rest &= END
                     case Boundary(negated):
-                        rest &= self.words if (before == Before.WORD) == negated else nonwords | END
-                    case Look() as look:
-                        more = conditions | {Condition(look, before)}
+                        rest &= self.words if (before == Preceding.WORD) == negated else nonwords | END
+                    case Lookaround() as lookaround:
+                        more = conditions | {Condition(lookaround, before)}
                 visit = (assertion, rest, more)
                 if rest and visit not in seen:
                     seen.add(visit)

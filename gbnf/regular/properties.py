@@ -113,7 +113,7 @@ def _script(name: str) -> CharSet | None:
     )
 
 
-def either_case(chars: CharSet) -> CharSet:
+def ignoring_case(chars: CharSet) -> CharSet:
     """The characters of the set, and those that differ from one of them in case alone."""
     if len(chars) > len(_cased()):
         return CharSet.of(chars, *[orbit for orbit in _orbits() if any(char in chars for char in orbit)])

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from gbnf.regular.charset import ANY_CHAR, CharSet
 from gbnf.regular.escapes import Cursor
-from gbnf.regular.properties import LINE_END, either_case
+from gbnf.regular.properties import LINE_END, ignoring_case
 from gbnf.regular.syntax import (
-    EMPTY,
+    EMPTY_PATTERN,
     Alternation,
     Boundary,
     Chars,
     Concatenation,
     End,
-    Look,
+    Lookaround,
     Node,
     Repetition,
     Start,
@@ -29,19 +29,19 @@ _CAPTURE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re
 _FLAGS = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 _GROUP_NAME = re.compile(r"\?P?<([^>=!][^>]*)>")
 _PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
-_LOOKS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
+_LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
 
 
-def read_pattern(pattern: str) -> Node:
+def parse_pattern(pattern: str) -> Node:
     """The syntax tree of a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
-    reader = _Reader(pattern)
-    node = reader.disjunction(0)
-    if reader.index < len(pattern):
-        raise reader.malformed("a closing parenthesis without an opening one")
+    parser = _PatternParser(pattern)
+    node = parser.disjunction(0)
+    if parser.index < len(pattern):
+        raise parser.malformed("a closing parenthesis without an opening one")
     return node
 
 
-class _Reader(Cursor):
+class _PatternParser(Cursor):
     def disjunction(self, depth: int) -> Node:
         """Alternatives up to a closing parenthesis or the end, neither consumed."""
         if depth > MAX_DEPTH:
@@ -94,7 +94,7 @@ class _Reader(Cursor):
 
     def _char(self, code_point: int) -> Node:
         chars = CharSet.single(code_point)
-        return Chars(either_case(chars) if self.flags.ignore_case else chars)
+        return Chars(ignoring_case(chars) if self.flags.ignore_case else chars)
 
     def _term(self, char: str, depth: int) -> Node:
         position = self.index
@@ -119,16 +119,20 @@ class _Reader(Cursor):
         return self._char(ord(char))
 
     def _line_start(self) -> Node:
-        return Alternation((Start(), Look(Chars(LINE_END), behind=True, negated=False, position=self.index)))
+        return Alternation(
+            (Start(), Lookaround(Chars(LINE_END), behind=True, negated=False, position=self.index))
+        )
 
     def _line_end(self) -> Node:
-        return Alternation((End(), Look(Chars(LINE_END), behind=False, negated=False, position=self.index)))
+        return Alternation(
+            (End(), Lookaround(Chars(LINE_END), behind=False, negated=False, position=self.index))
+        )
 
     def _group(self, position: int, depth: int) -> Node:
         flags = self.flags
-        look = next((sign for sign in ("?<=", "?<!", "?=", "?!") if self.looking_at(sign)), None)
-        if look:
-            self.index += len(look)
+        kind = next((sign for sign in ("?<=", "?<!", "?=", "?!") if self.looking_at(sign)), None)
+        if kind:
+            self.index += len(kind)
         elif self.looking_at("?#"):
             return self._comment(position)
         elif self.looking_at("?") and not self.take(_GROUP_NAME):
@@ -139,15 +143,15 @@ class _Reader(Cursor):
                 raise self.malformed("a group that begins with a question mark and nothing known", position)
             self._set_flags(found, position)
             if found[3] == ")":
-                return EMPTY  # the flags hold up to the end of the group around
+                return EMPTY_PATTERN  # the flags hold up to the end of the group around
         item = self.disjunction(depth + 1)
         if not self.looking_at(")"):
             raise self.malformed("the group is never closed", position)
         self.index += 1
         self.flags = flags
-        if look:
-            behind, negated = _LOOKS[look]
-            return Look(item, behind, negated, position)
+        if kind:
+            behind, negated = _LOOKAROUNDS[kind]
+            return Lookaround(item, behind, negated, position)
         return item
 
     def _comment(self, position: int) -> Node:
@@ -155,7 +159,7 @@ class _Reader(Cursor):
         if end < 0:
             raise self.malformed("the comment is never closed", position)
         self.index = end + 1
-        return EMPTY
+        return EMPTY_PATTERN
 
     def _set_flags(self, found: re.Match[str], position: int) -> None:
         for letters, value in ((found[1], True), (found[2] or "", False)):

@@ -12,24 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from gbnf.effort import spend
-from gbnf.regular.alphabet import joint, minterms
+from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import TooManyStates
-from gbnf.regular.positions import END, MAX_WORK, START, UNCONDITIONAL, Condition, Positions, bits
+from gbnf.regular.positions import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
 from gbnf.regular.tables import DEAD, MAX_STATES, explore
 
 #: Lookaheads that must still come true: the number of the condition, and where its body is.
-_Promises: TypeAlias = frozenset[tuple[int, int]]
-_Threads: TypeAlias = frozenset[tuple[_Promises, int]]
+_PendingLookaheads: TypeAlias = frozenset[tuple[int, int]]
+_Threads: TypeAlias = frozenset[tuple[_PendingLookaheads, int]]
 _State: TypeAlias = tuple[_Threads, tuple[int, ...]]
-_NO_PROMISES: _Promises = frozenset()
+_NO_LOOKAHEADS: _PendingLookaheads = frozenset()
 
 #: Sets of positions are quickly found, and often many of them are one state in the end.
 _MAX_SUBSETS = 10_000
 _STEP_WORK = 10  # what one step under conditions costs, in steps without
 
 
-def determinise(positions: Positions, bodies: Mapping[Condition, Dfa]) -> Dfa:
+def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -> Dfa:
     """The language of a position automaton. `bodies` holds one for each of its conditions.
 
     A lookahead's body is the language of all that may follow the place, a lookbehind's of all that may stand
@@ -48,7 +48,7 @@ def determinise(positions: Positions, bodies: Mapping[Condition, Dfa]) -> Dfa:
         return Dfa(table)
     columns: list[tuple[int, ...]] = [(mask,) for mask in masks]
     for body in bodies.values():
-        alphabet, pairs = joint(alphabet, body.table.alphabet)
+        alphabet, pairs = common_refinement(alphabet, body.table.alphabet)
         columns = [(*columns[one], two) for one, two in pairs]
     walk = _ConditionalSubsets(positions, bodies, columns)
     return Dfa(explore(alphabet, walk.start, walk.successors, walk.accepts))
@@ -57,7 +57,7 @@ def determinise(positions: Positions, bodies: Mapping[Condition, Dfa]) -> Dfa:
 class _Subsets:
     """The states of a position automaton without conditions: the positions that may follow, as bits."""
 
-    def __init__(self, positions: Positions, masks: Sequence[int]) -> None:
+    def __init__(self, positions: PositionAutomaton, masks: Sequence[int]) -> None:
         self._follow = [steps.get(UNCONDITIONAL, 0) for steps in positions.steps]
         self._masks = masks  # for each class the positions that read it
         self._sink = positions.sink
@@ -95,7 +95,7 @@ class _ConditionalSubsets:
 
     def __init__(
         self,
-        positions: Positions,
+        positions: PositionAutomaton,
         bodies: Mapping[Condition, Dfa],
         columns: Sequence[tuple[int, ...]],
     ) -> None:
@@ -105,27 +105,27 @@ class _ConditionalSubsets:
         self._numbers = {condition: number for number, condition in enumerate(bodies)}
         self._bodies = tuple(bodies.values())
         self._work = 0
-        self.start: _State = (frozenset([(_NO_PROMISES, START)]), (0,) * len(self._bodies))
+        self.start: _State = (frozenset([(_NO_LOOKAHEADS, START)]), (0,) * len(self._bodies))
 
     def successors(self, state: _State) -> list[_State | None]:
         threads, behind = state
         found: list[_State | None] = []
         for mask, *classes in self._columns:
-            reached: dict[_Promises, int] = {}
-            for promises, here in threads:
+            reached: dict[_PendingLookaheads, int] = {}
+            for lookaheads, here in threads:
                 for number in bits(here):
                     for conditions, follow in self._steps[number].items():
                         if not follow & mask:
                             continue
                         self._spend()
-                        made = self._made(promises, conditions, behind)
+                        made = self._with_conditions(lookaheads, conditions, behind)
                         kept = None if made is None else self._advance(made, classes)
                         if kept is not None:
                             reached[kept] = reached.get(kept, 0) | follow & mask
             if not reached:
                 found.append(None)
-            elif reached.get(_NO_PROMISES, 0) & self._sink:
-                found.append((frozenset([(_NO_PROMISES, self._sink)]), ()))
+            elif reached.get(_NO_LOOKAHEADS, 0) & self._sink:
+                found.append((frozenset([(_NO_LOOKAHEADS, self._sink)]), ()))
             else:
                 moved = tuple(
                     DEAD if at == DEAD else body.table.rows[at][number]
@@ -136,11 +136,11 @@ class _ConditionalSubsets:
 
     def accepts(self, state: _State) -> bool:
         threads, behind = state
-        for promises, here in threads:
+        for lookaheads, here in threads:
             for number in bits(here):
                 for conditions, follow in self._steps[number].items():
                     if follow & END:
-                        made = self._made(promises, conditions, behind)
+                        made = self._with_conditions(lookaheads, conditions, behind)
                         if made is not None and all(at in self._accepting(one) for one, at in made):
                             return True
         return False
@@ -148,22 +148,22 @@ class _ConditionalSubsets:
     def _accepting(self, number: int) -> frozenset[int]:
         return self._bodies[number].table.accepting
 
-    def _made(
-        self, promises: _Promises, conditions: Iterable[Condition], behind: Sequence[int]
-    ) -> _Promises | None:
+    def _with_conditions(
+        self, lookaheads: _PendingLookaheads, conditions: Iterable[Condition], behind: Sequence[int]
+    ) -> _PendingLookaheads | None:
         """The open promises and those of the conditions; None where a lookbehind fails."""
         for condition in conditions:
             number = self._numbers[condition]
-            if not condition.look.behind:
-                promises |= {(number, 0)}
+            if not condition.lookaround.behind:
+                lookaheads |= {(number, 0)}
             elif behind[number] not in self._accepting(number):
                 return None
-        return promises
+        return lookaheads
 
-    def _advance(self, promises: _Promises, classes: Sequence[int]) -> _Promises | None:
+    def _advance(self, lookaheads: _PendingLookaheads, classes: Sequence[int]) -> _PendingLookaheads | None:
         """The promises that are open one character on; None where one can't come true any more."""
         kept = []
-        for number, at in promises:
+        for number, at in lookaheads:
             rows = self._bodies[number].table.rows
             target = rows[at][classes[number]]
             if target == DEAD:
@@ -179,11 +179,11 @@ class _ConditionalSubsets:
             raise TooManyStates(MAX_WORK, "steps to build")
 
 
-def _strongest(reached: dict[_Promises, int]) -> _Threads:
+def _strongest(reached: dict[_PendingLookaheads, int]) -> _Threads:
     """Without the positions that are reached with fewer promises as well."""
     kept = dict(reached)
-    for promises in reached:
+    for lookaheads in reached:
         for fewer, positions in reached.items():
-            if fewer < promises:
-                kept[promises] &= ~positions
+            if fewer < lookaheads:
+                kept[lookaheads] &= ~positions
     return frozenset(item for item in kept.items() if item[1])

@@ -56,7 +56,7 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Lookaround:
     """A place behind which the expression matches (before which, when `behind`); else when `negated`.
 
     `position` is where the pattern says so.
@@ -68,71 +68,71 @@ class Look:
     position: int = field(compare=False)
 
 
-Assertion: TypeAlias = Start | End | Boundary | Look
+Assertion: TypeAlias = Start | End | Boundary | Lookaround
 Node: TypeAlias = Chars | Concatenation | Alternation | Repetition | Assertion
 
-EMPTY = Concatenation()
+EMPTY_PATTERN = Concatenation()
 ANY = Chars(ANY_CHAR)
 ANY_TEXT = Repetition(ANY, 0, None)
 
 
-def starts_text(node: Node) -> bool:
+def is_anchored_at_start(node: Node) -> bool:
     """Whether every match begins at the start of the text, as far as is plain to see."""
     match node:
         case Start():
             return True
         case Alternation(items):
-            return all(map(starts_text, items))
+            return all(map(is_anchored_at_start, items))
         case Repetition(item, minimum, _):
-            return minimum > 0 and starts_text(item)
+            return minimum > 0 and is_anchored_at_start(item)
         case Concatenation(items):
             for item in items:
-                if starts_text(item):
+                if is_anchored_at_start(item):
                     return True
-                if not isinstance(item, Look | Boundary):
+                if not isinstance(item, Lookaround | Boundary):
                     return False
     return False
 
 
-def ends_text(node: Node) -> bool:
+def is_anchored_at_end(node: Node) -> bool:
     """Whether every match ends at the end of the text, as far as is plain to see."""
     match node:
         case End():
             return True
         case Alternation(items):
-            return all(map(ends_text, items))
+            return all(map(is_anchored_at_end, items))
         case Repetition(item, minimum, _):
-            return minimum > 0 and ends_text(item)
+            return minimum > 0 and is_anchored_at_end(item)
         case Concatenation(items):
             for item in reversed(items):
-                if ends_text(item):
+                if is_anchored_at_end(item):
                     return True
-                if not isinstance(item, Look | Boundary):
+                if not isinstance(item, Lookaround | Boundary):
                     return False
     return False
 
 
-def asks_boundaries(node: Node) -> bool:
+def has_word_boundary(node: Node) -> bool:
     """Whether a word boundary is asked for anywhere inside."""
     match node:
         case Boundary():
             return True
         case Concatenation(items) | Alternation(items):
-            return any(map(asks_boundaries, items))
-        case Repetition(item, _, _) | Look(item):
-            return asks_boundaries(item)
+            return any(map(has_word_boundary, items))
+        case Repetition(item, _, _) | Lookaround(item):
+            return has_word_boundary(item)
         case Chars() | Start() | End():
             return False
 
 
-def looks_on(node: Node) -> bool:
+def may_look_ahead(node: Node) -> bool:
     """Whether there is an assertion inside that may ask what follows: any but the start of the text."""
     match node:
         case Concatenation(items) | Alternation(items):
-            return any(map(looks_on, items))
+            return any(map(may_look_ahead, items))
         case Repetition(item, _, _):
-            return looks_on(item)
-        case End() | Boundary() | Look():
+            return may_look_ahead(item)
+        case End() | Boundary() | Lookaround():
             return True
         case Chars() | Start():
             return False

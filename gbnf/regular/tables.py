@@ -23,7 +23,7 @@ DEAD = -1
 State = TypeVar("State", bound=Hashable)
 
 
-class Table(NamedTuple):
+class TransitionTable(NamedTuple):
     """A deterministic automaton in minimal form."""
 
     alphabet: Alphabet
@@ -31,7 +31,7 @@ class Table(NamedTuple):
     accepting: frozenset[int]
 
 
-NOTHING = Table(ONE_CLASS, ((DEAD,),), frozenset())
+EMPTY_TABLE = TransitionTable(ONE_CLASS, ((DEAD,),), frozenset())
 
 
 def explore(
@@ -40,7 +40,7 @@ def explore(
     successors: Callable[[State], Sequence[State | None]],
     accepts: Callable[[State], bool],
     limit: int = MAX_STATES,
-) -> Table:
+) -> TransitionTable:
     """Every state that can be reached, minimised.
 
     `successors` gives a state for each class of the alphabet; a falsy one is dead. Raises TooManyStates.
@@ -64,7 +64,7 @@ def explore(
                 states.append(following)
             row.append(number)
         rows.append(row)
-    return minimal(alphabet, rows, [number for number, state in enumerate(states) if accepts(state)])
+    return minimize(alphabet, rows, [number for number, state in enumerate(states) if accepts(state)])
 
 
 def _row_work(alphabet: Alphabet) -> int:
@@ -72,7 +72,9 @@ def _row_work(alphabet: Alphabet) -> int:
     return 2 + alphabet.size // 2
 
 
-def minimal(alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collection[int]) -> Table:
+def minimize(
+    alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collection[int]
+) -> TransitionTable:
     """The minimal form of a table whose states can all be reached."""
     spend(_row_work(alphabet) * len(rows))
     sources: list[list[int]] = [[] for _ in rows]
@@ -82,7 +84,7 @@ def minimal(alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collec
                 sources[target].append(state)
     live = _reaching(accepting, sources)
     if 0 not in live:
-        return NOTHING
+        return EMPTY_TABLE
     if len(live) < len(rows):
         rows = [[target if target in live else DEAD for target in row] for row in rows]
     blocks = _equivalence(rows, sources, live, frozenset(accepting))
@@ -146,7 +148,7 @@ def _equivalence(
 
 def _canonical(
     alphabet: Alphabet, rows: Sequence[Sequence[int]], blocks: Sequence[int], accepting: Collection[int]
-) -> Table:
+) -> TransitionTable:
     numbers = {blocks[0]: 0}
     representatives = [0]
     table: list[tuple[int, ...]] = []
@@ -167,5 +169,5 @@ def _canonical(
     columns = list(zip(*table, strict=True))
     distinct = dict.fromkeys(columns)
     if len(distinct) == len(columns):
-        return Table(alphabet, tuple(table), ends)
-    return Table(alphabet.merged(columns), tuple(zip(*distinct, strict=True)), ends)
+        return TransitionTable(alphabet, tuple(table), ends)
+    return TransitionTable(alphabet.merged(columns), tuple(zip(*distinct, strict=True)), ends)

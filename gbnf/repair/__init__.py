@@ -10,7 +10,7 @@ A valid call is never changed. Nothing is guessed that the schema doesn't say.
 """
 
 from gbnf.repair.arguments import UnknownKeys
-from gbnf.repair.calls import Repaired, repair_call
+from gbnf.repair.calls import RepairedCall, repair_call
 from gbnf.repair.values import Coercion, CoercionKind
 
-__all__ = ["Coercion", "CoercionKind", "Repaired", "UnknownKeys", "repair_call"]
+__all__ = ["Coercion", "CoercionKind", "RepairedCall", "UnknownKeys", "repair_call"]

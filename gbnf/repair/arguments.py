@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 from jsonschema import Draft202012Validator
 
-from gbnf.applicators import Place, followed
+from gbnf.applicators import SchemaPath, resolve_pointer
 from gbnf.calls.names import fold
 from gbnf.effort import spend
-from gbnf.repair.spots import Spot, item_schema
-from gbnf.repair.values import Coercion, CoercionKind, as_type, is_of, spelled_in
-from gbnf.schema.validators import taught
-from gbnf.validation.complaints import place as place_text
+from gbnf.repair.spots import Location, item_schema
+from gbnf.repair.values import Coercion, CoercionKind, as_type, has_type, spelled_in
+from gbnf.schema.validators import extend_validator
+from gbnf.validation.complaints import path_text
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 
@@ -23,43 +23,43 @@ _DEPTH = 60
 _SCHEMA_WORK = 30  # what one schema takes, in the units of `gbnf.effort`
 
 
-class Mender:
+class ArgumentRepairer:
     """Mends values under one root schema, and keeps the list of what it changed."""
 
     def __init__(self, root: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
         self._root, self._clamp, self._unknown = root, clamp, unknown
-        self._validator = taught(Draft202012Validator, every_draft=True)(root)
+        self._validator = extend_validator(Draft202012Validator, every_draft=True)(root)
         self.coercions: list[Coercion] = []
 
-    def mended(self, value: Any) -> Any:
+    def repaired(self, value: Any) -> Any:
         """`value` as the root declares it, as far as it can be.
 
         Raises RecursionError and EffortSpent for endless schemas.
         """
-        return self._mended(value, self._root, (), Spot((self._root,), self._root, whole=True))
+        return self._repaired(value, self._root, (), Location((self._root,), self._root, whole=True))
 
-    def _mended(self, value: Any, schema: Any, path: Place, spot: Spot) -> Any:
+    def _repaired(self, value: Any, schema: Any, path: SchemaPath, location: Location) -> Any:
         """`value` as `schema` declares it, which is one part of what is said of its `spot`."""
         if not isinstance(schema, Mapping) or len(path) > _DEPTH:
             return value
         spend(_SCHEMA_WORK)
-        value = self._named(value, path, spot)
+        value = self._named(value, path, location)
         if "$ref" in schema:
-            target = followed(schema["$ref"], self._root)
-            value = value if target is None else self._mended(value, target[1], path, spot)
+            target = resolve_pointer(schema["$ref"], self._root)
+            value = value if target is None else self._repaired(value, target[1], path, location)
         for part in schema.get("allOf", ()):
-            value = self._mended(value, part, path, spot)
+            value = self._repaired(value, part, path, location)
         for keyword in ("anyOf", "oneOf"):
-            value = self._one_of(value, schema.get(keyword, ()), path, spot)
+            value = self._one_of(value, schema.get(keyword, ()), path, location)
         value = self._typed(value, schema, path)
         value = self._allowed(value, schema, path)
         if self._clamp:
             value = self._clamped(value, schema, path)
         if isinstance(value, dict):
-            return self._object(self._named(value, path, spot), schema, path, spot)
+            return self._object(self._named(value, path, location), schema, path, location)
         if isinstance(value, list):
             return [
-                self._mended(member, item_schema(schema, at), (*path, at), spot.item(at))
+                self._repaired(member, item_schema(schema, at), (*path, at), location.item(at))
                 for at, member in enumerate(value)
             ]
         return value
@@ -67,46 +67,46 @@ class Mender:
     def _valid(self, value: Any, schema: Any) -> bool:
         return bool(self._validator.evolve(schema=schema).is_valid(value))
 
-    def _change(self, path: Place, kind: CoercionKind, before: Any, after: Any) -> Any:
+    def _change(self, path: SchemaPath, kind: CoercionKind, before: Any, after: Any) -> Any:
         """List a change; one that only undoes the last, where parts contradict each other, takes it back."""
-        change = Coercion(place_text(path), kind, before, after)
+        change = Coercion(path_text(path), kind, before, after)
         last = self.coercions[-1] if self.coercions else None
-        if last and last.place == change.place and _same(last.before, after) and _same(last.after, before):
+        if last and last.path == change.path and _same(last.before, after) and _same(last.after, before):
             self.coercions.pop()
         else:
             self.coercions.append(change)
         return after
 
-    def _one_of(self, value: Any, branches: Any, path: Place, spot: Spot) -> Any:
+    def _one_of(self, value: Any, branches: Any, path: SchemaPath, location: Location) -> Any:
         """Mend by the first branch that then takes the value; not at all where one takes it as it is."""
         if not branches or any(self._valid(value, branch) for branch in branches):
             return value
         kept = list(self.coercions)
         for branch in branches:
-            found = self._mended(value, branch, path, spot)
+            found = self._repaired(value, branch, path, location)
             if self._valid(found, branch):
                 return found
             self.coercions = list(kept)
         return value
 
-    def _typed(self, value: Any, schema: Mapping[str, Any], path: Place) -> Any:
+    def _typed(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         declared = schema.get("type")
         types = [declared] if isinstance(declared, str) else declared
-        if not types or is_of(value, types):
+        if not types or has_type(value, types):
             return value
         if "enum" in schema and spelled_in(value, schema["enum"]):
             return value  # the enumeration says better what was meant
         found = as_type(value, types)
         return value if found is None else self._change(path, found[0], value, found[1])
 
-    def _allowed(self, value: Any, schema: Mapping[str, Any], path: Place) -> Any:
+    def _allowed(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         allowed = [schema["const"]] if "const" in schema else schema.get("enum")
         if allowed is None or self._valid(value, {"enum": allowed}):
             return value
         found = spelled_in(value, allowed)
         return value if found is None else self._change(path, "enum", value, found[0])
 
-    def _clamped(self, value: Any, schema: Mapping[str, Any], path: Place) -> Any:
+    def _clamped(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value
         low, high = _bounds(schema, whole=schema.get("type") == "integer")
@@ -116,37 +116,39 @@ class Mender:
         return value if bound is None else self._change(path, "clamped", value, bound)
 
     def _object(
-        self, value: dict[str, Any], schema: Mapping[str, Any], path: Place, spot: Spot
+        self, value: dict[str, Any], schema: Mapping[str, Any], path: SchemaPath, location: Location
     ) -> dict[str, Any]:
         properties: Mapping[str, Any] = schema.get("properties", {})
         found: dict[str, Any] = {}
         for key, member in value.items():
-            place = (*path, key)
+            inner = (*path, key)
             known = properties.get(key)
-            optional = known is not None and key not in spot.required
+            optional = known is not None and key not in location.required
             if member is None and optional and not self._valid(None, known):
-                self._change(place, "dropped", None, None)
+                self._change(inner, "dropped", None, None)
                 continue
-            found[key] = member if known is None else self._mended(member, known, place, spot.member(key))
+            found[key] = (
+                member if known is None else self._repaired(member, known, inner, location.member(key))
+            )
         for key in schema.get("required", ()):
             default = properties.get(key)
             if key not in found and isinstance(default, Mapping) and "default" in default:
                 found[key] = self._change((*path, key), "filled", None, default["default"])
         return found
 
-    def _named(self, value: Any, path: Place, spot: Spot) -> Any:
+    def _named(self, value: Any, path: SchemaPath, location: Location) -> Any:
         """An object's members under known names: other spellings are renamed, the rest dropped where asked.
 
         A key that any part of the schema declares for this place stays.
         """
-        if not isinstance(value, dict) or not spot.closed or all(map(spot.knows, value)):
+        if not isinstance(value, dict) or not location.closed or all(map(location.knows, value)):
             return value
         found: dict[str, Any] = {}
         for key, member in value.items():
-            if spot.knows(key):
+            if location.knows(key):
                 found[key] = member
                 continue
-            meant = [name for name in spot.names if fold(name) == fold(key) and name not in value]
+            meant = [name for name in location.names if fold(name) == fold(key) and name not in value]
             if len(meant) == 1 and meant[0] not in found:
                 found[self._change((*path, meant[0]), "renamed", key, meant[0])] = member
             elif self._unknown == "drop":

@@ -7,41 +7,41 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.json_text import Unreadable, extent, load
-from gbnf.calls.names import Names
+from gbnf.calls.names import ToolNames
 from gbnf.calls.values import ToolCall
-from gbnf.effort import MAX_JUDGEMENT, bounded
-from gbnf.manifests import Executor
+from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+from gbnf.manifests import Tool
 from gbnf.regular.errors import EffortSpent
-from gbnf.repair.arguments import Mender, UnknownKeys
+from gbnf.repair.arguments import ArgumentRepairer, UnknownKeys
 from gbnf.repair.values import Coercion
 from gbnf.steps import offered_args
-from gbnf.validation import Verdict, validate_call
-from gbnf.validation.complaints import shown
+from gbnf.validation import ValidationResult, validate_call
+from gbnf.validation.complaints import short_repr
 
-_CUT = Verdict(("the call was cut before its end and not executed; write a shorter one",))
+_TRUNCATED = ValidationResult(("the call was cut before its end and not executed; write a shorter one",))
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairedCall:
     """A call after its repair: what was changed, in order, and the validator's verdict on what came of it."""
 
     call: dict[str, Any]
     coercions: tuple[Coercion, ...]
-    verdict: Verdict
+    validation: ValidationResult
 
     @property
     def ok(self) -> bool:
-        return self.verdict.ok
+        return self.validation.ok
 
 
 def repair_call(
     call: Mapping[str, Any] | ToolCall,
-    executors: Sequence[Executor],
+    tools: Sequence[Tool],
     *,
     steps: Sequence[int] = (),
     clamp: bool = False,
     unknown: UnknownKeys = "drop",
-) -> Repaired:
+) -> RepairedCall:
     """Bring a call's arguments to what its tool declares, and judge it. Never raises.
 
     A valid call comes back as it is. Else: texts become the numbers, booleans, lists and objects that they
@@ -51,17 +51,19 @@ def repair_call(
     refused. `steps` as in `validate_call`.
     """
     given = call.as_call() if isinstance(call, ToolCall) else dict(call)
-    if isinstance(call, ToolCall) and call.cut:
-        return Repaired(given, (), _CUT)
-    strange = next(_strange_keys(given.get("arguments")), None)
+    if isinstance(call, ToolCall) and call.truncated:
+        return RepairedCall(given, (), _TRUNCATED)
+    strange = next(_non_string_keys(given.get("arguments")), None)
     if strange is not None:
-        return Repaired(
-            given, (), Verdict((f"the arguments hold the key {shown(strange[0])}, which is no text",))
+        return RepairedCall(
+            given,
+            (),
+            ValidationResult((f"the arguments hold the key {short_repr(strange[0])}, which is no text",)),
         )
-    verdict = validate_call(given, executors, steps=steps)
-    tool = Names(executors).find(given["name"]) if isinstance(given.get("name"), str) else None
-    if verdict.ok or tool is None:
-        return Repaired(given, (), verdict)
+    validation = validate_call(given, tools, steps=steps)
+    tool = ToolNames(tools).find(given["name"]) if isinstance(given.get("name"), str) else None
+    if validation.ok or tool is None:
+        return RepairedCall(given, (), validation)
     coercions: list[Coercion] = []
     named = {**given, "name": tool.name}
     if given["name"] != tool.name:
@@ -69,20 +71,20 @@ def repair_call(
     arguments = _object(named.get("arguments"), coercions)
     args = offered_args(tool, steps)
     if args is not None and isinstance(arguments, dict):
-        mender = Mender(args, clamp=clamp, unknown=unknown)
+        repairer = ArgumentRepairer(args, clamp=clamp, unknown=unknown)
         try:
-            with bounded(MAX_JUDGEMENT, may_backtrack=True):
-                arguments = mender.mended(arguments)
+            with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+                arguments = repairer.repaired(arguments)
         except (RecursionError, EffortSpent):
-            return Repaired(given, (), verdict)
-        coercions += mender.coercions
+            return RepairedCall(given, (), validation)
+        coercions += repairer.coercions
     if not coercions:
-        return Repaired(given, (), verdict)
+        return RepairedCall(given, (), validation)
     named["arguments"] = arguments
-    return Repaired(named, tuple(coercions), validate_call(named, executors, steps=steps))
+    return RepairedCall(named, tuple(coercions), validate_call(named, tools, steps=steps))
 
 
-def _strange_keys(value: Any) -> Iterator[tuple[Any]]:
+def _non_string_keys(value: Any) -> Iterator[tuple[Any]]:
     """The keys below a value that are no texts, which no JSON has."""
     pending = [value]
     while pending:

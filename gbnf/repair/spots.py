@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from gbnf.applicators import followed
-from gbnf.schema.validators import found
+from gbnf.applicators import resolve_pointer
+from gbnf.schema.validators import pattern_matches
 
 _OPENING = ("additionalProperties", "unevaluatedProperties")
 _LISTS = ("allOf", "anyOf", "oneOf")
@@ -15,7 +15,7 @@ _ONES = ("if", "then", "else")
 _MAPS = ("dependentSchemas", "dependencies")
 
 
-class Spot:
+class Location:
     """The schemas that judge the value of one place, in whatever part of the root schema they stand.
 
     A key that one of them declares is known, even where another one doesn't name it, or doesn't apply.
@@ -38,7 +38,7 @@ class Spot:
             seen.add(id(here))
             yield here
             if "$ref" in here:
-                target = followed(here["$ref"], self._root)
+                target = resolve_pointer(here["$ref"], self._root)
                 self._unresolved |= target is None
                 pending += () if target is None else (target[1],)
             self._unresolved |= "$dynamicRef" in here
@@ -77,7 +77,7 @@ class Spot:
             for part in self._parts
         )
 
-    def member(self, key: str) -> Spot:
+    def member(self, key: str) -> Location:
         """The place of an object's member."""
         schemas: list[Any] = []
         for part in self._parts:
@@ -85,11 +85,11 @@ class Spot:
             schemas += [properties[key]] if key in properties else []
             schemas += [schema for pattern, schema in patterns.items() if _matches(pattern, key)]
             schemas += [part[keyword] for keyword in _OPENING if keyword in part]
-        return Spot(schemas, self._root)
+        return Location(schemas, self._root)
 
-    def item(self, at: int) -> Spot:
+    def item(self, at: int) -> Location:
         """The place of a list's member."""
-        return Spot((item_schema(part, at) for part in self._parts), self._root)
+        return Location((item_schema(part, at) for part in self._parts), self._root)
 
 
 def item_schema(schema: Mapping[str, Any], at: int) -> Any:
@@ -104,4 +104,4 @@ def _listed(schema: Mapping[str, Any]) -> list[Any]:
 
 def _matches(pattern: str, key: str) -> bool:
     """As the validator matches; a pattern that nothing reads may match anything."""
-    return found(pattern, key) is not False
+    return pattern_matches(pattern, key) is not False

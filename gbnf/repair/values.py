@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.calls.json_text import Unreadable, extent, load
 from gbnf.calls.names import fold
-from gbnf.validation.complaints import shown
+from gbnf.validation.complaints import short_repr
 
 CoercionKind: TypeAlias = Literal[
     "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
@@ -23,13 +23,13 @@ dropped, filled: a key."""
 
 @dataclass(frozen=True, slots=True)
 class Coercion:
-    """One change. `place` is where, as `files[0].path`; `before` and `after` are JSON values.
+    """One change. `path` is where, as `files[0].path`; `before` and `after` are JSON values.
 
     For `renamed` they are the keys; for `dropped` nothing comes after, for `filled` nothing stood before, and
     both are then None.
     """
 
-    place: str
+    path: str
     kind: CoercionKind
     before: Any
     after: Any
@@ -37,11 +37,11 @@ class Coercion:
     def __str__(self) -> str:
         match self.kind:
             case "dropped":
-                return f"{self.place}: dropped {shown(self.before)}"
+                return f"{self.path}: dropped {short_repr(self.before)}"
             case "filled":
-                return f"{self.place}: filled with the default {shown(self.after)}"
+                return f"{self.path}: filled with the default {short_repr(self.after)}"
             case _:
-                return f"{self.place}: {self.kind} {shown(self.before)} as {shown(self.after)}"
+                return f"{self.path}: {self.kind} {short_repr(self.before)} as {short_repr(self.after)}"
 
 
 TRUE = frozenset({"true", "yes", "y", "on", "1"})
@@ -70,7 +70,7 @@ def type_of(value: Any) -> str:
             return "object"
 
 
-def is_of(value: Any, types: Iterable[str]) -> bool:
+def has_type(value: Any, types: Iterable[str]) -> bool:
     """Whether a value is of one of these types, as JSON Schema counts them."""
     kind = type_of(value)
     if kind == "number" and value.is_integer():
@@ -86,7 +86,7 @@ def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None
         if found is not None:
             return ("parsed" if type_of(found[0]) in ("array", "object") else "typed"), found[0]
     if isinstance(value, list) and len(value) == 1:
-        inner = ("unwrapped", value[0]) if is_of(value[0], wanted) else as_type(value[0], wanted)
+        inner = ("unwrapped", value[0]) if has_type(value[0], wanted) else as_type(value[0], wanted)
         return None if inner is None else ("unwrapped", inner[1])
     if "array" in wanted and value is not None:
         return "wrapped", [value]

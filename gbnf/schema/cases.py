@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gbnf.effort import spend
 from gbnf.schema.document import Subschema
-from gbnf.schema.flatten import Flat
+from gbnf.schema.flatten import FlatSchema
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.values import Conjunction
 
@@ -30,17 +30,17 @@ _TYPE_OF = {
 
 
 def cases(
-    flat: Flat,
-    flatten: Callable[[Iterable[Subschema], tuple[Subschema, ...]], Flat],
+    flat: FlatSchema,
+    flatten: Callable[[Iterable[Subschema], tuple[Subschema, ...]], FlatSchema],
     impossible: Callable[[Conjunction], bool],
     most: int,
-) -> list[Flat] | None:
+) -> list[FlatSchema] | None:
     """The cases that deciding every choice leaves, with exclusive choices still open, at most `most`.
 
     `impossible` says of a conjunction whether nothing satisfies it. None where there are too many cases, or
     nothing to decide.
     """
-    found: list[Flat] = []
+    found: list[FlatSchema] = []
     pending = [flat]
     decisions = 0
     while pending:
@@ -58,7 +58,7 @@ def cases(
         for branch in reversed(choice.branches):
             decided = flatten((branch,), case.facets)
             if not _contradictory(decided.facets, len(case.facets), impossible):
-                pending.append(Flat(decided.facets, (*others, *decided.branchings)))
+                pending.append(FlatSchema(decided.facets, (*others, *decided.branchings)))
     return found if found != [flat] else None
 
 
@@ -80,11 +80,11 @@ def _contradictory(
     }
     needed = {name for facet in facets for name in _names(facet, "required")}
     for name in sorted(touched & needed):
-        places = tuple(
+        subschemas = tuple(
             facet.at("properties", name) for facet in facets if name in _names(facet, "properties")
         )
-        settled = any(place.raw is False or _settles(place) for place in places)
-        if settled and impossible(places):
+        settled = any(subschema.raw is False or _settles(subschema) for subschema in subschemas)
+        if settled and impossible(subschemas):
             return True
     return False
 
@@ -108,5 +108,5 @@ def _names(facet: Subschema, keyword: str) -> Iterable[str]:
     return names if isinstance(names, list | Mapping) else ()
 
 
-def _settles(place: Subschema) -> bool:
-    return isinstance(place.raw, Mapping) and not _SETTLING.isdisjoint(place.raw)
+def _settles(subschema: Subschema) -> bool:
+    return isinstance(subschema.raw, Mapping) and not _SETTLING.isdisjoint(subschema.raw)

@@ -8,18 +8,18 @@ from fractions import Fraction
 from gbnf.schema.document import Subschema
 
 
-def count(facet: Subschema, keyword: str) -> int | None:
+def integer_keyword(facet: Subschema, keyword: str) -> int | None:
     """A length or number of items; None where the keyword is absent."""
     value = facet.raw.get(keyword)
     return None if value is None else int(value)
 
 
-def fraction(facet: Subschema, keyword: str) -> Fraction | None:
+def number_keyword(facet: Subschema, keyword: str) -> Fraction | None:
     """A number, exactly as it is written. None where the keyword is absent, or a flag as up to draft 4."""
     value = facet.raw.get(keyword)
     return None if value is None or isinstance(value, bool) else Fraction(str(value))
 
 
-def least(bounds: Iterable[int | None]) -> int | None:
+def smallest(bounds: Iterable[int | None]) -> int | None:
     """The smallest of the bounds that are there."""
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gbnf.effort import spend
 from gbnf.regular.errors import TooManyStates
 from gbnf.schema.values import (
-    ANYTHING,
+    UNCONSTRAINED,
     Array,
     Boolean,
     Bound,
@@ -69,7 +69,7 @@ def _disjoint_objects(left: Object, right: Object, expand: Expand) -> bool:
             if not other.others and name not in other.properties:
                 return True
             if _plainly_disjoint(one.properties[name], other.child(name), expand) and (
-                name in other.required or expand(other.child(name)).empty
+                name in other.required or expand(other.child(name)).is_empty
             ):
                 return True
     return False
@@ -77,7 +77,7 @@ def _disjoint_objects(left: Object, right: Object, expand: Expand) -> bool:
 
 def _plainly_disjoint(left: Conjunction, right: Conjunction, expand: Expand) -> bool:
     """As `disjoint`, for scalars only: deeper differences are not looked for."""
-    if ANYTHING in (left, right):
+    if UNCONSTRAINED in (left, right):
         return False
     one, other = expand(left), expand(right)
     if any(isinstance(shape, Object | Array) for shape in one.shapes) and any(

@@ -18,11 +18,11 @@ from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.effort import is_spent
-from gbnf.errors import SchemaError, is_panic
+from gbnf.errors import SchemaError, is_rust_panic
 from gbnf.regular.errors import EffortSpent
-from gbnf.schema.forms import MAX_POINTER, Forms, below
+from gbnf.schema.forms import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
 from gbnf.schema.keywords import unknown_keywords
-from gbnf.schema.scopes import Scopes, base_uri
+from gbnf.schema.scopes import DynamicScopes, base_uri
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VALIDATORS: dict[str, Any] = {
@@ -46,35 +46,41 @@ class Subschema:
     #: Whether `resolver` takes the place's own identifier for its base already.
     entered: bool = field(default=False, repr=False)
     #: Whether the schema is none of the author's, but made from one.
-    made: bool = field(default=False, repr=False)
+    is_generated: bool = field(default=False, repr=False)
     #: What the place asks about without declaring it: "if" the condition of the value itself, "inside" what
     #: stands in a condition, a `not` or a `contains`; "" for all others. Only closed objects look at it.
-    test: str = field(default="", repr=False)
+    condition_role: str = field(default="", repr=False)
     #: The resources on the way to the place that decide where its dynamic references lead.
-    scope: tuple[str, ...] = field(default=(), repr=False)
+    dynamic_scope: tuple[str, ...] = field(default=(), repr=False)
 
     def at(self, *steps: str | int) -> Subschema:
         """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
         raw, pointer = self.raw, self.pointer
         for step in steps:
             raw = raw[step]
-            if len(pointer) < MAX_POINTER:
-                pointer = below(pointer, step)
-        return Subschema(raw, pointer, self.resolver, test=self.test and "inside", scope=self.scope)
+            if len(pointer) < MAX_POINTER_LENGTH:
+                pointer = child_pointer(pointer, step)
+        return Subschema(
+            raw,
+            pointer,
+            self.resolver,
+            condition_role=self.condition_role and "inside",
+            dynamic_scope=self.dynamic_scope,
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Subschema)
             and self.raw is other.raw
-            and self.test == other.test
-            and self.scope == other.scope
+            and self.condition_role == other.condition_role
+            and self.dynamic_scope == other.dynamic_scope
         )
 
     def __hash__(self) -> int:
         return id(self.raw)
 
 
-class UnjudgedError(Exception):
+class UndecidedError(Exception):
     """jsonschema can't tell whether a value is valid."""
 
 
@@ -87,7 +93,7 @@ class _LateResolver:
     def __getattr__(self, name: str) -> Any:
         resolver = vars(self).get("_resolver")
         if resolver is None:
-            resolver = self._resolver = self._document.scopes.resolver
+            resolver = self._resolver = self._document.dynamic_scopes.resolver
         return getattr(resolver, name)
 
 
@@ -109,53 +115,55 @@ class Document:
         self.refs_hide_siblings = draft.startswith("draft")
         # Where no draft is declared, keywords of all of them mean what they meant in theirs.
         self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
-        self._forms = Forms(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
+        self._forms = MetaschemaChecker(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
         self._forms.check(schema, "")
         self._readable: dict[int, tuple[Any, Any]] = {}
-        self._homes: dict[int, tuple[int, str]] | None = None
+        self._parents: dict[int, tuple[int, str]] | None = None
         self._pointers: dict[int, str] = {}
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
         self._validator: Any = None
 
     @cached_property
-    def scopes(self) -> Scopes:
-        return Scopes(self._specification, self.root.raw)
+    def dynamic_scopes(self) -> DynamicScopes:
+        return DynamicScopes(self._specification, self.root.raw)
 
-    def enter(self, place: Subschema) -> Subschema:
+    def enter(self, subschema: Subschema) -> Subschema:
         """The same place, with references resolved against its own identifier where it declares one.
 
         Keywords of other drafts than the declared one are gone from it.
         """
-        raw = place.raw
+        raw = subschema.raw
         if isinstance(raw, Mapping) and not self._unknown.isdisjoint(raw):
-            place = self._known_only(place)
-        if place.entered or not isinstance(raw, Mapping):
-            return place
+            subschema = self._known_only(subschema)
+        if subschema.entered or not isinstance(raw, Mapping):
+            return subschema
         if "$id" in raw or "id" in raw:
             resource: Resource[Any] = self._specification.create_resource(raw)
             if resource.id() is not None:
                 self._has_resources = True
-                resolver = place.resolver.in_subresource(resource)
-                scope = self.scopes.entered(place.scope, base_uri(resolver))
-                return replace(place, resolver=resolver, entered=True, scope=scope)
-        return place
+                resolver = subschema.resolver.in_subresource(resource)
+                dynamic_scope = self.dynamic_scopes.entered(subschema.dynamic_scope, base_uri(resolver))
+                return replace(subschema, resolver=resolver, entered=True, dynamic_scope=dynamic_scope)
+        return subschema
 
-    def _known_only(self, place: Subschema) -> Subschema:
-        known = self._readable.get(id(place.raw))
+    def _known_only(self, subschema: Subschema) -> Subschema:
+        known = self._readable.get(id(subschema.raw))
         if known is None:
-            raw = {keyword: value for keyword, value in place.raw.items() if keyword not in self._unknown}
+            raw = {keyword: value for keyword, value in subschema.raw.items() if keyword not in self._unknown}
             # the place's own schema is kept too, so that no other object gets its `id`
-            known = self._readable[id(place.raw)] = (raw, place.raw)
-        return replace(place, raw=known[0])
+            known = self._readable[id(subschema.raw)] = (raw, subschema.raw)
+        return replace(subschema, raw=known[0])
 
-    def follow(self, place: Subschema, keyword: str) -> Subschema:
+    def follow(self, subschema: Subschema, keyword: str) -> Subschema:
         """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
-        reference = place.raw[keyword]
+        reference = subschema.raw[keyword]
         try:
-            raw, resolver, scope = self.scopes.follow(keyword, reference, place.resolver, place.scope)
+            raw, resolver, dynamic_scope = self.dynamic_scopes.follow(
+                keyword, reference, subschema.resolver, subschema.dynamic_scope
+            )
         except (exceptions.Unresolvable, AttributeError, TypeError, ValueError) as error:
             raise SchemaError(
-                f"{place.pointer}/{keyword}",
+                f"{subschema.pointer}/{keyword}",
                 f"the reference {reference!r} leads nowhere",
                 "References must stay inside the schema; nothing is fetched.",
             ) from error
@@ -164,69 +172,76 @@ class Document:
         if str(reference).startswith("#/") and not self._has_resources:
             pointer = reference[1:]
         else:
-            pointer = self._pointer(raw) or f"{place.pointer}/{keyword}"
+            pointer = self._pointer(raw) or f"{subschema.pointer}/{keyword}"
         self._forms.check(raw, pointer)
-        return Subschema(raw, pointer, resolver, entered=True, test=place.test, scope=scope)
+        return Subschema(
+            raw,
+            pointer,
+            resolver,
+            entered=True,
+            condition_role=subschema.condition_role,
+            dynamic_scope=dynamic_scope,
+        )
 
-    def home(self, place: Subschema) -> Subschema:
+    def with_own_pointer(self, subschema: Subschema) -> Subschema:
         """The place by its own pointer, where it was reached inside a schema that was made."""
-        pointer = self._pointer(place.raw)
-        if pointer is None or pointer == place.pointer:
-            return place
-        return replace(place, pointer=pointer)
+        pointer = self._pointer(subschema.raw)
+        if pointer is None or pointer == subschema.pointer:
+            return subschema
+        return replace(subschema, pointer=pointer)
 
     def _pointer(self, raw: Any) -> str | None:
         """The pointer of an object of the document; None for others."""
-        if self._homes is None:
-            self._homes = _homes(self.root.raw)
+        if self._parents is None:
+            self._parents = _parents(self.root.raw)
         steps = []
         here = id(raw)
-        if here != id(self.root.raw) and here not in self._homes:
+        if here != id(self.root.raw) and here not in self._parents:
             return None
-        while here in self._homes and here not in self._pointers:
-            here, step = self._homes[here]
+        while here in self._parents and here not in self._pointers:
+            here, step = self._parents[here]
             steps.append(step)
-        pointer = (self._pointers.get(here, "") + "".join(reversed(steps)))[:MAX_POINTER]
+        pointer = (self._pointers.get(here, "") + "".join(reversed(steps)))[:MAX_POINTER_LENGTH]
         self._pointers[id(raw)] = pointer
         return pointer
 
-    def reads(self, pattern: str) -> bool:
+    def is_supported_pattern(self, pattern: str) -> bool:
         """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
-        from gbnf.schema.validators import reads  # noqa: PLC0415  # most schemas need none
+        from gbnf.schema.validators import is_supported_pattern  # noqa: PLC0415  # most schemas need none
 
-        return reads(pattern)
+        return is_supported_pattern(pattern)
 
-    def allows(self, place: Subschema, value: Any) -> bool:
+    def allows(self, subschema: Subschema, value: Any) -> bool:
         """Whether jsonschema finds `value` valid at `place`.
 
         Raises UnjudgedError where it can't tell, SchemaError for a reference that leads nowhere.
         """
         if self._validator is None:
-            from gbnf.schema.validators import taught  # noqa: PLC0415  # most schemas need none
+            from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # most schemas need none
 
             validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
             declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
-            readable = taught(validator, every_draft=not declares)
+            readable = extend_validator(validator, every_draft=not declares)
             # A format means in every draft what it means in the last, as in the grammar.
             checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
             self._validator = readable(self.root.raw, format_checker=checker)
-        errors = self._validator.descend(value, place.raw, resolver=place.resolver)
+        errors = self._validator.descend(value, subschema.raw, resolver=subschema.resolver)
         try:
             return next(iter(errors), None) is None
         except exceptions.Unresolvable as error:
-            raise SchemaError(place.pointer, f"a reference in it leads nowhere: {error}") from None
+            raise SchemaError(subschema.pointer, f"a reference in it leads nowhere: {error}") from None
         except EffortSpent:
             if is_spent():
                 raise
-            raise UnjudgedError("it takes too many references") from None
+            raise UndecidedError("it takes too many references") from None
         except BaseException as error:
             # Whatever jsonschema meets in a schema that it doesn't check.
-            if not isinstance(error, Exception) and not is_panic(error):
+            if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
-            raise UnjudgedError(f"{type(error).__name__}: {error}") from None
+            raise UndecidedError(f"{type(error).__name__}: {error}") from None
 
 
-def _homes(root: Any) -> dict[int, tuple[int, str]]:
+def _parents(root: Any) -> dict[int, tuple[int, str]]:
     """For each object and array below `root`, by its number, that of what holds it, and the step to it.
 
     Where the pointer of what holds it is cut off, it has the same home: the way up is never longer.
@@ -236,11 +251,11 @@ def _homes(root: Any) -> dict[int, tuple[int, str]]:
     while pending:
         raw, length = pending.pop()
         items = raw.items() if isinstance(raw, Mapping) else enumerate(raw)
-        for key, held in items:
-            if isinstance(held, Mapping | list) and id(held) not in found and held is not root:
-                step = below("", key)
-                found[id(held)] = found[id(raw)] if length >= MAX_POINTER else (id(raw), step)
-                pending.append((held, length + len(step)))
+        for key, child in items:
+            if isinstance(child, Mapping | list) and id(child) not in found and child is not root:
+                step = child_pointer("", key)
+                found[id(child)] = found[id(raw)] if length >= MAX_POINTER_LENGTH else (id(raw), step)
+                pending.append((child, length + len(step)))
     return found
 
 
@@ -248,17 +263,17 @@ def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
     """The place of a text, a key or a value, with half a surrogate pair; None where there is none."""
     pending = [(raw, pointer)]
     while pending:
-        here, place = pending.pop()
+        here, subschema = pending.pop()
         if isinstance(here, str) and any("\ud800" <= char <= "\udfff" for char in here):
-            return place
+            return subschema
         if isinstance(here, Mapping):
-            pending += [(key, place) for key in here]
+            pending += [(key, subschema) for key in here]
             pending += [
-                (value, f"{place}/{str(key).encode(errors='replace').decode()}")
+                (value, f"{subschema}/{str(key).encode(errors='replace').decode()}")
                 for key, value in here.items()
             ]
         elif isinstance(here, list):
-            pending += [(value, f"{place}/{index}") for index, value in enumerate(here)]
+            pending += [(value, f"{subschema}/{index}") for index, value in enumerate(here)]
     return None
 
 
@@ -279,7 +294,7 @@ def _forgiving(specification: Specification[Any]) -> Specification[Any]:
     def subresources_of(contents: Any) -> Iterable[Any]:
         if isinstance(contents, Mapping) and isinstance(contents.get("dependencies"), Mapping):
             schemas = {
-                name: held for name, held in contents["dependencies"].items() if isinstance(held, Mapping)
+                name: child for name, child in contents["dependencies"].items() if isinstance(child, Mapping)
             }
             contents = {**contents, "dependencies": schemas}
         return specification.subresources_of(contents)

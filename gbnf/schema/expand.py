@@ -11,19 +11,19 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gbnf.effort import share, spend
+from gbnf.effort import limit_effort_share, spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import EffortSpent
 from gbnf.schema.cases import cases
 from gbnf.schema.disjointness import disjoint_shapes
-from gbnf.schema.document import Document, Subschema, UnjudgedError
-from gbnf.schema.flatten import Branching, Flat, Flattener, Report, own_keywords
+from gbnf.schema.document import Document, Subschema, UndecidedError
+from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
 from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE, TYPES
-from gbnf.schema.negation import NotHeldError
-from gbnf.schema.shapes import array_shape, closed_to, number_shape, object_shape
-from gbnf.schema.strings import cut, joined, string_shape
+from gbnf.schema.negation import NoComplementError
+from gbnf.schema.shapes import array_shape, closed_property_names, number_shape, object_shape
+from gbnf.schema.strings import merge_strings, string_language, string_shape
 from gbnf.schema.values import (
-    EVERYTHING,
+    ALL_VALUES,
     Array,
     Boolean,
     Conjunction,
@@ -66,7 +66,7 @@ class Expander:
     `closed`: objects that declare properties and say nothing of additional ones have none.
     """
 
-    def __init__(self, document: Document, report: Report, *, closed: bool = False) -> None:
+    def __init__(self, document: Document, report: ReportCallback, *, closed: bool = False) -> None:
         self._document = document
         self._report = report
         self._closed = closed
@@ -74,61 +74,61 @@ class Expander:
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
 
-    def expand(self, places: Conjunction) -> ValueSet:
+    def expand(self, subschemas: Conjunction) -> ValueSet:
         """The values that satisfy all of `places`, or more where that takes too much work.
 
         Raises SchemaError where a place is malformed.
         """
-        if not places:
-            return EVERYTHING
+        if not subschemas:
+            return ALL_VALUES
         if self._open:  # what is expanded to compare sets belongs to what they are compared for
-            return self._expand(places)
+            return self._expand(subschemas)
         try:
-            with share(_SHARE):
-                return self._expand(places)
+            with limit_effort_share(_SHARE):
+                return self._expand(subschemas)
         except EffortSpent:
-            return self._known.setdefault(places, self._loosened(places))
+            return self._known.setdefault(subschemas, self._loosened(subschemas))
 
-    def _expand(self, places: Conjunction) -> ValueSet:
-        known = self._known.get(places)
-        if known is None and len(places) == 1:
-            known = _plain(places[0].raw)
+    def _expand(self, subschemas: Conjunction) -> ValueSet:
+        known = self._known.get(subschemas)
+        if known is None and len(subschemas) == 1:
+            known = _plain(subschemas[0].raw)
             if known is not None:
-                self._known[places] = known
+                self._known[subschemas] = known
         if known is None:
-            self._open.add(places)
+            self._open.add(subschemas)
             try:
-                flat = self._flattener.flatten(places)
+                flat = self._flattener.flatten(subschemas)
                 solved = self._solve(flat.facets, flat.branchings, closed=self._closed)
-                known = self._known[places] = solved
+                known = self._known[subschemas] = solved
             finally:
-                self._open.discard(places)
+                self._open.discard(subschemas)
         return known
 
-    def _loosened(self, places: Conjunction) -> ValueSet:
+    def _loosened(self, subschemas: Conjunction) -> ValueSet:
         """The values without choices; where even that takes too much work, those of the types."""
         try:
-            with share(_SHARE):
-                flat = self._flattener.flatten(places, choices=False)
+            with limit_effort_share(_SHARE):
+                flat = self._flattener.flatten(subschemas, choices=False)
                 found = self._solve(flat.facets, (), closed=False)
             for facet in flat.facets:
                 for keyword in sorted(CHOICES & facet.raw.keys()) if isinstance(facet.raw, Mapping) else ():
                     self._report(f"{facet.pointer}/{keyword}", keyword, _TOO_MUCH)
         except EffortSpent:
             reason = f"{_TOO_MUCH}, so nearly any JSON value may stand here"
-            self._report(self.pointer(places[0]), "type", reason)
-            return _rough(places, self._document)
+            self._report(self.pointer(subschemas[0]), "type", reason)
+            return _rough(subschemas, self._document)
         return found
 
-    def pointer(self, place: Subschema) -> str:
+    def pointer(self, subschema: Subschema) -> str:
         """Where in the document the place stands."""
-        return self._flattener.home(place).pointer
+        return self._flattener.with_own_pointer(subschema).pointer
 
-    def _compared(self, places: Conjunction) -> ValueSet:
+    def _compared(self, subschemas: Conjunction) -> ValueSet:
         """As `expand`, for comparing sets: one that is being expanded just now may be anything."""
-        if places in self._open or len(self._open) > _MAX_OPEN:
-            return EVERYTHING
-        return self.expand(places)
+        if subschemas in self._open or len(self._open) > _MAX_OPEN:
+            return ALL_VALUES
+        return self.expand(subschemas)
 
     def _solve(
         self,
@@ -144,7 +144,7 @@ class Expander:
         """
         spend(_FACET_WORK * (1 + len(facets)))
         if not facets:
-            return EVERYTHING
+            return ALL_VALUES
         for facet in facets:
             if facet.raw is False:
                 return ValueSet(reason=f"the schema at '{facet.pointer or '/'}' is false")
@@ -153,7 +153,9 @@ class Expander:
         if source is not None and (too_many or not branchings):
             return self._finite(source, facets, whole=too_many, closed=closed)
         if too_many:
-            found = cases(Flat(facets, branchings), self._flattener.flatten, self._is_impossible, budget)
+            found = cases(
+                FlatSchema(facets, branchings), self._flattener.flatten, self._is_impossible, budget
+            )
             if found is not None:
                 if not found:
                     return ValueSet(
@@ -183,8 +185,8 @@ class Expander:
         flat = self._flattener.flatten((branch,), facets)
         return self._solve(flat.facets, (*others, *flat.branchings), budget, closed=closed)
 
-    def _is_impossible(self, places: Conjunction) -> bool:
-        return self._compared(places).empty
+    def _is_impossible(self, subschemas: Conjunction) -> bool:
+        return self._compared(subschemas).is_empty
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
         """As many choices as stay within `budget`, the smallest first; the others are reported."""
@@ -195,9 +197,9 @@ class Expander:
                 combinations *= len(branching.branches)
                 kept.append(branching)
             else:
-                place, keyword = branching.place, branching.keyword
+                subschema, keyword = branching.subschema, branching.keyword
                 reason = f"with the choices beside it, it makes more than {MAX_COMBINATIONS} cases"
-                self._report(f"{place.pointer}/{keyword}", keyword, reason)
+                self._report(f"{subschema.pointer}/{keyword}", keyword, reason)
         return tuple(branching for branching in branchings if branching in kept)
 
     def _exclusive(
@@ -228,15 +230,15 @@ class Expander:
                 continue
             try:
                 complements = [self._flattener.complement(choice.branches[other]) for other in mine]
-            except NotHeldError as error:
-                self._inexclusive(
+            except NoComplementError as error:
+                self._report_overlap(
                     choice, number, mine[0], f"the complement of {error.keyword!r} has no schema"
                 )
                 continue
             if math.prod(map(len, complements)) > MAX_EXCLUSIONS:
-                self._inexclusive(choice, number, mine[0], "their complements make too many cases")
+                self._report_overlap(choice, number, mine[0], "their complements make too many cases")
                 continue
-            without = [Branching(choice.place, "oneOf", branches) for branches in complements]
+            without = [Branching(choice.subschema, "oneOf", branches) for branches in complements]
             if not all(one.branches for one in without):
                 apart[number] = ValueSet(reason="another branch of oneOf allows everything")
                 continue
@@ -244,7 +246,7 @@ class Expander:
                 filter(None, [self._flattener.obstacle(choice.branches[other]) for other in mine]), ""
             )
             if hidden:
-                self._inexclusive(
+                self._report_overlap(
                     choice, number, mine[0], f"inside, the complement of {hidden!r} has no schema"
                 )
             apart[number] = self._branch(
@@ -252,9 +254,9 @@ class Expander:
             )
         return apart
 
-    def _inexclusive(self, choice: Branching, number: int, other: int, reason: str) -> None:
+    def _report_overlap(self, choice: Branching, number: int, other: int, reason: str) -> None:
         text = f"a value may fit branches {min(number, other)} and {max(number, other)} at once: {reason}"
-        self._report(f"{choice.place.pointer}/oneOf", "oneOf", text)
+        self._report(f"{choice.subschema.pointer}/oneOf", "oneOf", text)
 
     def _rivals(
         self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, whole: list[ValueSet]
@@ -282,10 +284,10 @@ class Expander:
         others = (branch for other, branch in enumerate(choice.branches) if other != number)
         return any(self._surely_allows(branch, value) for branch in others)
 
-    def _surely_allows(self, place: Subschema, value: object) -> bool:
+    def _surely_allows(self, subschema: Subschema, value: object) -> bool:
         try:
-            return self._document.allows(place, value)
-        except UnjudgedError:
+            return self._document.allows(subschema, value)
+        except UndecidedError:
             return False
 
     def _finite(
@@ -310,17 +312,19 @@ class Expander:
         kept = distinct(shallow)
         if self._document.dialect.endswith(_FRACTIONS_COUNT):
             kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
-        declared = closed_to(facets) if closed else None
+        declared = closed_property_names(facets) if closed else None
         if declared is not None:
             kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
         for facet in facets:
-            judge = _Judge(facet if whole else own_keywords(facet), self._document)
+            validator = _FacetValidator(facet if whole else own_keywords(facet), self._document)
             try:
-                kept = [value for value in kept if judge.allows(value)]
-            except UnjudgedError as error:
+                kept = [value for value in kept if validator.allows(value)]
+            except UndecidedError as error:
                 reason = f"the values are not judged by what stands here: {error}"
                 self._report(facet.pointer, keyword, reason)
-            if isinstance(pattern := facet.raw.get("pattern"), str) and not self._document.reads(pattern):
+            if isinstance(
+                pattern := facet.raw.get("pattern"), str
+            ) and not self._document.is_supported_pattern(pattern):
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
@@ -342,27 +346,27 @@ class Expander:
         if "object" in allowed:
             keys, reached = self._key_language, self._reached
             shapes.append(object_shape(facets, self._report, keys, reached, closed=closed))
-        held = tuple(shape for shape in shapes if shape is not None)
-        if held:
-            return ValueSet(shapes=held)
-        places = ", ".join(f"'{facet.pointer or '/'}'" for facet in facets)
-        return ValueSet(reason=f"no value satisfies all keywords at {places}")
+        shapes_left = tuple(shape for shape in shapes if shape is not None)
+        if shapes_left:
+            return ValueSet(shapes=shapes_left)
+        subschemas = ", ".join(f"'{facet.pointer or '/'}'" for facet in facets)
+        return ValueSet(reason=f"no value satisfies all keywords at {subschemas}")
 
-    def _reached(self, place: Subschema) -> frozenset[Subschema]:
-        return frozenset(self._flattener.flatten((place,)).facets)
+    def _reached(self, subschema: Subschema) -> frozenset[Subschema]:
+        return frozenset(self._flattener.flatten((subschema,)).facets)
 
-    def _key_language(self, place: Subschema) -> Dfa | None:
+    def _key_language(self, subschema: Subschema) -> Dfa | None:
         """The strings that a schema allows; None for every string."""
-        if (place,) in self._open or len(self._open) > _MAX_OPEN:
-            self._report(place.pointer, "propertyNames", "it nests too deeply")
+        if (subschema,) in self._open or len(self._open) > _MAX_OPEN:
+            self._report(subschema.pointer, "propertyNames", "it nests too deeply")
             return None
-        values = self.expand((place,))
+        values = self.expand((subschema,))
         language = Dfa.of_words([value for value in values.values if isinstance(value, str)])
         for shape in values.shapes:
             if shape == String():
                 return None
             if isinstance(shape, String):
-                language |= cut(shape)
+                language |= string_language(shape)
         return language
 
 
@@ -374,9 +378,9 @@ def union(sets: list[ValueSet]) -> ValueSet:
         shapes += [shape for shape in one.shapes if shape not in shapes]
     strings = [shape for shape in shapes if isinstance(shape, String)]
     if len(strings) > 1:
-        place = shapes.index(strings[0])
+        subschema = shapes.index(strings[0])
         shapes = [shape for shape in shapes if not isinstance(shape, String)]
-        shapes[place:place] = joined(strings)
+        shapes[subschema:subschema] = merge_strings(strings)
     values = distinct([value for one in sets for value in one.values])
     if values or shapes:
         return ValueSet(tuple(values), tuple(shapes))
@@ -400,18 +404,18 @@ def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
 _TOO_MUCH = "the schema takes too much work"
 
 
-def _rough(places: Conjunction, document: Document) -> ValueSet:
+def _rough(subschemas: Conjunction, document: Document) -> ValueSet:
     """Every value of the types that the places name themselves."""
     types = _ALL_TYPES
-    for place in places:
-        raw = document.enter(place).raw
+    for subschema in subschemas:
+        raw = document.enter(subschema).raw
         declared = raw.get("type") if isinstance(raw, Mapping) else None
         names = [declared] if isinstance(declared, str) else declared
         if not isinstance(names, list) or any(name not in TYPES for name in names):
             continue
         if not (document.refs_hide_siblings and "$ref" in raw):
             types &= {"number" if name == "integer" else name for name in names}
-    shapes = [shape for shape, name in zip(EVERYTHING.shapes, _EVERY_TYPE, strict=True) if name in types]
+    shapes = [shape for shape, name in zip(ALL_VALUES.shapes, _EVERY_TYPE, strict=True) if name in types]
     return ValueSet(shapes=tuple(shapes), reason="no JSON type is left")
 
 
@@ -439,7 +443,7 @@ def _plain(raw: Any) -> ValueSet | None:
     return None
 
 
-class _Judge:
+class _FacetValidator:
     """Which values one facet allows: what it lists, or denies, is looked up, all else left to jsonschema."""
 
     def __init__(self, facet: Subschema, document: Document) -> None:
@@ -452,19 +456,19 @@ class _Judge:
                 self._listed = keys if self._listed is None else self._listed & keys
         self._denied = _denied(raw.get("not"))
         left = (KEYWORDS | PRIVATE) - {"enum", "const"} - ({"not"} if self._denied else set())
-        self._place = _only(facet, left)
+        self._subschema = _only(facet, left)
         declared = raw.get("type", "string")
         allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
-        self._string_place = _only(facet, left - {"type"}) if allows_strings else self._place
+        self._string_subschema = _only(facet, left - {"type"}) if allows_strings else self._subschema
 
     def allows(self, value: Any) -> bool:
         """Whether the facet allows the value."""
-        place = self._string_place if isinstance(value, str) else self._place
+        subschema = self._string_subschema if isinstance(value, str) else self._subschema
         if self._listed is not None and value_key(value) not in self._listed:
             return False
         if self._denied and value_key(value) in self._denied:
             return False
-        return place is None or self._document.allows(place, value)
+        return subschema is None or self._document.allows(subschema, value)
 
 
 def _is_deep(value: Any) -> bool:

@@ -14,10 +14,10 @@ from typing import Any
 from gbnf.effort import spend
 from gbnf.regular.errors import EffortSpent
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, CONDITION, HOLDS, KEYWORDS, PRIVATE, REFERENCES
-from gbnf.schema.negation import NotHeldError, complement
+from gbnf.schema.keywords import CHOICES, CONDITION, HAS_ITEM, KEYWORDS, PRIVATE, REFERENCES
+from gbnf.schema.negation import NoComplementError, complement
 
-Report = Callable[[str, str, str], None]
+ReportCallback = Callable[[str, str, str], None]
 
 #: What it takes to look at one place, in the units of `gbnf.effort`.
 _PLACE_WORK = 15
@@ -32,14 +32,14 @@ _DRAFT_3 = "a flag is how draft 3 wrote it; list the names beside `properties`"
 class Branching:
     """A choice: one of `branches` must hold; exactly one where `exclusive`. `keyword` is what asks for it."""
 
-    place: Subschema
+    subschema: Subschema
     keyword: str
     branches: tuple[Subschema, ...]
     exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatSchema:
     """Schema objects that must all hold, and the open choices beside them."""
 
     facets: tuple[Subschema, ...] = ()
@@ -47,119 +47,121 @@ class Flat:
 
 
 class Flattener:
-    def __init__(self, document: Document, report: Report) -> None:
+    def __init__(self, document: Document, report: ReportCallback) -> None:
         self._document = document
         self._report = report
         # a complement that isn't held: the keyword that has none (errors hold on to all that raised them)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
         self._nesting = 0  # of complements within one another
-        self._has_made = False  # so that a place may be reached inside a schema that was made
+        self._has_generated = False  # so that a place may be reached inside a schema that was made
 
     def flatten(
-        self, places: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
-    ) -> Flat:
+        self, subschemas: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
+    ) -> FlatSchema:
         """The facets of `places`, behind those in `known`, which hold already; the choices where wanted.
 
         Raises SchemaError.
         """
         facets = dict.fromkeys(known)
         branchings: list[Branching] = []
-        pending = list(reversed(list(places)))
+        pending = list(reversed(list(subschemas)))
         spend(_PLACE_WORK + len(known))
         while pending:
             spend(_PLACE_WORK)
-            place = self._document.enter(self.home(pending.pop()))
-            raw = place.raw
-            if raw is True or place in facets:
+            subschema = self._document.enter(self.with_own_pointer(pending.pop()))
+            raw = subschema.raw
+            if raw is True or subschema in facets:
                 continue
             if raw is False:
-                facets[place] = None
+                facets[subschema] = None
                 continue
-            more = [self._document.follow(place, keyword) for keyword in REFERENCES if keyword in raw]
+            more = [self._document.follow(subschema, keyword) for keyword in REFERENCES if keyword in raw]
             if more and self._document.refs_hide_siblings:
                 pending.extend(more)
                 continue
-            facets[place] = None
+            facets[subschema] = None
             if raw.get("required") is True:
-                self._report(f"{place.pointer}/required", "required", _DRAFT_3)
+                self._report(f"{subschema.pointer}/required", "required", _DRAFT_3)
             if choices and not CHOICES.isdisjoint(raw):
-                for choice in self._choices(place):
+                for choice in self._choices(subschema):
                     if len(choice.branches) == 1:
                         more += choice.branches
                     else:
                         branchings.append(choice)
             if "allOf" in raw:
-                more += members(place, "allOf")
-            if CONDITION in raw and place.made:
-                more.append(replace(place.at(CONDITION), test="if"))
+                more += members(subschema, "allOf")
+            if CONDITION in raw and subschema.is_generated:
+                more.append(replace(subschema.at(CONDITION), condition_role="if"))
             pending.extend(reversed(more))
-        return Flat(tuple(facets), tuple(branchings))
+        return FlatSchema(tuple(facets), tuple(branchings))
 
-    def complement(self, place: Subschema) -> tuple[Subschema, ...]:
+    def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
         """Places whose union is everything that `place` refuses. Raises NotHeldError."""
-        place = self._document.enter(self.home(place))
-        known = self._complements.get(place)
+        subschema = self._document.enter(self.with_own_pointer(subschema))
+        known = self._complements.get(subschema)
         if known is None:
-            self._complements[place] = "$ref"  # for a schema that is its own complement
+            self._complements[subschema] = "$ref"  # for a schema that is its own complement
             self._nesting += 1
             try:
-                known = self._complement(place)
-            except NotHeldError as error:
+                known = self._complement(subschema)
+            except NoComplementError as error:
                 known = error.keyword
             except EffortSpent:
-                del self._complements[place]
+                del self._complements[subschema]
                 raise
             finally:
                 self._nesting -= 1
-            self._complements[place] = known
+            self._complements[subschema] = known
         if isinstance(known, str):
-            raise NotHeldError(known)
+            raise NoComplementError(known)
         return known
 
-    def obstacle(self, place: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
+    def obstacle(self, subschema: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
         """The keyword, in the complement of `place` or inside it, that has none; "" where all is held."""
         spend(_PLACE_WORK)
-        if place in seen:
+        if subschema in seen:
             return ""
         if len(seen) > _MAX_OBSTACLES:
             return "not"
         try:
-            branches = self.complement(place)
-        except NotHeldError as error:
+            branches = self.complement(subschema)
+        except NoComplementError as error:
             return error.keyword
-        inner = [one for branch in branches if branch.made for one in (branch, *_parts(branch))]
+        inner = [one for branch in branches if branch.is_generated for one in (branch, *_parts(branch))]
         negated = [one.at("not") for one in inner if isinstance(one.raw, Mapping) and "not" in one.raw]
-        return next(filter(None, (self.obstacle(one, seen | {place}) for one in negated)), "")
+        return next(filter(None, (self.obstacle(one, seen | {subschema}) for one in negated)), "")
 
-    def _complement(self, place: Subschema) -> tuple[Subschema, ...]:
-        raw = place.raw
+    def _complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
+        raw = subschema.raw
         if self._nesting > _MAX_REFERENCES:
-            raise NotHeldError("$ref")
+            raise NoComplementError("$ref")
         spend(_PLACE_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
         targets: list[Subschema] = []
         for keyword in REFERENCES if isinstance(raw, Mapping) else ():
             if keyword in raw:
-                targets += self.complement(self._document.follow(place, keyword))
+                targets += self.complement(self._document.follow(subschema, keyword))
                 if self._document.refs_hide_siblings:
                     return tuple(targets)
-        return (*targets, *self._made(place, "not", complement(place)))
+        return (*targets, *self._generated(subschema, "not", complement(subschema)))
 
-    def _choices(self, place: Subschema) -> list[Branching]:
-        raw = place.raw
+    def _choices(self, subschema: Subschema) -> list[Branching]:
+        raw = subschema.raw
         found = [
-            Branching(place, keyword, tuple(members(place, keyword)), exclusive=keyword == "oneOf")
+            Branching(subschema, keyword, tuple(members(subschema, keyword)), exclusive=keyword == "oneOf")
             for keyword in ("anyOf", "oneOf")
             if keyword in raw
         ]
         if "not" in raw:
             try:
-                branches = self.complement(place.at("not"))
-            except NotHeldError as error:
+                branches = self.complement(subschema.at("not"))
+            except NoComplementError as error:
                 reason = f"the complement of {error.keyword!r} has no schema"
-                self._report(f"{place.pointer}/not", "not", reason)
+                self._report(f"{subschema.pointer}/not", "not", reason)
             else:
-                found.append(Branching(place, "not", branches or (Subschema(False, place.pointer, None),)))
+                found.append(
+                    Branching(subschema, "not", branches or (Subschema(False, subschema.pointer, None),))
+                )
         for keyword, rewrite in (
             ("if", _if),
             ("dependentRequired", _dependent),
@@ -168,57 +170,71 @@ class Flattener:
         ):
             if keyword in raw:
                 found += [
-                    Branching(place, keyword, self._rewrite(place, keyword, number, some))
-                    for number, some in enumerate(rewrite(place, keyword))
+                    Branching(subschema, keyword, self._rewrite(subschema, keyword, number, some))
+                    for number, some in enumerate(rewrite(subschema, keyword))
                 ]
         return found
 
-    def _rewrite(self, place: Subschema, keyword: str, number: int, raws: list[Any]) -> tuple[Subschema, ...]:
-        key = (place, f"{keyword} {number}")
+    def _rewrite(
+        self, subschema: Subschema, keyword: str, number: int, raws: list[Any]
+    ) -> tuple[Subschema, ...]:
+        key = (subschema, f"{keyword} {number}")
         if key not in self._rewritten:
-            self._rewritten[key] = self._made(place, keyword, raws)
+            self._rewritten[key] = self._generated(subschema, keyword, raws)
         return self._rewritten[key]
 
-    def home(self, place: Subschema) -> Subschema:
+    def with_own_pointer(self, subschema: Subschema) -> Subschema:
         """The place by its own pointer."""
-        return self._document.home(place) if self._has_made else place
+        return self._document.with_own_pointer(subschema) if self._has_generated else subschema
 
-    def _made(self, place: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
-        self._has_made = True
-        pointer = f"{place.pointer}/{keyword}"
-        test = "inside" if keyword == "not" else place.test
-        resolver, scope = place.resolver, place.scope
-        return tuple(Subschema(raw, pointer, resolver, made=True, test=test, scope=scope) for raw in raws)
+    def _generated(self, subschema: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
+        self._has_generated = True
+        pointer = f"{subschema.pointer}/{keyword}"
+        condition_role = "inside" if keyword == "not" else subschema.condition_role
+        resolver, dynamic_scope = subschema.resolver, subschema.dynamic_scope
+        return tuple(
+            Subschema(
+                raw,
+                pointer,
+                resolver,
+                is_generated=True,
+                condition_role=condition_role,
+                dynamic_scope=dynamic_scope,
+            )
+            for raw in raws
+        )
 
 
-def _parts(made: Subschema) -> list[Subschema]:
+def _parts(is_generated: Subschema) -> list[Subschema]:
     """The places inside a branch of a complement at which something is negated again."""
-    raw = made.raw
+    raw = is_generated.raw
     if not isinstance(raw, Mapping):
         return []
-    found = [made.at(keyword) for keyword in (HOLDS, "items") if isinstance(raw.get(keyword), Mapping)]
-    found += [made.at("properties", name) for name in raw.get("properties", ())]
-    return found + [made.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
+    found = [
+        is_generated.at(keyword) for keyword in (HAS_ITEM, "items") if isinstance(raw.get(keyword), Mapping)
+    ]
+    found += [is_generated.at("properties", name) for name in raw.get("properties", ())]
+    return found + [is_generated.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
 
 
-def members(place: Subschema, keyword: str) -> list[Subschema]:
+def members(subschema: Subschema, keyword: str) -> list[Subschema]:
     """The schemas that a combinator lists."""
-    return [place.at(keyword, index) for index in range(len(place.raw[keyword]))]
+    return [subschema.at(keyword, index) for index in range(len(subschema.raw[keyword]))]
 
 
-def _if(place: Subschema, _keyword: str) -> list[list[Any]]:
+def _if(subschema: Subschema, _keyword: str) -> list[list[Any]]:
     # if A then B else C  ->  A and B, or not A and C
-    raw = place.raw
+    raw = subschema.raw
     condition, then, otherwise = raw["if"], raw.get("then", True), raw.get("else", True)
     if then is True and otherwise is True:
         return []
     return [[{CONDITION: condition, "allOf": [then]}, {"allOf": [{"not": condition}, otherwise]}]]
 
 
-def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
+def _dependent(subschema: Subschema, keyword: str) -> list[list[Any]]:
     # a depends on B  ->  without a, or with a and B
     found = []
-    for name, one in place.raw[keyword].items():
+    for name, one in subschema.raw[keyword].items():
         needed = [one] if isinstance(one, str) else one  # a name alone, in draft 3
         if isinstance(needed, list) and needed:
             found.append([{"properties": {name: False}}, {"required": [name, *needed]}])
@@ -227,16 +243,16 @@ def _dependent(place: Subschema, keyword: str) -> list[list[Any]]:
     return found
 
 
-def own_keywords(place: Subschema) -> Subschema:
+def own_keywords(subschema: Subschema) -> Subschema:
     """The place without the keywords that add places, or branches of which one holds.
 
     `not`, `if` and the dependent keywords stay, and are judged as they stand.
     """
-    raw = place.raw
+    raw = subschema.raw
     if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):
-        return place
+        return subschema
     own = {keyword: value for keyword, value in raw.items() if keyword in (KEYWORDS | PRIVATE) - _FLATTENED}
-    return Subschema(own, place.pointer, place.resolver)
+    return Subschema(own, subschema.pointer, subschema.resolver)
 
 
 _FLATTENED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})

@@ -29,8 +29,8 @@ NOT_WORDS = "gbnf:notWords"
 NOT_INTEGER = "gbnf:notInteger"
 ABOVE = "gbnf:above"
 BELOW = "gbnf:below"
-HOLDS = "gbnf:holds"
-PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HOLDS})
+HAS_ITEM = "gbnf:holds"
+PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HAS_ITEM})
 #: Around the condition of an `if` that holds.
 CONDITION = "gbnf:condition"
 

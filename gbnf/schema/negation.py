@@ -16,7 +16,7 @@ from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import (
     ABOVE,
     BELOW,
-    HOLDS,
+    HAS_ITEM,
     KEYWORDS,
     NOT_FORMAT,
     NOT_INTEGER,
@@ -30,7 +30,7 @@ from gbnf.schema.keywords import (
 MAX_ONE_OF = 5
 
 
-class NotHeldError(Exception):
+class NoComplementError(Exception):
     """The complement can't be written with keywords that the model holds. `keyword` is the obstacle."""
 
     def __init__(self, keyword: str) -> None:
@@ -38,23 +38,23 @@ class NotHeldError(Exception):
         self.keyword = keyword
 
 
-def complement(place: Subschema) -> list[Any]:
+def complement(subschema: Subschema) -> list[Any]:
     """Raw schemas whose union is everything that the schema at `place` refuses.
 
     They belong to the place's resolver; references are the caller's business. Raises NotHeldError.
     """
-    raw = place.raw
+    raw = subschema.raw
     if isinstance(raw, bool):
         return [] if raw else [True]
     if not isinstance(raw, Mapping):
-        raise NotHeldError("not")
+        raise NoComplementError("not")
     branches: list[Any] = []
     for keyword, value in raw.items():
         if keyword not in KEYWORDS or keyword in REFERENCES:
             continue
         rule = _RULES.get(keyword)
         if rule is None:
-            raise NotHeldError(keyword)
+            raise NoComplementError(keyword)
         branches += rule(value, raw)
     return branches
 
@@ -79,7 +79,7 @@ def _not_values(values: list[Any]) -> list[Any]:
     names = {"null": type(None), "boolean": bool, "string": str}
     branches: list[Any] = []
     if any(isinstance(value, list | dict) for value in values):
-        raise NotHeldError("enum")
+        raise NoComplementError("enum")
     for name, kind in names.items():
         mine = [value for value in values if isinstance(value, kind)]
         if name == "null":
@@ -141,20 +141,20 @@ def _not_items(value: Any, raw: Mapping[str, Any]) -> list[Any]:
     if value is True or value == {}:
         return []
     if isinstance(value, list) or "prefixItems" in raw:
-        raise NotHeldError("items")
-    return [{"type": "array", HOLDS: {"not": value}}]
+        raise NoComplementError("items")
+    return [{"type": "array", HAS_ITEM: {"not": value}}]
 
 
 def _not_contains(value: Any, raw: Mapping[str, Any]) -> list[Any]:
     if not {"minContains", "maxContains"}.isdisjoint(raw):
-        raise NotHeldError("contains")
+        raise NoComplementError("contains")
     return [{"type": "array", "items": {"not": value}}]
 
 
 def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
     """None of the branches, or two of them."""
     if len(branches) > MAX_ONE_OF:
-        raise NotHeldError("oneOf")
+        raise NoComplementError("oneOf")
     none = {"allOf": [{"not": branch} for branch in branches]}
     return [none, *({"allOf": [*pair]} for pair in combinations(branches, 2))]
 
@@ -162,7 +162,7 @@ def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
 def _not_additional(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
     if value is True or value == {}:
         return []
-    raise NotHeldError("additionalProperties")
+    raise NoComplementError("additionalProperties")
 
 
 _RULES: dict[str, _Rule] = {

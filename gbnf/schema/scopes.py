@@ -45,11 +45,11 @@ class _Survey:
         return _Survey(dynamic, has_names, refers_outside)
 
 
-_MOST_NODES = 200_000
+_MAX_NODES = 200_000
 """Objects and arrays of a schema in which identifiers and anchors are looked for."""
 
 
-def _written_out(schema: Any) -> int:
+def _expanded_size(schema: Any) -> int:
     """How many objects and arrays a schema has as JSON: one in several places counts in each.
 
     A schema given as Python values may hold one value in many places, and `referencing` goes to each.
@@ -60,13 +60,13 @@ def _written_out(schema: Any) -> int:
     while pending:
         node, is_done = pending.pop()
         members = node.values() if isinstance(node, Mapping) else node
-        held = [member for member in members if isinstance(member, Mapping | list)]
+        containers = [member for member in members if isinstance(member, Mapping | list)]
         if is_done:  # one that is inside itself has no end
-            sizes[id(node)] = 1 + sum(sizes.get(id(member), _MOST_NODES) for member in held)
+            sizes[id(node)] = 1 + sum(sizes.get(id(member), _MAX_NODES) for member in containers)
         elif id(node) not in begun:
             begun.add(id(node))
             pending.append((node, True))
-            pending += [(member, False) for member in held]
+            pending += [(member, False) for member in containers]
     return sizes.get(id(schema), 1)
 
 
@@ -74,7 +74,7 @@ _IDENTIFYING = frozenset({"$id", "id"})
 _NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 
 
-class Scopes:
+class DynamicScopes:
     """Where references lead, by the resources on the way to them.
 
     A `$dynamicRef` leads to the outermost resource on the way that has a dynamic anchor of its name, a
@@ -89,8 +89,8 @@ class Scopes:
         survey = _Survey.of(schema)
         registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
         if survey.has_names or survey.refers_outside:
-            if _written_out(schema) > _MOST_NODES:
-                problem = f"written out, it has more than {_MOST_NODES:,} objects and arrays"
+            if _expanded_size(schema) > _MAX_NODES:
+                problem = f"written out, it has more than {_MAX_NODES:,} objects and arrays"
                 raise SchemaError("", problem, "Put what stands in several places below $defs.")
             with suppress(AttributeError, TypeError, ValueError):  # of names that are none
                 registry = registry.crawl()  # once, and not at each reference
@@ -103,11 +103,11 @@ class Scopes:
         self._resolvers: dict[tuple[str, tuple[str, ...]], Any] = {}
 
     def follow(
-        self, keyword: str, reference: str, resolver: Any, scope: tuple[str, ...]
+        self, keyword: str, reference: str, resolver: Any, dynamic_scope: tuple[str, ...]
     ) -> tuple[Any, Any, tuple[str, ...]]:
         """The schema that a reference leads to, its resolver and its scope.
 
-        `resolver` and `scope` are those of the place where the reference stands.
+        `resolver` and `dynamic_scope` are those of the place where the reference stands.
         """
         if not self._several:
             resolved = resolver.lookup(reference)
@@ -117,19 +117,19 @@ class Scopes:
             (base, reference[1:]) if reference.startswith("#") else urldefrag(urljoin(base, reference))
         )
         if keyword != "$ref" and not fragment.startswith("/") and fragment in self._provides(uri):
-            way = (self._root, *scope)
+            way = (self._root, *dynamic_scope)
             uri = next((one for one in way if fragment in self._provides(one)), uri)
         resolved = self._registry.resolver(uri).lookup(f"#{fragment}")
         base = base_uri(resolved.resolver)
-        scope = self.entered(scope, base)
-        return resolved.contents, self._resolver(base, scope), scope
+        dynamic_scope = self.entered(dynamic_scope, base)
+        return resolved.contents, self._resolver(base, dynamic_scope), dynamic_scope
 
-    def entered(self, scope: tuple[str, ...], uri: str) -> tuple[str, ...]:
-        """The scope of a place in the resource `uri`, reached from one of `scope`."""
+    def entered(self, dynamic_scope: tuple[str, ...], uri: str) -> tuple[str, ...]:
+        """The scope of a place in the resource `uri`, reached from one of `dynamic_scope`."""
         if not self._several:
             return ()
-        known = frozenset().union(*map(self._provides, (self._root, *scope)))
-        return scope if (self._provides(uri) & self._several) <= known else (*scope, uri)
+        known = frozenset().union(*map(self._provides, (self._root, *dynamic_scope)))
+        return dynamic_scope if (self._provides(uri) & self._several) <= known else (*dynamic_scope, uri)
 
     def _provides(self, uri: str) -> frozenset[str]:
         """The dynamic anchors of a resource itself."""
@@ -147,14 +147,14 @@ class Scopes:
             known = self._provided[uri] = names
         return known
 
-    def _resolver(self, base: str, scope: tuple[str, ...]) -> Any:
+    def _resolver(self, base: str, dynamic_scope: tuple[str, ...]) -> Any:
         """A resolver for jsonschema, which finds the scope in the resources that were looked up."""
-        known = self._resolvers.get((base, scope))
+        known = self._resolvers.get((base, dynamic_scope))
         if known is None:
             known = self.resolver
-            for uri in (*scope, base):
+            for uri in (*dynamic_scope, base):
                 known = known.lookup(uri).resolver
-            self._resolvers[base, scope] = known
+            self._resolvers[base, dynamic_scope] = known
         return known
 
 

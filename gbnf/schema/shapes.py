@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from gbnf.applicators import SAYS_MORE
+from gbnf.applicators import ADDITIONAL_PROPERTY_KEYWORDS
 from gbnf.effort import spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
-from gbnf.schema.counts import count, fraction, least
+from gbnf.schema.counts import integer_keyword, number_keyword, smallest
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import ABOVE, BELOW, CHOICES, HOLDS, NOT_INTEGER
+from gbnf.schema.keywords import ABOVE, BELOW, CHOICES, HAS_ITEM, NOT_INTEGER
 from gbnf.schema.values import (
-    ANYTHING,
-    NEVER,
+    UNCONSTRAINED,
+    UNSATISFIABLE,
     Array,
     Bound,
     Conjunction,
@@ -35,22 +35,22 @@ MAX_KEY_STATES = 3000
 #: Bounds of more digits before the point than this has are not held.
 MAX_BOUND_SIZE = 10**40
 
-Report = Callable[[str, str, str], None]
+ReportCallback = Callable[[str, str, str], None]
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
 #: The places that a place asks for by references and `allOf`, itself among them.
 Reached = Callable[[Subschema], frozenset[Subschema]]
 
 
-def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) -> Number | None:
+def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer: bool) -> Number | None:
     """`integer`: the facets' types allow integers only."""
     low: Bound | None = None
     high: Bound | None = None
     divisors: list[Fraction] = []
     for facet in facets:
-        low = _tighter(low, _held(_bound(facet, "minimum"), facet, "minimum", report), 1)
-        high = _tighter(high, _held(_bound(facet, "maximum"), facet, "maximum", report), -1)
-        divisor = fraction(facet, "multipleOf")
+        low = _tighter(low, _enforceable_bound(_bound(facet, "minimum"), facet, "minimum", report), 1)
+        high = _tighter(high, _enforceable_bound(_bound(facet, "maximum"), facet, "maximum", report), -1)
+        divisor = number_keyword(facet, "multipleOf")
         if divisor is not None:
             divisors.append(divisor)
     kind: bool | None = True if integer else None
@@ -71,10 +71,10 @@ def number_shape(facets: Sequence[Subschema], report: Report, *, integer: bool) 
     return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(facets))
 
 
-def array_shape(facets: Sequence[Subschema], report: Report, reached: Reached) -> Array | None:
+def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Reached) -> Array | None:
     shape = _array(facets[0])
     for facet in facets[1:]:
-        shape = _meet_arrays(shape, _array(facet))
+        shape = _intersect_arrays(shape, _array(facet))
     if any(facet.raw.get("unevaluatedItems", True) is not True for facet in facets):
         shape = _close_unevaluated_items(shape, facets, report, reached)
     for facet in facets:
@@ -82,10 +82,10 @@ def array_shape(facets: Sequence[Subschema], report: Report, reached: Reached) -
             if _array_keyword_asks(facet, keyword):
                 report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not hold this keyword")
     low, high = shape.min_items, shape.max_items
-    for index, places in enumerate(shape.prefix):
-        if places == NEVER:
+    for index, subschemas in enumerate(shape.prefix):
+        if subschemas == UNSATISFIABLE:
             high = index if high is None else min(high, index)
-    if shape.items == NEVER:
+    if shape.items == UNSATISFIABLE:
         high = len(shape.prefix) if high is None else min(high, len(shape.prefix))
     if shape.contains:
         low = max(low, 1)
@@ -96,7 +96,7 @@ def array_shape(facets: Sequence[Subschema], report: Report, reached: Reached) -
 
 
 def object_shape(
-    facets: Sequence[Subschema], report: Report, keys: KeyLanguage, reached: Reached, *, closed: bool
+    facets: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, reached: Reached, *, closed: bool
 ) -> Object | None:
     """`closed`: where no facet speaks of additional properties and some are declared, there are none.
 
@@ -104,21 +104,23 @@ def object_shape(
     """
     shape = _object(facets[0], report)
     for facet in facets[1:]:
-        shape = _meet_objects(shape, _object(facet, report), facet, report)
+        shape = _intersect_objects(shape, _object(facet, report), facet, report)
     if any("unevaluatedProperties" in facet.raw for facet in facets):
         shape = _close_unevaluated(shape, facets, report, reached)
     others, properties = shape.others, dict(shape.properties)
-    declared = closed_to(facets) if closed else None
+    declared = closed_property_names(facets) if closed else None
     if declared is not None:
         others = ()
-        properties = {name: places if name in declared else NEVER for name, places in properties.items()}
+        properties = {
+            name: subschemas if name in declared else UNSATISFIABLE for name, subschemas in properties.items()
+        }
     open_shape = Object({}, (), others)
     for name in shape.required:
         properties.setdefault(name, open_shape.child(name))
     for facet in facets:
         if "propertyNames" in facet.raw:
-            properties, others = _hold_names(facet, properties, others, report, keys)
-    if any(properties[name] == NEVER for name in shape.required):
+            properties, others = _apply_property_names(facet, properties, others, report, keys)
+    if any(properties[name] == UNSATISFIABLE for name in shape.required):
         return None
     low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
     if high is not None and low > high:
@@ -135,20 +137,20 @@ def object_shape(
     )
 
 
-def closed_to(facets: Sequence[Subschema]) -> frozenset[str] | None:
+def closed_property_names(facets: Sequence[Subschema]) -> frozenset[str] | None:
     """The properties that an object of these facets is closed to; None for one that stays open.
 
     A condition that holds declares properties too, but closes nothing; what follows from a condition or from
     a property closes it, whether it applies or not.
     """
-    speaking = [facet for facet in facets if not facet.test]
-    if any(not SAYS_MORE.isdisjoint(facet.raw) for facet in speaking):
+    speaking = [facet for facet in facets if not facet.condition_role]
+    if any(not ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(facet.raw) for facet in speaking):
         return None
     closing = any(
         raw.get("properties")
         for facet in speaking
         for raw in (
-            facet.raw if not facet.made else {},
+            facet.raw if not facet.is_generated else {},
             *(facet.raw.get(keyword) for keyword in ("then", "else")),
             *facet.raw.get("dependentSchemas", {}).values(),
         )
@@ -159,13 +161,13 @@ def closed_to(facets: Sequence[Subschema]) -> frozenset[str] | None:
     return frozenset(
         name
         for facet in facets
-        if facet.test != "inside" and not facet.made
+        if facet.condition_role != "inside" and not facet.is_generated
         for name in facet.raw.get("properties", ())
     )
 
 
 def _close_unevaluated_items(
-    shape: Array, facets: Sequence[Subschema], report: Report, reached: Reached
+    shape: Array, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
 ) -> Array:
     """Put `unevaluatedItems` behind the tuples, as `_close_unevaluated` does for properties.
 
@@ -173,7 +175,8 @@ def _close_unevaluated_items(
     """
     asking = [facet for facet in facets if "unevaluatedItems" in facet.raw]
     others = any(
-        not CHOICES.isdisjoint(facet.raw) or not {"contains", HOLDS}.isdisjoint(facet.raw) for facet in facets
+        not CHOICES.isdisjoint(facet.raw) or not {"contains", HAS_ITEM}.isdisjoint(facet.raw)
+        for facet in facets
     )
     if len(asking) > 1 or others or not reached(asking[0]).issuperset(facets):
         for one in asking:
@@ -194,7 +197,7 @@ def _chains(
     left = dict.fromkeys(properties)
     chains = []
     for facet in facets:
-        if not facet.made:
+        if not facet.is_generated:
             chain = tuple(name for name in facet.raw.get("properties", ()) if name in left)
             for name in chain:
                 del left[name]
@@ -213,7 +216,7 @@ def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:
 def _array(facet: Subschema) -> Array:
     raw = facet.raw
     prefix: tuple[Conjunction, ...] = ()
-    rest: Conjunction = ANYTHING
+    rest: Conjunction = UNCONSTRAINED
     if "prefixItems" in raw:
         prefix = tuple(_child(facet, "prefixItems", index) for index in range(len(raw["prefixItems"])))
     if isinstance(raw.get("items"), list):  # a tuple, up to draft 2019-09
@@ -224,15 +227,22 @@ def _array(facet: Subschema) -> Array:
         rest = _child(facet, "items")
     contains: tuple[Conjunction, ...] = ()
     if "contains" in raw and raw.get("minContains") != 0:
-        contains = (tuple(replace(place, test="inside") for place in _child(facet, "contains")),)
-    if HOLDS in raw:  # it is what `items` above denies
-        place = replace(facet.at(HOLDS), pointer=f"{facet.pointer}/items", test="inside")
+        contains = (tuple(replace(place, condition_role="inside") for place in _child(facet, "contains")),)
+    if HAS_ITEM in raw:  # it is what `items` above denies
+        place = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items", condition_role="inside")
         contains = (*contains, (place,))
     unique = raw.get("uniqueItems") is True
-    return Array(prefix, rest, count(facet, "minItems") or 0, count(facet, "maxItems"), contains, unique)
+    return Array(
+        prefix,
+        rest,
+        integer_keyword(facet, "minItems") or 0,
+        integer_keyword(facet, "maxItems"),
+        contains,
+        unique,
+    )
 
 
-def _meet_arrays(left: Array, right: Array) -> Array:
+def _intersect_arrays(left: Array, right: Array) -> Array:
     length = max(len(left.prefix), len(right.prefix))
     spend(5 + 2 * length)
     prefix = tuple(
@@ -243,43 +253,43 @@ def _meet_arrays(left: Array, right: Array) -> Array:
         prefix,
         conjunction(left.items, right.items),
         max(left.min_items, right.min_items),
-        least((left.max_items, right.max_items)),
+        smallest((left.max_items, right.max_items)),
         tuple(dict.fromkeys((*left.contains, *right.contains))),
         left.unique or right.unique,
     )
 
 
-def _object(facet: Subschema, report: Report) -> Object:
+def _object(facet: Subschema, report: ReportCallback) -> Object:
     raw = facet.raw
     names = raw.get("properties", {})
     required = raw.get("required", [])
     if isinstance(required, bool):
         required = []
-    rest: Conjunction = ANYTHING
+    rest: Conjunction = UNCONSTRAINED
     if "additionalProperties" in raw:
         rest = _child(facet, "additionalProperties")
     properties = {name: _child(facet, "properties", name) for name in names}
     others: tuple[KeyClass, ...] = (KeyClass(None, rest),)
     if raw.get("patternProperties"):
-        properties, others = _hold_patterns(facet, properties, rest, report)
+        properties, others = _apply_pattern_properties(facet, properties, rest, report)
     groups = raw.get("requires_one_of", []) if facet.pointer == "" else []
     return Object(
         properties,
         tuple(dict.fromkeys(required)),
-        tuple(other for other in others if other.value != NEVER),
+        tuple(other for other in others if other.value != UNSATISFIABLE),
         tuple(frozenset(group) for group in groups),
-        count(facet, "minProperties") or 0,
-        count(facet, "maxProperties"),
+        integer_keyword(facet, "minProperties") or 0,
+        integer_keyword(facet, "maxProperties"),
     )
 
 
-def _hold_patterns(
-    facet: Subschema, properties: dict[str, Conjunction], rest: Conjunction, report: Report
+def _apply_pattern_properties(
+    facet: Subschema, properties: dict[str, Conjunction], rest: Conjunction, report: ReportCallback
 ) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
     """Split the keys into classes by the patterns that they match; what matches none is under `rest`."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
 
-    unmatched: Dfa = Dfa.anything()
+    unmatched: Dfa = Dfa.all_words()
     matched: list[KeyClass] = []
     for pattern in facet.raw["patternProperties"]:
         value = _child(facet, "patternProperties", pattern)
@@ -298,11 +308,11 @@ def _hold_patterns(
             if "additionalProperties" in facet.raw:
                 reason = "a pattern beside it is not held, so other properties are left open"
                 report(f"{facet.pointer}/additionalProperties", "additionalProperties", reason)
-            return properties, (KeyClass(None, ANYTHING),)
+            return properties, (KeyClass(None, UNCONSTRAINED),)
         matched = [one for one in more if one.keys is not None and not one.keys.is_empty]
         properties = {
-            name: conjunction(places, value) if keys.accepts(name) else places
-            for name, places in properties.items()
+            name: conjunction(subschemas, value) if keys.accepts(name) else subschemas
+            for name, subschemas in properties.items()
         }
     return properties, (*matched, KeyClass(unmatched, rest))
 
@@ -313,11 +323,11 @@ def _check_size(classes: Sequence[KeyClass]) -> None:
         raise TooManyStates(MAX_KEY_STATES)
 
 
-def _hold_names(
+def _apply_property_names(
     facet: Subschema,
     properties: dict[str, Conjunction],
     others: tuple[KeyClass, ...],
-    report: Report,
+    report: ReportCallback,
     keys: KeyLanguage,
 ) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
     """Keep the keys that `propertyNames` allows."""
@@ -331,12 +341,15 @@ def _hold_names(
     except TooManyStates as error:
         report(f"{facet.pointer}/propertyNames", "propertyNames", str(error))
         return properties, others
-    kept = {name: places if allowed.accepts(name) else NEVER for name, places in properties.items()}
+    kept = {
+        name: subschemas if allowed.accepts(name) else UNSATISFIABLE
+        for name, subschemas in properties.items()
+    }
     return kept, tuple(other for other in others if other.keys is None or not other.keys.is_empty)
 
 
 def _close_unevaluated(
-    shape: Object, facets: Sequence[Subschema], report: Report, reached: Reached
+    shape: Object, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
 ) -> Object:
     """Put `unevaluatedProperties` under the keys that no facet's own keywords evaluate.
 
@@ -369,7 +382,7 @@ def _close_unevaluated(
         place = f"{facet.pointer}/unevaluatedProperties"
         report(place, "unevaluatedProperties", "a pattern beside it is not held")
         return shape
-    return replace(shape, others=tuple(one for one in others if one.value != NEVER))
+    return replace(shape, others=tuple(one for one in others if one.value != UNSATISFIABLE))
 
 
 def _found_in(patterns: Sequence[str]) -> Dfa | None:
@@ -391,28 +404,28 @@ def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
     return not (one.keys & evaluated).is_empty
 
 
-def _meet_objects(left: Object, right: Object, facet: Subschema, report: Report) -> Object:
+def _intersect_objects(left: Object, right: Object, facet: Subschema, report: ReportCallback) -> Object:
     spend(3 * (len(left.properties) + len(right.properties)) + 2 * len(left.others) * len(right.others))
     properties = {
         name: conjunction(left.child(name), right.child(name))
         for name in dict.fromkeys([*left.properties, *right.properties])
     }
     try:
-        others = tuple(_meet_classes(left.others, right.others))
+        others = tuple(_intersect_key_classes(left.others, right.others))
     except TooManyStates as error:
         report(f"{facet.pointer}/patternProperties", "patternProperties", str(error))
-        others = (KeyClass(None, ANYTHING),)
+        others = (KeyClass(None, UNCONSTRAINED),)
     return Object(
         properties,
         tuple(dict.fromkeys([*left.required, *right.required])),
         others,
         left.one_of_groups + right.one_of_groups,
         max(left.min_properties, right.min_properties),
-        least((left.max_properties, right.max_properties)),
+        smallest((left.max_properties, right.max_properties)),
     )
 
 
-def _meet_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> list[KeyClass]:
+def _intersect_key_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> list[KeyClass]:
     met = []
     for one in left:
         for other in right:
@@ -420,7 +433,7 @@ def _meet_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> li
                 one.keys if other.keys is None else other.keys if one.keys is None else one.keys & other.keys
             )
             value = conjunction(one.value, other.value)
-            if value != NEVER and (keys is None or not keys.is_empty):
+            if value != UNSATISFIABLE and (keys is None or not keys.is_empty):
                 met.append(KeyClass(keys, value))
     return met
 
@@ -428,8 +441,8 @@ def _meet_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> li
 def _child(facet: Subschema, *steps: str | int) -> Conjunction:
     place = facet.at(*steps)
     if place.raw is False:
-        return NEVER
-    return ANYTHING if place.raw is True else (place,)
+        return UNSATISFIABLE
+    return UNCONSTRAINED if place.raw is True else (place,)
 
 
 def _bound(facet: Subschema, keyword: str) -> Bound | None:
@@ -439,16 +452,18 @@ def _bound(facet: Subschema, keyword: str) -> Bound | None:
     """
     is_low = keyword == "minimum"
     exclusive = "exclusiveMinimum" if is_low else "exclusiveMaximum"
-    inclusive = fraction(facet, keyword)
+    inclusive = number_keyword(facet, keyword)
     found = None if inclusive is None else Bound(inclusive, facet.raw.get(exclusive) is True)
     for other in (exclusive, ABOVE if is_low else BELOW):
-        strict = fraction(facet, other)
+        strict = number_keyword(facet, other)
         if strict is not None:
             found = _tighter(found, Bound(strict, exclusive=True), 1 if is_low else -1)
     return found
 
 
-def _held(bound: Bound | None, facet: Subschema, keyword: str, report: Report) -> Bound | None:
+def _enforceable_bound(
+    bound: Bound | None, facet: Subschema, keyword: str, report: ReportCallback
+) -> Bound | None:
     """A bound, unless it has so many digits that the grammar leaves it out."""
     if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
         return bound

@@ -1,7 +1,7 @@
 """The string keywords: a regular language, and bounds on the length beside it.
 
 `pattern`, `format` and their complements are intersected as automata. The bounds stay numbers as long as
-possible, since they make automata large; `cut` brings both together. What has no automaton of reasonable
+possible, since they make automata large; `string_language` brings both together. What has no automaton of reasonable
 size is reported and left out, so that the language only grows.
 """
 
@@ -11,32 +11,32 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jsonschema import FormatChecker
 
-from gbnf.effort import remembered
+from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
-from gbnf.schema.counts import count, least
+from gbnf.schema.counts import integer_keyword, smallest
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.values import String
 
 #: The most states that a language may have when it is cut to its bounds.
-MAX_CUT_STATES = 1200
+MAX_STRING_STATES = 1200
 
 _LANGUAGE_KEYWORDS = frozenset({"pattern", "format", NOT_PATTERN, NOT_FORMAT, NOT_WORDS})
 
-Report = Callable[[str, str, str], None]
+ReportCallback = Callable[[str, str, str], None]
 
 
-def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
+def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String | None:
     """The strings that satisfy all facets; None where there are none."""
-    low = max((count(facet, "minLength") or 0 for facet in facets), default=0)
-    high = least(count(facet, "maxLength") for facet in facets)
+    low = max((integer_keyword(facet, "minLength") or 0 for facet in facets), default=0)
+    high = smallest(integer_keyword(facet, "maxLength") for facet in facets)
     language: Dfa | None = None
-    for place, keyword, part in _languages(facets, report):
+    for pointer, keyword, part in _languages(facets, report):
         try:
             language = part if language is None else language & part
         except TooManyStates as error:
-            report(place, keyword, str(error))
+            report(pointer, keyword, str(error))
     if language is not None:
         if language.is_empty:
             return None
@@ -45,20 +45,20 @@ def string_shape(facets: Sequence[Subschema], report: Report) -> String | None:
             return None
         low = 0 if low <= shortest else low
         high = None if longest is not None and high is not None and longest <= high else high
-        language = None if language == Dfa.anything() else language
+        language = None if language == Dfa.all_words() else language
     return None if high is not None and low > high else String(language, low, high, tuple(facets))
 
 
-@remembered(maxsize=512)
-def cut(shape: String) -> Dfa:
+@effort_cache(maxsize=512)
+def string_language(shape: String) -> Dfa:
     """The strings of a shape as one automaton. Raises TooManyStates."""
-    language = Dfa.anything() if shape.language is None else shape.language
+    language = Dfa.all_words() if shape.language is None else shape.language
     if not shape.min_length and shape.max_length is None:
         return language
-    return language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_CUT_STATES)
+    return language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_STRING_STATES)
 
 
-def joined(shapes: Sequence[String]) -> list[String]:
+def merge_strings(shapes: Sequence[String]) -> list[String]:
     """The same strings in as few shapes as their automata allow: those of equal bounds become one."""
     found: list[String] = []
     for shape in shapes:
@@ -81,7 +81,7 @@ def joined(shapes: Sequence[String]) -> list[String]:
     return found
 
 
-def _languages(facets: Sequence[Subschema], report: Report) -> Iterator[tuple[str, str, Dfa]]:
+def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[tuple[str, str, Dfa]]:
     """The languages that the facets ask for, each with its place and keyword."""
     for facet in facets:
         raw = facet.raw
@@ -96,17 +96,17 @@ def _languages(facets: Sequence[Subschema], report: Report) -> Iterator[tuple[st
         ):
             if keyword not in raw:
                 continue
-            place = f"{facet.pointer}/{name}"
+            pointer = f"{facet.pointer}/{name}"
             try:
-                language = _language(keyword, raw[keyword], place, report)
+                language = _language(keyword, raw[keyword], pointer, report)
             except (PatternError, TooManyStates) as error:
-                report(place, name, str(error))
+                report(pointer, name, str(error))
             else:
                 if language is not None:
-                    yield place, name, language
+                    yield pointer, name, language
 
 
-def _language(keyword: str, value: object, place: str, report: Report) -> Dfa | None:
+def _language(keyword: str, value: object, pointer: str, report: ReportCallback) -> Dfa | None:
     """What one keyword allows; None where it says nothing, or nothing that is held."""
     # Imported where a schema asks for them: most ask for neither.
     from gbnf.regular.ecma import search  # noqa: PLC0415
@@ -120,14 +120,14 @@ def _language(keyword: str, value: object, place: str, report: Report) -> Dfa | 
     if keyword in ("pattern", NOT_PATTERN):
         found = search(value)
         return found if keyword == "pattern" else ~found
-    held = format_language(value)
-    if held is None:
+    language = format_language(value)
+    if language is None:
         if value in FormatChecker.checkers:
-            report(place, "format", f"the grammar does not hold the format {value!r}")
+            report(pointer, "format", f"the grammar does not hold the format {value!r}")
             return None
-        return ~Dfa.anything() if keyword == NOT_FORMAT else None  # an unknown one allows every string
+        return ~Dfa.all_words() if keyword == NOT_FORMAT else None  # an unknown one allows every string
     if FORMATS[value].caveat:
-        report(place, "format", FORMATS[value].caveat)
+        report(pointer, "format", FORMATS[value].caveat)
         if keyword == NOT_FORMAT:
             return None
-    return held if keyword == "format" else ~held
+    return language if keyword == "format" else ~language

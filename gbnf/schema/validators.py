@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.applicators import FORMS
-from gbnf.effort import may_backtrack, nested, spend
+from gbnf.applicators import APPLICATORS
+from gbnf.effort import limit_nesting, may_backtrack, spend
 from gbnf.regular.errors import EffortSpent, PatternError, TooManyStates
 from gbnf.schema.keywords import (
     ABOVE,
     BELOW,
-    HOLDS,
+    HAS_ITEM,
     NOT_FORMAT,
     NOT_INTEGER,
     NOT_PATTERN,
@@ -49,17 +49,17 @@ _MAX_DEPTH = 120
 _LARGEST = 100_000
 #: Seconds that one pattern without an automaton may take for one text.
 _LONGEST_S = 1.0
-_NESTING = frozenset({*FORMS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
+_NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
 
 
 @cache
-def taught(validator: Any, *, every_draft: bool = False) -> Any:
+def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
     """A validator class of jsonschema that reads more, in subschemas too; the rest it reads as before.
 
     `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
     """
     known = validator.VALIDATORS
-    mending: dict[str, Callable[[_Rule], _Rule]] = {
+    overrides: dict[str, Callable[[_Rule], _Rule]] = {
         "pattern": lambda _: _pattern,
         "patternProperties": lambda _: _pattern_properties,
         "additionalProperties": _additional_properties,
@@ -67,9 +67,11 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
         "required": _required,
         "items": lambda usual: _items(usual, tuples="prefixItems" in known),
     }
-    mended = {keyword: mend(known[keyword]) for keyword, mend in mending.items() if keyword in known}
+    overridden = {
+        keyword: override(known[keyword]) for keyword, override in overrides.items() if keyword in known
+    }
     if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
-        mended |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
+        overridden |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
     private = {
         NOT_PATTERN: _not_pattern,
         NOT_FORMAT: _not_format,
@@ -77,10 +79,10 @@ def taught(validator: Any, *, every_draft: bool = False) -> Any:
         NOT_INTEGER: _not_integer,
         ABOVE: _above,
         BELOW: _below,
-        HOLDS: _holds,
+        HAS_ITEM: _has_item,
     }
     old = {"dependencies": _dependencies} if every_draft else {}
-    rules = {**known, **old, **mended, **private}
+    rules = {**known, **old, **overridden, **private}
     counted = {
         keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()
     }
@@ -105,26 +107,26 @@ def _nesting(rule: _Rule) -> _Rule:
 
     def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         spend(_ASKING_WORK + (len(value) if isinstance(value, list | dict) else 0))
-        with nested(_MAX_DEPTH):
+        with limit_nesting(_MAX_DEPTH):
             yield from rule(validator, value, instance, schema) or ()
 
     return nesting
 
 
-def found(pattern: str, text: str) -> bool | None:
+def pattern_matches(pattern: str, text: str) -> bool | None:
     """Whether the pattern is found in the text; None for a pattern of no known language.
 
     Where work is bounded, only automata are asked: whatever backtracks may take time without end, which
     nobody can count. Elsewhere it gets `_LONGEST_S`, and then nothing is known.
     """
-    answer = _found(pattern, text)
+    answer = _automaton_matches(pattern, text)
     if answer is None and may_backtrack() and (expression := _in_python(pattern)) is not None:
         with suppress(TimeoutError):
             return expression.search(text, timeout=_LONGEST_S) is not None
     return answer
 
 
-def _found(pattern: str, text: str) -> bool | None:
+def _automaton_matches(pattern: str, text: str) -> bool | None:
     """By the pattern's automaton; None where it has none."""
     from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
 
@@ -137,9 +139,11 @@ def _found(pattern: str, text: str) -> bool | None:
         return None
 
 
-def reads(pattern: str) -> bool:
-    """Whether `found` can tell."""
-    return _found(pattern, "") is not None or (may_backtrack() and _in_python(pattern) is not None)
+def is_supported_pattern(pattern: str) -> bool:
+    """Whether `pattern_matches` can tell."""
+    return _automaton_matches(pattern, "") is not None or (
+        may_backtrack() and _in_python(pattern) is not None
+    )
 
 
 _TOKEN = re.compile(r"\\k<\w+>|\\.|\[(?:\\.|[^\]\\])*\]|\$|\.|\(\?<(?![=!])", re.DOTALL)
@@ -151,11 +155,11 @@ def _reference(token: str) -> str:
 
 
 _SIGN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(?P<least>\+|\{(?P<count>\d+)(?:,\d*)?\})|.", re.DOTALL)
-#: Comments, and the flag for them, which `_written_out` does not follow.
+#: Comments, and the flag for them, which `_expanded_length` does not follow.
 _COMMENTS = re.compile(r"\(\?(?:#|[a-zA-Z]*x)")
 
 
-def _written_out(pattern: str) -> int:
+def _expanded_length(pattern: str) -> int:
     """About how many signs `regex` makes of the pattern: a group's least repetitions, and one more."""
     groups, last = [0], 0
     for sign in _SIGN.finditer(pattern):
@@ -177,7 +181,7 @@ def _in_python(pattern: str) -> regex.Pattern[str] | None:
     """A pattern in the words of Python, `$` being the very end; None where there are none."""
     import regex  # noqa: PLC0415  # most patterns have an automaton
 
-    if _COMMENTS.search(pattern) or _written_out(pattern) > _LARGEST:
+    if _COMMENTS.search(pattern) or _expanded_length(pattern) > _LARGEST:
         return None
     translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
     try:
@@ -187,7 +191,7 @@ def _in_python(pattern: str) -> regex.Pattern[str] | None:
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and found(pattern, instance) is False:
+    if validator.is_type(instance, "string") and pattern_matches(pattern, instance) is False:
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -196,7 +200,7 @@ def _pattern_properties(
 ) -> Iterator[ValidationError]:
     for key, value in instance.items() if validator.is_type(instance, "object") else ():
         for pattern, schema in patterns.items():
-            if found(pattern, key):
+            if pattern_matches(pattern, key):
                 yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
 
@@ -212,7 +216,7 @@ def _additional_properties(usual: _Rule) -> _Rule:
 
 
 def _matches_any(patterns: Any, key: str) -> bool:
-    return any(found(pattern, key) is not False for pattern in patterns)
+    return any(pattern_matches(pattern, key) is not False for pattern in patterns)
 
 
 def _unevaluated_properties(
@@ -234,7 +238,7 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
     """The keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
     if not isinstance(schema, Mapping):
         return set()
-    with nested(_MAX_DEPTH):
+    with limit_nesting(_MAX_DEPTH):
         return _evaluated_by(validator, instance, schema)
 
 
@@ -326,7 +330,7 @@ def _dependencies(
 
 
 def _not_pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and found(pattern, instance):
+    if validator.is_type(instance, "string") and pattern_matches(pattern, instance):
         yield ValidationError(f"{instance!r} matches {pattern!r}")
 
 
@@ -355,7 +359,7 @@ def _below(validator: Any, bound: Any, instance: Any, _schema: Any) -> Iterator[
         yield ValidationError(f"{instance!r} is not below {bound!r}")
 
 
-def _holds(validator: Any, schema: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _has_item(validator: Any, schema: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(instance, "array") and not any(
         _is_valid(validator, one, schema) for one in instance
     ):

@@ -21,15 +21,15 @@ from gbnf.schema.document import Subschema
 
 #: The places that must all hold, in the order in which they were met. The empty one allows every JSON value.
 Conjunction: TypeAlias = tuple[Subschema, ...]
-ANYTHING: Conjunction = ()
+UNCONSTRAINED: Conjunction = ()
 #: A conjunction that nothing satisfies.
-NEVER: Conjunction = (Subschema(False, "", None),)
+UNSATISFIABLE: Conjunction = (Subschema(False, "", None),)
 
 
 def conjunction(*parts: Conjunction) -> Conjunction:
-    """All the places of all the parts, each once; `NEVER` where one of them is."""
-    places = tuple(dict.fromkeys(place for part in parts for place in part))
-    return NEVER if NEVER[0] in places else places
+    """All the places of all the parts, each once; `UNSATISFIABLE` where one of them is."""
+    subschemas = tuple(dict.fromkeys(subschema for part in parts for subschema in part))
+    return UNSATISFIABLE if UNSATISFIABLE[0] in subschemas else subschemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Array:
     """
 
     prefix: tuple[Conjunction, ...] = ()
-    items: Conjunction = ANYTHING
+    items: Conjunction = UNCONSTRAINED
     min_items: int = 0
     max_items: int | None = None
     contains: tuple[Conjunction, ...] = ()
@@ -117,7 +117,7 @@ class Object:
 
     properties: dict[str, Conjunction] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    others: tuple[KeyClass, ...] = (KeyClass(None, ANYTHING),)
+    others: tuple[KeyClass, ...] = (KeyClass(None, UNCONSTRAINED),)
     one_of_groups: tuple[frozenset[str], ...] = ()
     min_properties: int = 0
     max_properties: int | None = None
@@ -131,7 +131,7 @@ class Object:
         for other in self.others:
             if other.keys is None or other.keys.accepts(name):
                 return other.value
-        return NEVER
+        return UNSATISFIABLE
 
 
 Shape: TypeAlias = Null | Boolean | Number | String | Array | Object
@@ -146,16 +146,16 @@ class ValueSet:
     reason: str = ""
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.values and not self.shapes
 
     @property
-    def everything(self) -> bool:
+    def is_everything(self) -> bool:
         """Whether this is plainly every JSON value."""
-        return self.shapes == EVERYTHING.shapes
+        return self.shapes == ALL_VALUES.shapes
 
 
-EVERYTHING = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Object()))
+ALL_VALUES = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Object()))
 
 
 def distinct(values: list[Any]) -> list[Any]:

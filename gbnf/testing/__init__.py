@@ -23,11 +23,11 @@ if find_spec("hypothesis") is None:
         name="hypothesis",
     )
 
-from gbnf.testing.breaking import Breakage, NearMiss, near_misses
+from gbnf.testing.breaking import BrokenConstraint, NearMiss, near_misses
 from gbnf.testing.derivations import derivations
 from gbnf.testing.laws import (
     Accepts,
-    Compiled,
+    CompiledGrammar,
     Counterexample,
     Law,
     LawBrokenError,
@@ -41,8 +41,8 @@ from gbnf.testing.subjects import PoolSubject, SchemaSubject, Subject, calls, va
 
 __all__ = [
     "Accepts",
-    "Breakage",
-    "Compiled",
+    "BrokenConstraint",
+    "CompiledGrammar",
     "Counterexample",
     "Law",
     "LawBrokenError",

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.grammar.analysis import cheapest, cost_of
+from gbnf.grammar.analysis import cheapest_costs, cost_of
 from gbnf.grammar.chars import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
@@ -31,7 +31,7 @@ def derivations(grammar: Grammar | Rules, *, size: int = 200) -> st.SearchStrate
     where the grammar derives no finite text.
     """
     rules = grammar if isinstance(grammar, Rules) else grammar.rules
-    costs = cheapest(rules)
+    costs = cheapest_costs(rules)
     if rules.root not in costs:
         raise ValueError(
             f"the rule {rules.root} derives no finite text: give its recursion an alternative that ends"

@@ -23,8 +23,8 @@ from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from gbnf.testing.breaking import NearMiss, near_misses_of
 from gbnf.testing.derivations import derivations
-from gbnf.testing.subjects import Of, Subject, subject
-from gbnf.testing.texts import SPELLINGS, spelled
+from gbnf.testing.subjects import Subject, ToolsOrSchema, subject
+from gbnf.testing.texts import SPELLINGS, canonical_json
 
 Accepts: TypeAlias = Callable[[str], bool]
 """A judge: whether a text is in the grammar's language."""
@@ -40,7 +40,7 @@ class NoExampleError(GbnfError, ValueError):
     """No example was found to try a law with: what is asked for is too rare to be come upon."""
 
 
-class Compiled(Protocol):
+class CompiledGrammar(Protocol):
     """What the laws need of a grammar; `gbnf.Grammar` is one."""
 
     @property
@@ -83,8 +83,8 @@ class LawBrokenError(GbnfError, AssertionError):
 
 
 def assert_sound(
-    grammar: Compiled,
-    of: Of,
+    grammar: CompiledGrammar,
+    of: ToolsOrSchema,
     *,
     steps: Sequence[int] = (),
     closed: bool | None = None,
@@ -107,8 +107,8 @@ def assert_sound(
 
 
 def assert_complete(
-    grammar: Compiled,
-    of: Of,
+    grammar: CompiledGrammar,
+    of: ToolsOrSchema,
     *,
     steps: Sequence[int] = (),
     closed: bool | None = None,
@@ -136,7 +136,7 @@ def assert_complete(
 
 
 def find_unsound(
-    grammar: Compiled,
+    grammar: CompiledGrammar,
     of: Subject,
     *,
     accepts: Accepts | None = None,
@@ -157,7 +157,7 @@ def find_unsound(
         return _taken(grammar, of, text, value)
 
     def wrong_near_miss(miss: NearMiss) -> Counterexample | None:
-        text = spelled(miss.value)
+        text = canonical_json(miss.value)
         if not judge(text):
             return None
         return _taken(grammar, of, text, miss.value, f"{miss.broken} at {miss.pointer or '/'}")
@@ -168,7 +168,7 @@ def find_unsound(
 
 
 def find_incomplete(
-    grammar: Compiled,
+    grammar: CompiledGrammar,
     of: Subject,
     *,
     accepts: Accepts | None = None,
@@ -194,12 +194,14 @@ def find_incomplete(
     return _smallest(drawn, refused, examples, seed, progress, "valid value")
 
 
-def _own(grammar: Compiled) -> Accepts:
+def _own(grammar: CompiledGrammar) -> Accepts:
     matcher = Matcher(grammar.rules)
     return lambda text: matcher.match(text).complete
 
 
-def _taken(grammar: Compiled, of: Subject, text: str, value: Any, broken: str = "") -> Counterexample | None:
+def _taken(
+    grammar: CompiledGrammar, of: Subject, text: str, value: Any, broken: str = ""
+) -> Counterexample | None:
     """A counterexample where an accepted value is invalid and no finding explains it."""
     errors = of.errors(value)
     findings = tuple(one for one in grammar.report if of.concerns(one, value))

@@ -15,13 +15,13 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
 
 from gbnf.compiler.report import Finding
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.steps import offered_args
-from gbnf.testing.values import Maker
+from gbnf.testing.values import ValueGenerator
 from gbnf.validation import validate_call
 
 Schema: TypeAlias = Mapping[str, Any] | bool
-Of: TypeAlias = Sequence[Executor] | Schema
+ToolsOrSchema: TypeAlias = Sequence[Tool] | Schema
 """What people pass: executors, whose values are calls, or a JSON Schema."""
 
 
@@ -41,7 +41,7 @@ class Subject(Protocol):
         ...
 
 
-def subject(of: Of, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
+def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
     """`steps` are the earlier steps that calls may refer to. `closed`: as in `compile_pool` and
     `compile_schema`, with their defaults."""
     if isinstance(of, bool | Mapping):
@@ -49,14 +49,12 @@ def subject(of: Of, *, steps: Sequence[int] = (), closed: bool | None = None) ->
     return PoolSubject(tuple(of), tuple(steps), closed=closed is not False)
 
 
-def calls(
-    executors: Sequence[Executor], *, steps: Sequence[int] = (), closed: bool = True
-) -> st.SearchStrategy[Any]:
+def calls(tools: Sequence[Tool], *, steps: Sequence[int] = (), closed: bool = True) -> st.SearchStrategy[Any]:
     """Calls of any of the tools that `validate_call` finds valid, keys in declared order.
 
     Raises ValueError where no tool can be called.
     """
-    return PoolSubject(tuple(executors), tuple(steps), closed=closed).valid()
+    return PoolSubject(tuple(tools), tuple(steps), closed=closed).valid()
 
 
 def values(schema: Schema) -> st.SearchStrategy[Any]:
@@ -68,14 +66,14 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
 class PoolSubject:
     """Calls of these tools."""
 
-    executors: tuple[Executor, ...]
+    tools: tuple[Tool, ...]
     steps: tuple[int, ...] = ()
     closed: bool = True
     only: str | None = None
     """The one tool whose calls are drawn; the others stay callable."""
 
     def __repr__(self) -> str:
-        return f"<{', '.join(tool.name for tool in self.executors)}>"
+        return f"<{', '.join(tool.name for tool in self.tools)}>"
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """The same for Hypothesis, which prints every field of data classes otherwise."""
@@ -83,7 +81,7 @@ class PoolSubject:
 
     def __post_init__(self) -> None:
         if not self.offered:
-            wanted = self.only or ", ".join(tool.name for tool in self.executors) or "no tool at all"
+            wanted = self.only or ", ".join(tool.name for tool in self.tools) or "no tool at all"
             raise ValueError(f"none can be called with steps={self.steps}: {wanted}")
 
     @cached_property
@@ -91,7 +89,7 @@ class PoolSubject:
         """The schema of the arguments by tool, of those that can be called."""
         return {
             tool.name: self._arguments(args)
-            for tool in self.executors
+            for tool in self.tools
             if self.only in (None, tool.name) and (args := offered_args(tool, self.steps)) is not None
         }
 
@@ -102,16 +100,16 @@ class PoolSubject:
 
     def references(self, tool: str) -> Mapping[str, str | None]:
         """The tool's step references: the argument, and what it fills."""
-        return next(one.step_references for one in self.executors if one.name == tool)
+        return next(one.step_references for one in self.tools if one.name == tool)
 
-    def maker(self, tool: str) -> Maker:
-        return Maker(self.offered[tool], closed=self.closed)
+    def generator(self, tool: str) -> ValueGenerator:
+        return ValueGenerator(self.offered[tool], closed=self.closed)
 
     def valid(self) -> st.SearchStrategy[Any]:
         return _valid_calls(self)
 
     def errors(self, value: Any) -> tuple[str, ...]:
-        return validate_call(value, self.executors, steps=self.steps, closed=self.closed).errors
+        return validate_call(value, self.tools, steps=self.steps, closed=self.closed).errors
 
     def concerns(self, finding: Finding, value: Any) -> bool:
         return isinstance(value, dict) and finding.tool == value.get("name")
@@ -120,7 +118,7 @@ class PoolSubject:
 @st.composite
 def _valid_calls(draw: st.DrawFn, pool: PoolSubject) -> Any:
     name = draw(st.sampled_from(list(pool.offered)))
-    arguments = pool.maker(name).value(draw, [pool.offered[name]])
+    arguments = pool.generator(name).value(draw, [pool.offered[name]])
     for reference in pool.references(name).keys() & arguments.keys():
         arguments[reference] = draw(st.sampled_from(pool.steps))
     call = {"name": name, "arguments": arguments}
@@ -144,8 +142,8 @@ class SchemaSubject:
         exact: Any = extend(base, checks)  # type: ignore[no-untyped-call]  # its stub is bare
         return exact(self.schema, format_checker=base.FORMAT_CHECKER)
 
-    def maker(self) -> Maker:
-        return Maker(self.schema, closed=False)
+    def generator(self) -> ValueGenerator:
+        return ValueGenerator(self.schema, closed=False)
 
     def valid(self) -> st.SearchStrategy[Any]:
         return _valid_values(self)
@@ -160,7 +158,7 @@ class SchemaSubject:
 
 @st.composite
 def _valid_values(draw: st.DrawFn, of: SchemaSubject) -> Any:
-    value = of.maker().value(draw, [of.schema])
+    value = of.generator().value(draw, [of.schema])
     assume(not of.errors(value))
     return value
 

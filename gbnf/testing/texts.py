@@ -55,7 +55,7 @@ def fits(text: str) -> bool:
     return len(whole) <= 39 and len(fraction) <= 20
 
 
-def spelled(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
+def canonical_json(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
     """The canonical JSON text: exponents only where digits would be too many, no escape that JSON doesn't ask
     for, keys as they come.
     """
@@ -65,10 +65,10 @@ def spelled(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
             text = str(number) if isinstance(number, int) else format(Decimal(repr(value)), "f")
             return text if fits(text) else repr(value)
         case list():
-            return "[" + comma.join(spelled(item, comma=comma, colon=colon) for item in value) + "]"
+            return "[" + comma.join(canonical_json(item, comma=comma, colon=colon) for item in value) + "]"
         case dict():
             pairs = (
-                json.dumps(key, ensure_ascii=False) + colon + spelled(item, comma=comma, colon=colon)
+                json.dumps(key, ensure_ascii=False) + colon + canonical_json(item, comma=comma, colon=colon)
                 for key, item in value.items()
             )
             return "{" + comma.join(pairs) + "}"
@@ -77,13 +77,13 @@ def spelled(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
 
 
 def _compact(value: Any) -> str:
-    return spelled(value, comma=",", colon=":")
+    return canonical_json(value, comma=",", colon=":")
 
 
 SPELLINGS: Mapping[Whitespace, tuple[Callable[[Any], str], ...]] = {
-    "default": (spelled, _compact),
+    "default": (canonical_json, _compact),
     "compact": (_compact,),
-    "spaced": (spelled,),
-    "free": (spelled, _compact),
+    "spaced": (canonical_json,),
+    "free": (canonical_json, _compact),
 }
 """The texts of a value that a grammar of each layout takes."""

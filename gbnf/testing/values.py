@@ -36,7 +36,7 @@ _ANYTHING = st.recursive(
 )
 
 
-class Maker:
+class ValueGenerator:
     """Makes values near the schemas of one document.
 
     `closed`: objects that declare properties and say nothing of additional ones get none.

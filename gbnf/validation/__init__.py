@@ -5,7 +5,7 @@ here. `closing` says which objects are closed, `complaints` words the errors, `j
 `filled` judges what the runtime puts in place of a step's number.
 """
 
-from gbnf.validation.filled import filled_errors
-from gbnf.validation.judge import Verdict, validate_call
+from gbnf.validation.filled import filled_argument_errors
+from gbnf.validation.judge import ValidationResult, validate_call
 
-__all__ = ["Verdict", "filled_errors", "validate_call"]
+__all__ = ["ValidationResult", "filled_argument_errors", "validate_call"]

@@ -15,19 +15,26 @@ from typing import Any
 from referencing import Registry, exceptions
 from referencing.jsonschema import DRAFT202012
 
-from gbnf.applicators import CHILD, IN_PLACE, SAYS_MORE, Place, looks_elsewhere, rebuilt
+from gbnf.applicators import (
+    ADDITIONAL_PROPERTY_KEYWORDS,
+    CHILD_APPLICATORS,
+    IN_PLACE_APPLICATORS,
+    SchemaPath,
+    declares_elsewhere,
+    map_subschemas,
+)
 from gbnf.manifests.executor import is_runtime_resolved
 
 _TESTS = frozenset({"not", "if", "contains", "propertyNames"})
 _BRANCHING = ("anyOf", "oneOf")
-_BELOW = frozenset(CHILD) - _TESTS
-_IN_PLACE = frozenset(IN_PLACE) - _TESTS
+_BELOW = frozenset(CHILD_APPLICATORS) - _TESTS
+_IN_PLACE = frozenset(IN_PLACE_APPLICATORS) - _TESTS
 
 FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
 """What stands in place of a property that the runtime fills in: no value is right."""
 
 
-def judged_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
+def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
     """`args` for the validator: without the top-level properties in `without`, closed where `closed`."""
     if without:
         properties = {
@@ -36,7 +43,7 @@ def judged_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: b
         args = {**args, "properties": properties}
     root = _Preparation(args, closed=closed).prepared(args, value=True)
     assert isinstance(root, dict)
-    if closed and not SAYS_MORE & root.keys() and not looks_elsewhere(root):
+    if closed and not ADDITIONAL_PROPERTY_KEYWORDS & root.keys() and not declares_elsewhere(root):
         root["additionalProperties"] = False
     return root
 
@@ -95,7 +102,9 @@ class _References:
         return any("patternProperties" in here for here in self.in_place(schema, branches=False))
 
     def says_more(self, schema: Any) -> bool:
-        return any(SAYS_MORE & here.keys() for here in self.in_place(schema, branches=False))
+        return any(
+            ADDITIONAL_PROPERTY_KEYWORDS & here.keys() for here in self.in_place(schema, branches=False)
+        )
 
 
 class _Preparation:
@@ -115,7 +124,7 @@ class _Preparation:
         closing = self._closing(schema) if value and self._closes else {}
         closes = (closes_around or bool(closing)) and "unevaluatedProperties" not in schema
 
-        def below(place: Place, member: Any) -> Any:
+        def below(place: SchemaPath, member: Any) -> Any:
             if place[0] in _TESTS:
                 return member
             if place[0] in _BELOW:
@@ -125,7 +134,7 @@ class _Preparation:
                 return self._opened(member, prepared, beside=schema)
             return prepared
 
-        prepared = rebuilt(_without_demands_on_runtime(schema), below) | closing
+        prepared = map_subschemas(_without_demands_on_runtime(schema), below) | closing
         if closes_around and self._references.has_patterns(schema):
             prepared.setdefault("unevaluatedProperties", True)
         return prepared
@@ -133,7 +142,7 @@ class _Preparation:
     def _closing(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         if self._references.says_more(schema) or next(self._references.declared(schema), None) is None:
             return {}
-        return {"unevaluatedProperties" if looks_elsewhere(schema) else "additionalProperties": False}
+        return {"unevaluatedProperties" if declares_elsewhere(schema) else "additionalProperties": False}
 
     def _opened(self, branch: Any, prepared: Any, *, beside: Mapping[str, Any]) -> Any:
         """A branch under which nothing is declared stays open."""

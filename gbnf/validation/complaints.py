@@ -15,10 +15,10 @@ from jsonschema import ValidationError
 from gbnf.validation.closing import declared_names
 
 #: Characters of a value that are shown, values of an enumeration, complaints of one call.
-VALUE_LIMIT, ENUM_LIMIT, COMPLAINT_LIMIT = 80, 50, 12
+VALUE_LIMIT, ENUM_LIMIT, MESSAGE_LIMIT = 80, 50, 12
 
-_DEMANDS: Mapping[str, Callable[[Any], str]] = {
-    "const": lambda value: f"must be {shown(value)}",
+_REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
+    "const": lambda value: f"must be {short_repr(value)}",
     "minimum": lambda value: f"must be at least {value}",
     "maximum": lambda value: f"must be at most {value}",
     "exclusiveMinimum": lambda value: f"must be more than {value}",
@@ -37,7 +37,7 @@ _DEMANDS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def complaints(errors: Iterable[ValidationError], tool: str, root: Mapping[str, Any]) -> list[str]:
+def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[str, Any]) -> list[str]:
     """One line per fault, what is missing first; several missing names of one object share a line."""
     errors = sorted(errors, key=lambda error: [str(step) for step in error.absolute_path])
     faulty = {tuple(error.absolute_path) for error in errors if error.validator != "unevaluatedProperties"}
@@ -56,24 +56,24 @@ def complaints(errors: Iterable[ValidationError], tool: str, root: Mapping[str, 
             case "additionalProperties" | "unevaluatedProperties" if error.validator_value is False:
                 others += _unknown(error, tool, root)
             case _:
-                others.append(f"{_subject(path, tool)} {_demand(error, root)}")
+                others.append(f"{_subject(path, tool)} {_requirement(error, root)}")
     firsts = [
-        f"missing required args {names}{f' in {place(path)!r}' if path else ''} for tool '{tool}'"
+        f"missing required args {names}{f' in {path_text(path)!r}' if path else ''} for tool '{tool}'"
         for path, names in missing.items()
     ]
     lines = list(dict.fromkeys([*firsts, *others]))
-    if len(lines) > COMPLAINT_LIMIT:
-        lines[COMPLAINT_LIMIT:] = [f"and {len(lines) - COMPLAINT_LIMIT} more faults"]
+    if len(lines) > MESSAGE_LIMIT:
+        lines[MESSAGE_LIMIT:] = [f"and {len(lines) - MESSAGE_LIMIT} more faults"]
     return lines
 
 
-def place(path: Sequence[str | int]) -> str:
+def path_text(path: Sequence[str | int]) -> str:
     """A path as a person writes it: `dialog[0].schema.kind`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value in short."""
     match value:
         case dict() | list() if len(value) > VALUE_LIMIT:
@@ -85,12 +85,12 @@ def shown(value: Any) -> str:
             return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
 
 
-def got(value: Any) -> str:
+def typed_value(value: Any) -> str:
     """A value with its JSON type: `string '3'`."""
-    return "null" if value is None else f"{_kind(value)} {shown(value)}"
+    return "null" if value is None else f"{_kind(value)} {short_repr(value)}"
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """` Did you mean …?` where a name is near, else nothing; upper and lower case don't count."""
     folded = {other.casefold(): other for other in names}
     found = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
@@ -98,9 +98,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def unknown_argument(name: str, where: Sequence[str | int], tool: str, known: Sequence[str]) -> str:
-    inside = f" in {place(where)!r}" if where else ""
+    inside = f" in {path_text(where)!r}" if where else ""
     takes = f"It takes {', '.join(known)}." if known else "It takes none."
-    return f"unknown argument {shown(name)}{inside} for tool '{tool}'.{nearest(name, known)} {takes}"
+    return f"unknown argument {short_repr(name)}{inside} for tool '{tool}'.{suggestion(name, known)} {takes}"
 
 
 def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iter
         yield unknown_argument(name, path, tool, known)
 
 
-def _demand(error: ValidationError, root: Mapping[str, Any]) -> str:
+def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
     value: Any = error.validator_value
     keyword = str(error.validator)
     schema: Any = error.schema
@@ -123,15 +123,15 @@ def _demand(error: ValidationError, root: Mapping[str, Any]) -> str:
     if keyword == "None":  # the schema `false`
         return "must not be given"
     if keyword == "enum":
-        allowed = ", ".join(shown(member) for member in value[:ENUM_LIMIT])
+        allowed = ", ".join(short_repr(member) for member in value[:ENUM_LIMIT])
         more = f" … ({len(value) - ENUM_LIMIT} more)" if len(value) > ENUM_LIMIT else ""
-        return f"must be one of [{allowed}{more}], got {got(error.instance)}"
+        return f"must be one of [{allowed}{more}], got {typed_value(error.instance)}"
     if keyword in ("anyOf", "oneOf") and error.context:
         return f"fits none of its forms: {'; or '.join(_forms(error, root))}"
     if keyword == "oneOf":
-        return f"fits more than one of its forms, got {got(error.instance)}"
-    if keyword in _DEMANDS:
-        return f"{_DEMANDS[keyword](value)}, got {got(error.instance)}"
+        return f"fits more than one of its forms, got {typed_value(error.instance)}"
+    if keyword in _REQUIREMENTS:
+        return f"{_REQUIREMENTS[keyword](value)}, got {typed_value(error.instance)}"
     message = error.message
     return f"is not valid: {message if len(message) <= 2 * VALUE_LIMIT else message[: 2 * VALUE_LIMIT] + '…'}"
 
@@ -143,17 +143,17 @@ def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
         branches.setdefault(fault.relative_schema_path[0], fault)
     deepest = sorted(branches.values(), key=lambda fault: -len(fault.relative_path))
     for fault in deepest[:4]:
-        where = f"{place(tuple(fault.relative_path))} " if fault.relative_path else ""
+        where = f"{path_text(tuple(fault.relative_path))} " if fault.relative_path else ""
         if fault.validator == "required":
             wanted: Any = fault.validator_value
             instance: Any = fault.instance
             yield f"{where}needs {[name for name in wanted if name not in instance]}"
         else:
-            yield f"{where}{_demand(fault, root)}"
+            yield f"{where}{_requirement(fault, root)}"
 
 
 def _subject(path: Sequence[str | int], tool: str) -> str:
-    return f"argument {place(path)!r} of tool '{tool}'" if path else f"the arguments of tool '{tool}'"
+    return f"argument {path_text(path)!r} of tool '{tool}'" if path else f"the arguments of tool '{tool}'"
 
 
 def _kind(value: Any) -> str:

@@ -10,13 +10,13 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.effort import MAX_JUDGEMENT, bounded
-from gbnf.errors import is_panic
-from gbnf.manifests import Executor
-from gbnf.schema.validators import taught
+from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+from gbnf.errors import is_rust_panic
+from gbnf.manifests import Tool
+from gbnf.schema.validators import extend_validator
 from gbnf.steps import offered_args
-from gbnf.validation.closing import judged_schema
-from gbnf.validation.complaints import complaints, got, nearest, shown
+from gbnf.validation.closing import validation_schema
+from gbnf.validation.complaints import error_messages, short_repr, suggestion, typed_value
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
 _DEPTH_LIMIT = 100
@@ -24,7 +24,7 @@ _DEPTH_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ValidationResult:
     """Whether a call may be executed; `errors`, one line each, are empty exactly when it may."""
 
     errors: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class Verdict:
 
 
 def validate_call(
-    call: Any, executors: Sequence[Executor], *, steps: Sequence[int] = (), closed: bool = True
-) -> Verdict:
+    call: Any, tools: Sequence[Tool], *, steps: Sequence[int] = (), closed: bool = True
+) -> ValidationResult:
     """Judge `call` (a JSON value) against the tools that it may name.
 
     `steps`: the earlier steps that have entries, which step references may name. `closed`: objects that
@@ -47,63 +47,61 @@ def validate_call(
     declared; False leaves them open as JSON Schema does.
     """
     try:
-        with bounded(MAX_JUDGEMENT, may_backtrack=True):
-            return Verdict(tuple(_errors(call, executors, tuple(steps), closed=closed)))
+        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+            return ValidationResult(tuple(_errors(call, tools, tuple(steps), closed=closed)))
     except RecursionError:
-        return Verdict(("the call is nested too deeply; write it flatter",))
+        return ValidationResult(("the call is nested too deeply; write it flatter",))
     except BaseException as error:  # jsonschema on a model's output: its faults must not end a run
-        if not isinstance(error, Exception) and not is_panic(error):
+        if not isinstance(error, Exception) and not is_rust_panic(error):
             raise
-        return Verdict((f"the call can't be judged ({type(error).__name__}); give simpler values",))
+        return ValidationResult((f"the call can't be judged ({type(error).__name__}); give simpler values",))
 
 
-def _errors(
-    call: Any, executors: Sequence[Executor], steps: tuple[int, ...], *, closed: bool
-) -> Iterator[str]:
+def _errors(call: Any, tools: Sequence[Tool], steps: tuple[int, ...], *, closed: bool) -> Iterator[str]:
     if not isinstance(call, dict):
-        yield f"{_SHAPE}, got {got(call)}"
+        yield f"{_SHAPE}, got {typed_value(call)}"
         return
     name = call.get("name")
     if not isinstance(name, str):
         yield f"{_SHAPE}; " + (
-            f"the name must be a string, got {got(name)}" if "name" in call else "the name is missing"
+            f"the name must be a string, got {typed_value(name)}" if "name" in call else "the name is missing"
         )
         return
-    executor = next((tool for tool in executors if tool.name == name), None)
-    if executor is None:
-        names = [tool.name for tool in executors]
-        tools = f"The tools are {', '.join(names)}." if names else "There are no tools."
-        yield f"unknown tool {shown(name)}.{nearest(name, names)} {tools}"
+    called_tool = next((tool for tool in tools if tool.name == name), None)
+    if called_tool is None:
+        names = [tool.name for tool in tools]
+        listed = f"The tools are {', '.join(names)}." if names else "There are no tools."
+        yield f"unknown tool {short_repr(name)}.{suggestion(name, names)} {listed}"
         return
     if extra := [key for key in call if key not in ("name", "arguments")]:
-        yield f"{_SHAPE}; take out {', '.join(shown(key) for key in extra)}"
+        yield f"{_SHAPE}; take out {', '.join(short_repr(key) for key in extra)}"
     if "arguments" not in call:
         yield f"the arguments for tool '{name}' are missing; give {{}} where there are none"
         return
     arguments = call["arguments"]
     if not isinstance(arguments, dict):
         hint = "; write the object itself, not its text" if isinstance(arguments, str) else ""
-        yield f"the arguments for tool '{name}' must be an object, got {got(arguments)}{hint}"
+        yield f"the arguments for tool '{name}' must be an object, got {typed_value(arguments)}{hint}"
         return
     if fault := _no_json(arguments):
         yield f"the arguments for tool '{name}' {fault}"
         return
-    yield from _argument_errors(arguments, executor, steps, closed=closed)
+    yield from _argument_errors(arguments, called_tool, steps, closed=closed)
 
 
 def _argument_errors(
-    arguments: dict[str, Any], executor: Executor, steps: tuple[int, ...], *, closed: bool
+    arguments: dict[str, Any], called_tool: Tool, steps: tuple[int, ...], *, closed: bool
 ) -> Iterator[str]:
-    tool = executor.name
-    offered = offered_args(executor, steps)
+    tool = called_tool.name
+    offered = offered_args(called_tool, steps)
     if offered is None:
         yield f"tool '{tool}' needs an earlier step with entries, and there is none; call another tool first"
         return
     given = dict(arguments)
-    for name in sorted(executor.runtime_resolved & given.keys()):
+    for name in sorted(called_tool.runtime_resolved & given.keys()):
         yield f"argument '{name}' of tool '{tool}' is filled in by the runtime; leave it out"
         del given[name]
-    for name, target in executor.step_references.items():
+    for name, target in called_tool.step_references.items():
         if name not in given:
             continue
         if not steps:
@@ -119,21 +117,21 @@ def _argument_errors(
             numbers = ", ".join(str(step) for step in steps)
             yield (
                 f"argument '{name}' of tool '{tool}' must be the number of an earlier step with entries "
-                f"({numbers}), got {shown(given[name])}"
+                f"({numbers}), got {short_repr(given[name])}"
             )
-    validator = _validator(executor, bool(steps), closed)
-    yield from complaints(validator.iter_errors(given), tool, validator.schema)
+    validator = _validator(called_tool, bool(steps), closed)
+    yield from error_messages(validator.iter_errors(given), tool, validator.schema)
     for group in offered.get("requires_one_of", ()):
         if not any(name in given for name in group):
             yield f"tool '{tool}' needs at least one of {list(group)}"
 
 
 @lru_cache(maxsize=1024)
-def _validator(executor: Executor, with_steps: bool, closed: bool) -> Any:
-    without = frozenset() if with_steps else frozenset(executor.step_references)
-    schema = judged_schema(executor.args, without, closed=closed)
-    judge = taught(Draft202012Validator, every_draft=True)
-    return judge(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
+    without = frozenset() if with_steps else frozenset(called_tool.step_references)
+    schema = validation_schema(called_tool.args, without, closed=closed)
+    validator_class = extend_validator(Draft202012Validator, every_draft=True)
+    return validator_class(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def _is_integer(value: Any) -> bool:

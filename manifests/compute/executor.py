@@ -34,7 +34,7 @@ MAX_LENGTH = 5_000
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - arithmetic needs no world
     value = compute(arguments["expression"])
-    return {"value": value, "entries": [shown(value)]}
+    return {"value": value, "entries": [format_number(value)]}
 
 
 def compute(expression: str) -> int | float:
@@ -64,7 +64,7 @@ def compute(expression: str) -> int | float:
         raise ExecutorError(f"'{expression}' has no value: {error}") from None
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     return str(value) if isinstance(value, int) else repr(value)
 
 
@@ -307,7 +307,7 @@ def _call(name: str, arguments: list[Number]) -> Number:
     try:
         return _FUNCTIONS[name](*arguments)
     except (TypeError, ValueError) as error:
-        given = ", ".join(shown(_plain(each)) for each in arguments)
+        given = ", ".join(format_number(_plain(each)) for each in arguments)
         raise ExecutorError(f"{name}({given}) has no value: {error}") from None
 
 

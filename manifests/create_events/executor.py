@@ -29,7 +29,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
         for start, end in events:
             calendar_file.add(calendar, title, start, end, location, context.now())
         write = Write(calendar_file.FILE, calendar_file.dump(calendar))
-        journal.apply([write], turn=context.turn, tool=context.tool, then=lambda: None)
+        journal.apply([write], turn=context.turn, tool=context.tool, action=lambda: None)
     return {"entries": [_shown(start) for start, _ in events], "title": title}
 
 

@@ -8,7 +8,7 @@ only by a pattern that writes the dot; the runtime's own folder never is. Links 
 a link to a file inside the workspace counts as a file.
 
 A folder that cannot be read, such as one whose path is too long for the system, is skipped and reported, and
-so is what comes after the first `MOST_ENTRIES`. A name that is not valid Unicode is skipped: no model can
+so is what comes after the first `MAX_ENTRIES`. A name that is not valid Unicode is skipped: no model can
 repeat it.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.executors import ExecutorError
-from gbnf_server.executors.workspace import STATE, is_text
+from gbnf_server.executors.workspace import STATE_FOLDER, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 LIMIT = 5000
 """Entries of one answer."""
 
-MOST_ENTRIES = 200_000
+MAX_ENTRIES = 200_000
 """Files and folders that one search looks at."""
 
-_MOST_ALTERNATIVES = 100
+_MAX_ALTERNATIVES = 100
 _SHOWN, _LONG = 5, 200
 
 
@@ -46,7 +46,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     if not base.is_dir():
         raise ExecutorError(f"there is no folder '{arguments['base_path']}'; \".\" is the workspace")
     given = [*([arguments["pattern"]] if "pattern" in arguments else []), *arguments.get("patterns", [])]
-    search = _Search(workspace, [compiled for text in given for compiled in _compile(text)])
+    search = _GlobSearch(workspace, [compiled for text in given for compiled in _compile(text)])
     entries = sorted(search.walk(base))
     result: dict[str, Any] = {"entries": entries[:LIMIT], "count": len(entries)}
     if len(entries) > LIMIT:
@@ -56,13 +56,13 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     return result
 
 
-class _Search:
+class _GlobSearch:
     """One walk. `problems`: sentences on what it could not look at."""
 
     def __init__(self, workspace: Workspace, patterns: list[tuple[str, ...]]) -> None:
         self._workspace, self._patterns = workspace, patterns
         self._unreadable: list[str] = []
-        self._left = MOST_ENTRIES
+        self._left = MAX_ENTRIES
 
     @property
     def problems(self) -> list[str]:
@@ -72,9 +72,7 @@ class _Search:
             more = f" and {len(self._unreadable) - _SHOWN} more" if len(self._unreadable) > _SHOWN else ""
             problems.append(f"folders that cannot be read: {shown}{more}")
         if self._left < 0:
-            problems.append(
-                f"the search ended after {MOST_ENTRIES:,} files and folders: name a folder inside"
-            )
+            problems.append(f"the search ended after {MAX_ENTRIES:,} files and folders: name a folder inside")
         return problems
 
     def walk(self, base: Path) -> Iterator[str]:
@@ -93,7 +91,9 @@ class _Search:
                 self._left -= 1
                 if self._left < 0:
                     return
-                if entry.name == STATE or not is_text(entry.name):  # of a workspace inside this one too
+                if entry.name == STATE_FOLDER or not is_text(
+                    entry.name
+                ):  # of a workspace inside this one too
                     continue
                 path = prefix + entry.name if prefix else self._workspace.relative(entry.path)
                 after = self._after(at, unicodedata.normalize("NFC", entry.name))
@@ -109,10 +109,12 @@ class _Search:
 
     def _after(self, at: list[frozenset[int]], part: str) -> list[frozenset[int]]:
         """The places in each pattern that one more part of a path leads to."""
-        return [_step(pattern, places, part) for pattern, places in zip(self._patterns, at, strict=True)]
+        return [
+            _step(pattern, positions, part) for pattern, positions in zip(self._patterns, at, strict=True)
+        ]
 
     def _fits(self, at: list[frozenset[int]]) -> bool:
-        return any(len(pattern) in places for pattern, places in zip(self._patterns, at, strict=True))
+        return any(len(pattern) in positions for pattern, positions in zip(self._patterns, at, strict=True))
 
     def _listed(self, prefix: str) -> Iterator[os.DirEntry[str]]:
         try:
@@ -153,7 +155,7 @@ def _alternatives(text: str) -> list[str]:
     done: list[str] = []
     waiting = [text]
     while waiting:
-        if len(done) + len(waiting) > _MOST_ALTERNATIVES:
+        if len(done) + len(waiting) > _MAX_ALTERNATIVES:
             raise ExecutorError(f"pattern '{text}' has too many alternatives in braces")
         current = waiting.pop()
         found = re.search(r"\{([^{}]*,[^{}]*)\}", current)
@@ -166,28 +168,28 @@ def _alternatives(text: str) -> list[str]:
     return done
 
 
-def _step(pattern: Sequence[str], places: frozenset[int], part: str) -> frozenset[int]:
+def _step(pattern: Sequence[str], positions: frozenset[int], part: str) -> frozenset[int]:
     """Where in a pattern one more part of a path leads, from each of the places before it.
 
     A folder's last part is empty, and so is its pattern's.
     """
     reached: set[int] = set()
-    for place in places:
-        if place == len(pattern):
+    for position in positions:
+        if position == len(pattern):
             continue
-        if pattern[place] == "**":
+        if pattern[position] == "**":
             if part and not part.startswith("."):
-                reached.update(_from(pattern, place))
-        elif _is_like(part, pattern[place]):
-            reached.update(_from(pattern, place + 1))
+                reached.update(_from(pattern, position))
+        elif _is_like(part, pattern[position]):
+            reached.update(_from(pattern, position + 1))
     return frozenset(reached)
 
 
-def _from(pattern: Sequence[str], place: int) -> Iterator[int]:
+def _from(pattern: Sequence[str], position: int) -> Iterator[int]:
     """The place, and the next behind a ``**`` there, which stands for no folder too."""
-    yield place
-    if place < len(pattern) and pattern[place] == "**":
-        yield place + 1
+    yield position
+    if position < len(pattern) and pattern[position] == "**":
+        yield position + 1
 
 
 def _is_like(part: str, pattern: str) -> bool:

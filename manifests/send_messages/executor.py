@@ -39,13 +39,13 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
         file = _free_name("sent" if host else "outbox", arguments["subject"], context)
         write = Write(file, message.as_bytes(), new=True)
         if host is None:
-            journal.apply([write], turn=context.turn, tool=context.tool, then=lambda: None)
+            journal.apply([write], turn=context.turn, tool=context.tool, action=lambda: None)
             return {"sent_to": recipients, "file": file}
         refused = journal.apply(
             [write],
             turn=context.turn,
             tool=context.tool,
-            then=lambda: _send(message, host, context),
+            action=lambda: _send(message, host, context),
             sent=f"the message '{arguments['subject']}' to {', '.join(recipients)}, which was sent,",
         )
     sent_to = [address for address in recipients if address not in refused]

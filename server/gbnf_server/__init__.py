@@ -28,7 +28,7 @@ __all__ = [
     "manifests_path",
 ]
 
-_HOMES = {
+_MODULES = {
     "Context": "gbnf_server.executors",
     "InProcess": "gbnf_server.backends.in_process",
     "LlamaServer": "gbnf_server.backends.llama_server",
@@ -41,6 +41,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

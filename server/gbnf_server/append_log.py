@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-DEPTH = 100
+MAX_DEPTH = 100
 """How many arrays and objects of a line inside each other are read; null stands for those that are deeper.
 
 What is written is less deep, but a log may be of a version that wrote whatever a tool returned.
@@ -96,17 +96,17 @@ class AppendLog:
 
 
 def _shallow(line: bytes) -> bytes:
-    """Return a JSON text with null for each array and object that is nested deeper than `DEPTH`."""
-    if line.count(b"[") + line.count(b"{") <= DEPTH:
+    """Return a JSON text with null for each array and object that is nested deeper than `MAX_DEPTH`."""
+    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
         return line
     kept, begin, depth = list[bytes](), 0, 0
     for token in _TOKEN.finditer(line):
         if token[0] in (b"[", b"{"):
-            if depth == DEPTH:
+            if depth == MAX_DEPTH:
                 kept += (line[begin : token.start()], b"null")
             depth += 1
         elif token[0] in (b"]", b"}"):
             depth -= 1
-            if depth == DEPTH:
+            if depth == MAX_DEPTH:
                 begin = token.end()
     return b"".join((*kept, line[begin:]))

@@ -5,7 +5,7 @@ by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX (
 build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what crashes there
 is not done here. Invariants:
 
-- Weights are loaded in this process only after the verdict: through `model_params`, or after `protect`.
+- Weights are loaded in this process only after the verdict: through `model_params`, or after `patch_default_model_params`.
 - A verdict is kept in the cache folder, by a hash of llama.cpp's libraries and the CPU's features. A probe
   that ended for another reason (a full disk, no memory) is not kept, and its verdict is the safe one: no
   repacking.
@@ -35,7 +35,7 @@ from typing import Any
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import cache_folder
-from gbnf_server.processes import CRASHES, run_program, signal_name
+from gbnf_server.processes import CRASH_SIGNALS, run_program, signal_name
 
 REINSTALL = "pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python"
 """The command that compiles llama.cpp on this machine."""
@@ -49,7 +49,7 @@ _log = logging.getLogger("gbnf_server.llama")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CpuSupport:
     """What works on this CPU, and why the rest does not ("" if all does)."""
 
     computes: bool
@@ -58,12 +58,12 @@ class Verdict:
 
 
 @cache
-def verdict() -> Verdict:
+def cpu_support() -> CpuSupport:
     """Return what this build can do on this CPU; runs the probe if no process of this user has yet."""
     kept = cache_folder() / "cpu" / f"{_identity()}.json"
     with suppress(OSError, ValueError, TypeError):
-        return Verdict(**json.loads(kept.read_text("utf-8")))
-    found, is_final = probe()
+        return CpuSupport(**json.loads(kept.read_text("utf-8")))
+    found, is_final = run_cpu_probe()
     if is_final:
         with suppress(OSError):  # a cache folder that cannot be written costs a probe per process
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -73,32 +73,34 @@ def verdict() -> Verdict:
     return found
 
 
-def probe() -> tuple[Verdict, bool]:
+def run_cpu_probe() -> tuple[CpuSupport, bool]:
     """Run the probe. Return its verdict, and whether another run would find the same."""
     try:
         # made here: a child that crashes cannot remove it
         with tempfile.TemporaryDirectory(prefix="gbnf-probe-") as folder:
             done = run_program([sys.executable, "-P", str(_PROGRAM), str(model_path()), folder], _LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Verdict(computes=True, repacks=False, reason=f"the CPU probe did not finish: {error}"), False
+        return CpuSupport(
+            computes=True, repacks=False, reason=f"the CPU probe did not finish: {error}"
+        ), False
     steps = done.stdout.split("\n")[:-1]
     quantization, _, kind = steps[-1].partition(" ") if steps else ("", "", "plain")
     what = f"{kind} {quantization} weights" if quantization else "its libraries"
     _log.info("CPU probe: status %d after %r", done.returncode, what)
     match done.returncode:
         case 0:
-            return Verdict(computes=True, repacks=True), True
+            return CpuSupport(computes=True, repacks=True), True
         case int(status) if status < 0:
             reason = f"llama.cpp is killed by {signal_name(-status)} when it computes with {what}"
-            crashed = -status in CRASHES
+            crashed = -status in CRASH_SIGNALS
             computes = kind == "repacked" or not crashed
-            return Verdict(computes=computes, repacks=False, reason=reason), crashed
+            return CpuSupport(computes=computes, repacks=False, reason=reason), crashed
         case status if status == _DIFFERS:
-            return Verdict(computes=True, repacks=False, reason=f"{what} give wrong results"), True
+            return CpuSupport(computes=True, repacks=False, reason=f"{what} give wrong results"), True
         case status:
             said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
             reason = f"the CPU probe failed with status {status}; it said: {said[:300]}"
-            return Verdict(computes=True, repacks=False, reason=reason), False
+            return CpuSupport(computes=True, repacks=False, reason=reason), False
 
 
 def model_params() -> Any:
@@ -112,7 +114,7 @@ def model_params() -> Any:
 
 
 @cache
-def protect() -> None:
+def patch_default_model_params() -> None:
     """Let `llama_cpp.Llama`, which has no argument for it, load models as `model_params` says. Idempotent."""
     from llama_cpp import llama_cpp as bindings  # noqa: PLC0415 - see above
 
@@ -126,7 +128,7 @@ def protect() -> None:
 
 
 def _changed(params: Any) -> Any:
-    found = verdict()
+    found = cpu_support()
     if not found.computes:
         raise SetupError(
             f"this build of llama.cpp does not run on this CPU: {found.reason}. Compile it here with "
@@ -148,7 +150,7 @@ def library_folder() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "lib"
 
 
-def features() -> str:
+def cpu_features() -> str:
     """Return what tells kinds of CPU apart: on Linux the flags of the first core, elsewhere its name."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
@@ -163,7 +165,7 @@ def features() -> str:
 
 def _identity() -> str:
     """Return a hash of llama.cpp's libraries, the CPU, and the probe itself."""
-    identity = sha256(f"{platform.machine()} {features()}\n".encode())
+    identity = sha256(f"{platform.machine()} {cpu_features()}\n".encode())
     identity.update(_PROGRAM.read_bytes())
     folder = library_folder()
     files = (file for pattern in _LIBRARIES for file in folder.glob(pattern)) if folder else ()

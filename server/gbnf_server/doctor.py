@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import psutil
 
-from gbnf_server.cpu import REINSTALL, probe, verdict
-from gbnf_server.errors import ClientError, SetupError
+from gbnf_server.cpu import REINSTALL, cpu_support, run_cpu_probe
+from gbnf_server.errors import GbnfServerError, SetupError
 from gbnf_server.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
-from gbnf_server.llama_server_build import compiler, find
+from gbnf_server.llama_server_build import compiler, find_llama_server
 from gbnf_server.llama_server_run import check_port
-from gbnf_server.processes import ending, run_program
+from gbnf_server.processes import describe_exit, run_program
 
 State = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slower; `broken`: something that is needed does not work."""
@@ -105,7 +105,7 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
             said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
             return Check(name, "ok", f"{installed}; {_features(said['system'])}"), said
         said_last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        reason = f"the process that loads it {ending(done.returncode)}: {said_last}"
+        reason = f"the process that loads it {describe_exit(done.returncode)}: {said_last}"
     except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
         reason = str(error)
     return Check(name, "broken", f"{installed}; {reason}", REINSTALL), None
@@ -120,9 +120,9 @@ def _features(system: str) -> str:
 
 
 def _cpu() -> Check:
-    found = verdict()
+    found = cpu_support()
     if not found.repacks and found.computes:
-        found, _ = probe()  # what kept the last one from finishing may be over
+        found, _ = run_cpu_probe()  # what kept the last one from finishing may be over
     name = "CPU probe"
     if not found.computes:
         return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
@@ -143,8 +143,8 @@ def _offload(said: dict[str, Any]) -> Check:
 def _llama_server() -> Check:
     name = "llama-server"
     try:
-        program = find()
-    except ClientError as error:
+        program = find_llama_server()
+    except GbnfServerError as error:
         return Check(name, "broken", str(error), "unset the variable, or correct it")
     if program is None:
         return Check(
@@ -160,7 +160,7 @@ def _model(path: Path) -> Check:
     try:
         model = NativeModel(path, vocab_only=True)
         needed = model.memory_estimate()
-    except ClientError as error:
+    except GbnfServerError as error:
         return Check("model", "broken", str(error), "Give a complete GGUF file of a language model.")
     found = (
         f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
@@ -213,5 +213,5 @@ def _version_of(program: Path | str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if done.returncode:
-        return ending(done.returncode)
+        return describe_exit(done.returncode)
     return next(iter((done.stdout.strip() or done.stderr.strip()).splitlines()), "no version")

@@ -2,7 +2,7 @@
 
 No weights are needed: a text is tokenized, each token is tested against the grammar and accepted, and at the
 end the end-of-generation token is tested. What must stay true: whatever the grammar, the process survives.
-So a grammar from outside goes through `guard`, our own reading of GBNF, before the engine sees it: the engine
+So a grammar from outside goes through `guard_grammar`, our own reading of GBNF, before the engine sees it: the engine
 hangs on some grammars (inverted repetition bounds), eats all memory on others (left recursion hidden behind
 rules that may be empty) and overflows its stack on the deepest.
 """
@@ -21,7 +21,7 @@ from gbnf_server.native import NativeGrammar, NativeModel
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class EngineMatch:
     """What the engine says of a text.
 
     `accepted`: every token may follow the one before, so the text is a prefix of the language. `complete`:
@@ -35,7 +35,7 @@ class Judgement:
     position: int
 
 
-class Engine:
+class GrammarChecker:
     """A vocabulary, and the grammar engine over it. May be used by several threads at once."""
 
     def __init__(self, model: NativeModel) -> None:
@@ -45,9 +45,9 @@ class Engine:
         self._end = min(model.end_tokens)
 
     @staticmethod
-    def load(path: Path | str, *, vocab_only: bool = True) -> Engine:
+    def load(path: Path | str, *, vocab_only: bool = True) -> GrammarChecker:
         """Load a GGUF, by default without its weights. Raises ModelLoadError."""
-        return Engine(NativeModel(path, vocab_only=vocab_only))
+        return GrammarChecker(NativeModel(path, vocab_only=vocab_only))
 
     @property
     def name(self) -> str:
@@ -56,26 +56,26 @@ class Engine:
     def check(self, gbnf: str, *, trusted: bool = False) -> None:
         """Return if the engine takes the grammar. Raises GrammarRefused with llama.cpp's own reason.
 
-        `trusted` leaves out `guard`: only for a grammar that our own compiler has made.
+        `trusted` leaves out `guard_grammar`: only for a grammar that our own compiler has made.
         """
         with self._parse(gbnf, trusted):
             pass
 
-    def judge(self, gbnf: str, text: str, *, trusted: bool = False) -> Judgement:
+    def match(self, gbnf: str, text: str, *, trusted: bool = False) -> EngineMatch:
         """Put one text to one grammar. Raises GrammarRefused as `check` does."""
-        return self.judge_many(gbnf, [text], trusted=trusted)[0]
+        return self.match_many(gbnf, [text], trusted=trusted)[0]
 
-    def judge_many(self, gbnf: str, texts: Iterable[str], *, trusted: bool = False) -> list[Judgement]:
+    def match_many(self, gbnf: str, texts: Iterable[str], *, trusted: bool = False) -> list[EngineMatch]:
         """Put several texts to one grammar, which is parsed once."""
         with self._parse(gbnf, trusted) as grammar:
             return [self._replay(grammar, text) for text in texts]
 
     def _parse(self, gbnf: str, trusted: bool) -> NativeGrammar:
         if not trusted:
-            guard(gbnf)
+            guard_grammar(gbnf)
         return NativeGrammar.parse(self.model, gbnf)
 
-    def _replay(self, grammar: NativeGrammar, text: str) -> Judgement:
+    def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
         """Go through the text token by token, as a model would write it.
 
         Where a token is refused its characters are tried one by one: that finds the exact place, and lets
@@ -87,8 +87,8 @@ class Engine:
         token_at = self._token_starts(encodable, raw)
         taken = offset = 0
 
-        def refused() -> Judgement:
-            return Judgement(
+        def refused() -> EngineMatch:
+            return EngineMatch(
                 accepted=False,
                 complete=False,
                 consumed_tokens=taken,
@@ -113,7 +113,7 @@ class Engine:
                 offset = end
             if len(encodable) < len(text):
                 return refused()
-            return Judgement(
+            return EngineMatch(
                 accepted=True,
                 complete=state.allows(self._end),
                 consumed_tokens=taken,
@@ -163,7 +163,7 @@ _MOST_RULES = 20_000  # the engine looks for left recursion recursively; a chain
 
 
 @lru_cache(maxsize=64)
-def guard(gbnf: str) -> None:
+def guard_grammar(gbnf: str) -> None:
     """Refuse the grammars that would harm the engine. Raises GrammarRefused, which says where and why.
 
     Only what passes may be handed to llama.cpp, here or in a server. The last grammars are remembered.

@@ -23,11 +23,11 @@ from __future__ import annotations
 from gbnf.errors import GbnfError
 
 
-class ClientError(GbnfError):
+class GbnfServerError(GbnfError):
     """The root of every error that this package raises on purpose."""
 
 
-class BackendError(ClientError):
+class BackendError(GbnfServerError):
     """A model did not answer as it should."""
 
 
@@ -35,7 +35,7 @@ class BackendUnreachable(BackendError):  # noqa: N818 - its family says that it 
     """No server answers at the address, or the connection broke and retrying did not help."""
 
 
-class ServerError(BackendError):
+class ServerResponseError(BackendError):
     """The server answered with an error. Fields: `status` (HTTP), `message` (the server's own words)."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -46,7 +46,7 @@ class ServerError(BackendError):
         super().__init__(said)
 
     @property
-    def may_pass(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether the same request may be answered later: the fault is the server's, or who may ask it."""
         return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
 
@@ -85,7 +85,7 @@ class ModelLoadError(BackendError):
     """The model file is missing, damaged, or of an architecture that the engine does not know."""
 
 
-class ExecutorError(ClientError):
+class ExecutorError(GbnfServerError):
     """A tool failed, and says why in one line that the model reads.
 
     Line breaks in the message become spaces, so that an executor may raise it with any text.
@@ -107,5 +107,5 @@ class ExecutorTimeout(ExecutorError):  # noqa: N818 - its family says that it is
         )
 
 
-class SetupError(ClientError):
+class SetupError(GbnfServerError):
     """This machine lacks something that the run needs; the message says what to do about it."""

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 
 _PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
@@ -20,7 +20,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
-def tool_identity(tool: Executor) -> Mapping[str, Any]:
+def tool_identity(tool: Tool) -> Mapping[str, Any]:
     """What of a tool decides a run: its manifest, and not where it lies, nor what the machine grants it."""
     run = asdict(tool.run)
     return {
@@ -32,7 +32,7 @@ def tool_identity(tool: Executor) -> Mapping[str, Any]:
     }
 
 
-def code_identity(tool: Executor) -> Mapping[str, str]:
+def code_identity(tool: Tool) -> Mapping[str, str]:
     """The Python files beside a tool's manifest, which execute it: their names and hashes."""
     if tool.path is None:
         return {}

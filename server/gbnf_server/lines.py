@@ -4,7 +4,7 @@
     error     it doesn't, or the backend failed; `error` says why, `raw` holds what came
     hang      nothing came within the safety time-out
 
-Each exit gives a `LinesRun`, and none waits for another: a model that hangs is left to itself (where the
+Each exit gives a `ContractResult`, and none waits for another: a model that hangs is left to itself (where the
 backend can, it is told to stop), and the caller goes on at once.
 """
 
@@ -18,20 +18,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from gbnf.lines import Abstention, Contract
+from gbnf.lines import Contract, InvalidAnswer
 from gbnf.prompt import Message
 from gbnf_server.backends.base import Backend, Completion
 
-Exit: TypeAlias = Literal["success", "error", "hang"]
+ContractOutcome: TypeAlias = Literal["success", "error", "hang"]
 
-SAFETY_TIMEOUT_S = 120.0
+DEFAULT_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class LinesRun:
+class ContractResult:
     """How a contract's run ended. `seconds` from question to exit; `notes` as in `gbnf.lines.Value`."""
 
-    exit: Exit
+    outcome: ContractOutcome
     values: Mapping[str, Any] = field(default_factory=dict)
     raw: str = ""
     error: str = ""
@@ -50,13 +50,13 @@ def run_contract(
     max_tokens: int = 512,
     temperature: float = 0.0,
     seed: int = 0,
-    timeout_s: float = SAFETY_TIMEOUT_S,
-) -> LinesRun:
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> ContractResult:
     """Ask `question`, with the contract's section behind it, and read the answer. Never raises.
 
     `grammar=False` is for servers that take none. After `timeout_s` seconds the run is a hang.
     """
-    answers: queue.SimpleQueue[LinesRun] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[ContractResult] = queue.SimpleQueue()
 
     async def ask() -> None:
         run = await arun_contract(
@@ -79,7 +79,7 @@ def run_contract(
     try:
         return answers.get(timeout=timeout_s + _GRACE_S)
     except queue.Empty:
-        return _hang(timeout_s, begun)
+        return _timed_out(timeout_s, begun)
 
 
 _GRACE_S = 0.5
@@ -97,8 +97,8 @@ async def arun_contract(
     max_tokens: int = 512,
     temperature: float = 0.0,
     seed: int = 0,
-    timeout_s: float = SAFETY_TIMEOUT_S,
-) -> LinesRun:
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> ContractResult:
     """As `run_contract`, for an event loop."""
     begun = time.perf_counter()
     task: asyncio.Task[Completion] | None = None
@@ -115,14 +115,14 @@ async def arun_contract(
         task.add_done_callback(_forget)
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
-            return _hang(timeout_s, begun)
+            return _timed_out(timeout_s, begun)
         completion = task.result()
     except Exception as error:  # noqa: BLE001  # whatever a backend does is this run's error
-        return LinesRun("error", error=str(error) or type(error).__name__, seconds=_since(begun))
+        return ContractResult("error", error=str(error) or type(error).__name__, seconds=_since(begun))
     finally:
         if task is not None:
             task.cancel()  # and nobody waits for it to stop
-    return _read(contract, completion, begun, held=grammar)
+    return _read(contract, completion, begun, constrained=grammar)
 
 
 def messages(contract: Contract, question: str, *, system: str = "", language: str = "en") -> list[Message]:
@@ -131,13 +131,13 @@ def messages(contract: Contract, question: str, *, system: str = "", language: s
     return [*asked, {"role": "user", "content": f"{question}\n\n{contract.prompt(language)}"}]
 
 
-def _read(contract: Contract, completion: Completion, begun: float, *, held: bool) -> LinesRun:
+def _read(contract: Contract, completion: Completion, begun: float, *, constrained: bool) -> ContractResult:
     text = completion.text
-    held = held and completion.grammar_violation is None
-    outcome = contract.parse(text, cut=completion.finish == "length", held=held)
-    if isinstance(outcome, Abstention):
-        return LinesRun("error", raw=text, error=outcome.reason, seconds=_since(begun))
-    return LinesRun("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))
+    constrained = constrained and completion.grammar_violation is None
+    outcome = contract.parse(text, truncated=completion.finish == "length", constrained=constrained)
+    if isinstance(outcome, InvalidAnswer):
+        return ContractResult("error", raw=text, error=outcome.reason, seconds=_since(begun))
+    return ContractResult("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))
 
 
 def _forget(task: asyncio.Task[Completion]) -> None:
@@ -146,8 +146,8 @@ def _forget(task: asyncio.Task[Completion]) -> None:
         task.exception()
 
 
-def _hang(timeout_s: float, begun: float) -> LinesRun:
-    return LinesRun("hang", error=f"no answer within {timeout_s:g} s", seconds=_since(begun))
+def _timed_out(timeout_s: float, begun: float) -> ContractResult:
+    return ContractResult("hang", error=f"no answer within {timeout_s:g} s", seconds=_since(begun))
 
 
 def _since(begun: float) -> float:

@@ -27,10 +27,10 @@ from typing import Literal
 
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import cache_folder
-from gbnf_server.llama_server_run import RunningServer, check_port, start_binary
-from gbnf_server.processes import ending, kill_group
+from gbnf_server.llama_server_run import LlamaServerProcess, check_port, start_binary
+from gbnf_server.processes import describe_exit, kill_group
 
-__all__ = ["Progress", "RunningServer", "compiler", "find", "install", "start"]
+__all__ = ["InstallProgress", "LlamaServerProcess", "compiler", "find_llama_server", "install", "start"]
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
@@ -48,7 +48,7 @@ _SHOWN_LINES = 15  # of a log, in an error
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class InstallProgress:
     """How far an install is: its stage, how much of that is done (0 to 1, None: unknown), what happens."""
 
     stage: Literal["wait", "download", "unpack", "configure", "build", "done"]
@@ -56,7 +56,7 @@ class Progress:
     message: str
 
 
-def find() -> Path | None:
+def find_llama_server() -> Path | None:
     """The llama-server to use: $GBNF_LLAMA_SERVER, else what `install` has built, else None.
 
     Raises SetupError where the variable names no program.
@@ -67,32 +67,32 @@ def find() -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise SetupError(f"${SERVER_VARIABLE} is {chosen}, which is no program. Correct or unset it.")
         return path
-    built = _place(cache_folder())
+    built = _binary_path(cache_folder())
     return built if built.is_file() else None
 
 
-def install(*, jobs: int | None = None, progress: Callable[[Progress], None] = lambda _: None) -> Path:
+def install(*, jobs: int | None = None, progress: Callable[[InstallProgress], None] = lambda _: None) -> Path:
     """Return the path of a llama-server, built with `jobs` processes (None: one per CPU) where there is none.
 
     The build takes some five minutes on two cores. Raises SetupError, which says what is missing or shows
     the end of the log.
     """
-    found = find()
+    found = find_llama_server()
     if found is not None:
-        progress(Progress("done", 1.0, f"llama-server is there: {found}"))
+        progress(InstallProgress("done", 1.0, f"llama-server is there: {found}"))
         return found
     _check_tools()
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache, progress):
-            place = _place(cache)
-            if not place.is_file():  # another install may have just made it
-                _Build(cache, progress).run(jobs or os.cpu_count() or 1, place)
+        with _install_lock(cache, progress):
+            binary_path = _binary_path(cache)
+            if not binary_path.is_file():  # another install may have just made it
+                _Build(cache, progress).run(jobs or os.cpu_count() or 1, binary_path)
     except OSError as error:
         raise SetupError(f"llama-server cannot be installed in {cache}: {error}.") from error
-    progress(Progress("done", 1.0, f"llama-server is built: {place}"))
-    return place
+    progress(InstallProgress("done", 1.0, f"llama-server is built: {binary_path}"))
+    return binary_path
 
 
 def start(
@@ -105,8 +105,8 @@ def start(
     api_key: str | None = None,
     timeout: float = 300.0,
     extra: Sequence[str] = (),
-) -> RunningServer:
-    """Run llama-server on loopback with a GGUF and wait until it is ready; `RunningServer` stops it.
+) -> LlamaServerProcess:
+    """Run llama-server on loopback with a GGUF and wait until it is ready; `LlamaServerProcess` stops it.
 
     `port` 0 takes a free one. `context_length` is in tokens for each of the `slots` (conversations at once),
     by default what the model was trained for, up to 8192. `threads`: by default llama-server's own choice, or
@@ -116,7 +116,7 @@ def start(
     the file is no model.
     """
     check_port(port)
-    binary = find()
+    binary = find_llama_server()
     if binary is None:
         raise SetupError(
             "there is no llama-server yet. Build one with `gbnf server install`, "
@@ -141,7 +141,7 @@ def compiler() -> str | None:
     return next(filter(None, map(shutil.which, filter(None, names))), None)
 
 
-def _place(cache: Path) -> Path:
+def _binary_path(cache: Path) -> Path:
     return cache / "llama-server" / _version() / "llama-server"
 
 
@@ -172,13 +172,13 @@ def _check_tools() -> None:
 
 
 @contextmanager
-def _alone(cache: Path, progress: Callable[[Progress], None]) -> Iterator[None]:
+def _install_lock(cache: Path, progress: Callable[[InstallProgress], None]) -> Iterator[None]:
     """Hold the cache's lock; the system lets go of it if this process dies."""
     with (cache / "install.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress(Progress("wait", None, "another install is under way"))
+            progress(InstallProgress("wait", None, "another install is under way"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -186,16 +186,16 @@ def _alone(cache: Path, progress: Callable[[Progress], None]) -> Iterator[None]:
 class _Build:
     """One build, in `<cache>/building-<version>`, which stays until it succeeds."""
 
-    def __init__(self, cache: Path, progress: Callable[[Progress], None]) -> None:
+    def __init__(self, cache: Path, progress: Callable[[InstallProgress], None]) -> None:
         self._progress = progress
         self._folder = cache / f"building-{_version()}"
         self._log = self._folder / "build.log"
 
-    def run(self, jobs: int, place: Path) -> None:
+    def run(self, jobs: int, binary_path: Path) -> None:
         self._folder.mkdir(exist_ok=True)
         source = self._unpack(self._download())
         build = self._folder / "build"
-        self._progress(Progress("configure", None, "cmake looks at this machine"))
+        self._progress(InstallProgress("configure", None, "cmake looks at this machine"))
         self._call(
             "configure", ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *_SETTINGS]
         )
@@ -204,8 +204,8 @@ class _Build:
         )
         binary = build / "bin" / "llama-server"
         self._call("build", [str(binary), "--version"])  # a server that cannot run never gets to its place
-        place.parent.mkdir(parents=True, exist_ok=True)
-        binary.replace(place)
+        binary_path.parent.mkdir(parents=True, exist_ok=True)
+        binary.replace(binary_path)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _download(self) -> Path:
@@ -213,7 +213,7 @@ class _Build:
         wanted = f"llama_cpp_python-{_version()}.tar.gz"
         archive = self._folder / wanted
         if not archive.is_file():
-            self._progress(Progress("download", None, f"pip fetches {wanted}"))
+            self._progress(InstallProgress("download", None, f"pip fetches {wanted}"))
             arriving = self._folder / "arriving"
             pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
             source_only = ["--no-binary", "llama-cpp-python", "--dest", str(arriving)]
@@ -227,7 +227,7 @@ class _Build:
     def _unpack(self, archive: Path) -> Path:
         source = self._folder / "source"
         if not source.is_dir():
-            self._progress(Progress("unpack", None, archive.name))
+            self._progress(InstallProgress("unpack", None, archive.name))
             arriving = self._folder / "unpacking"
             shutil.rmtree(arriving, ignore_errors=True)
             try:
@@ -275,16 +275,16 @@ class _Build:
         if status:
             shown = "\n".join(f"    {line}" for line in tail)
             raise SetupError(
-                f"'{' '.join(command[:3])} …' {ending(status)}. "
+                f"'{' '.join(command[:3])} …' {describe_exit(status)}. "
                 f"The log is {self._log}; its end:\n{shown}\n"
                 "Fix that and install again: finished steps are not repeated."
             )
 
 
-def _step(line: str) -> Progress | None:
+def _step(line: str) -> InstallProgress | None:
     """The progress in a line of make's (`[ 45%] Building x.o`) or ninja's (`[45/100] Building x.o`)."""
     match = re.match(r"\[ *(\d+)(%|/(\d+))\] (.*)", line)
     if match is None:
         return None
     done, percent, steps, built = match.groups()
-    return Progress("build", int(done) / (100 if percent == "%" else int(steps)), built)
+    return InstallProgress("build", int(done) / (100 if percent == "%" else int(steps)), built)

@@ -25,21 +25,21 @@ from typing import Self
 import httpx
 
 from gbnf_server import keeper, server_keys
-from gbnf_server.cpu import verdict
+from gbnf_server.cpu import cpu_support
 from gbnf_server.errors import SetupError
-from gbnf_server.processes import CRASHES, ending, ending_signal, kill_group
+from gbnf_server.processes import CRASH_SIGNALS, describe_exit, exit_signal, kill_group
 
-KEY_VARIABLE = "LLAMA_API_KEY"
+API_KEY_VARIABLE = "LLAMA_API_KEY"
 CRASH_HINT = "A build that does not fit the CPU does that: `gbnf doctor` finds out"
 
 _KEPT_LINES = 400  # of the log
 _SHOWN_LINES = 15  # of them, in an error
 _LISTENING = re.compile(r"listening on (http://\S+:\d+)")
-_PLAIN = "--no-repack"
+_NO_REPACK = "--no-repack"
 _PATIENCE = 10.0  # seconds that a stopping server is given before it is killed
 
 
-class RunningServer:
+class LlamaServerProcess:
     """A llama-server of ours. A context manager; `stop` and the end of this process end it."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], api_key: str) -> None:
@@ -76,7 +76,7 @@ class RunningServer:
         """End the server. Idempotent."""
         self._end()
         if self.url:
-            server_keys.drop(self.url, self.api_key)
+            server_keys.delete(self.url, self.api_key)
         self._reader.join(_PATIENCE)
 
     def wait_ready(self, timeout: float) -> None:
@@ -130,12 +130,12 @@ class RunningServer:
     def has_crashed(self) -> bool:
         """Whether the server has died of a signal that it brought on itself."""
         status = self.process.poll()
-        return status is not None and ending_signal(status) in CRASHES
+        return status is not None and exit_signal(status) in CRASH_SIGNALS
 
     def failure(self) -> SetupError:
         """Return the error for a server that has ended by itself."""
         hint = f". {CRASH_HINT}" if self.has_crashed else ""
-        return SetupError(self._with_log(f"llama-server {ending(self.process.wait())}{hint}"))
+        return SetupError(self._with_log(f"llama-server {describe_exit(self.process.wait())}{hint}"))
 
     def _with_log(self, problem: str) -> str:
         shown = "\n".join(f"    {line}" for line in self.log())
@@ -167,7 +167,7 @@ def start_binary(
     api_key: str | None,
     timeout: float,
     extra: Sequence[str],
-) -> RunningServer:
+) -> LlamaServerProcess:
     """Run this llama-server; `gbnf_server.llama_server_build.start` says what the arguments are."""
     from gbnf_server.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
 
@@ -178,26 +178,26 @@ def start_binary(
     command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
     if threads or vocabulary.is_small:
         command += ["--threads", str(threads or 1)]
-    chosen = api_key or os.environ.get(KEY_VARIABLE)
+    chosen = api_key or os.environ.get(API_KEY_VARIABLE)
     key = chosen or secrets.token_urlsafe(32)
     environment = {
         "LLAMA_ARG_CORS_ORIGINS": "",  # no web page is answered; its own default is any page of any site
         **os.environ,
-        KEY_VARIABLE: key,  # an argument would be seen by every user of the machine
+        API_KEY_VARIABLE: key,  # an argument would be seen by every user of the machine
     }
-    repacks = verdict().repacks
-    server = RunningServer([*command, *([] if repacks else [_PLAIN]), *extra], environment, key)
+    repacks = cpu_support().repacks
+    server = LlamaServerProcess([*command, *([] if repacks else [_NO_REPACK]), *extra], environment, key)
     try:
         server.wait_ready(timeout)
     except SetupError:
         if not (repacks and server.has_crashed):
             raise
         # Another compiler than the library's made it: it may fail where the library does not.
-        server = RunningServer([*command, _PLAIN, *extra], environment, key)
+        server = LlamaServerProcess([*command, _NO_REPACK, *extra], environment, key)
         server.wait_ready(timeout)
     if not chosen:
         with suppress(OSError):  # without the file, clients need to be given the key
-            server_keys.keep(server.url, key)
+            server_keys.save(server.url, key)
     return server
 
 

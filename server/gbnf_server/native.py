@@ -4,7 +4,7 @@ Two handles are offered, `NativeModel` (weights or just the vocabulary) and `Nat
 and how far a text has come in it). Invariants:
 
 - No grammar reaches the engine that is empty (it would constrain nothing), holds NUL (the rest would be cut
-  off) or is no UTF-8; whether it is otherwise harmless is `guard`'s business, in `gbnf_server.engine`.
+  off) or is no UTF-8; whether it is otherwise harmless is `guard_grammar`'s business, in `gbnf_server.engine`.
 - `NativeGrammar.accept` is called only with a token that `allows` has just let through, and never with an
   end-of-generation token: the engine aborts the process otherwise.
 - The engine's messages go to the logger `gbnf_server.llama`, never to the terminal.
@@ -156,8 +156,8 @@ class NativeModel:
         model = self.handle
         pairs = {}
         for index in range(llama_cpp.llama_model_meta_count(model)):
-            key = _grown(llama_cpp.llama_model_meta_key_by_index, model, index)
-            pairs[key] = _grown(llama_cpp.llama_model_meta_val_str_by_index, model, index)
+            key = _read_string(llama_cpp.llama_model_meta_key_by_index, model, index)
+            pairs[key] = _read_string(llama_cpp.llama_model_meta_val_str_by_index, model, index)
         return pairs
 
     @property
@@ -166,7 +166,7 @@ class NativeModel:
         return self.metadata.get("general.name") or self.path.stem
 
     @cached_property
-    def trained_context(self) -> int:
+    def training_context_length(self) -> int:
         """The length in tokens that the model was trained for; 0 where the file does not say."""
         architecture = self.metadata.get("general.architecture", "")
         return int(self.metadata.get(f"{architecture}.context_length", 0))
@@ -174,7 +174,7 @@ class NativeModel:
     @property
     def default_context(self) -> int:
         """How many tokens a conversation may have if nobody chooses: the trained context, up to 8192."""
-        return min(self.trained_context or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
+        return min(self.training_context_length or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
 
     def memory_estimate(self) -> int:
         """Return the bytes that weights and the KV cache of `default_context` need."""
@@ -201,7 +201,7 @@ class NativeModel:
         return self.path.stat().st_size < _SMALL
 
     @cached_property
-    def forgets(self) -> bool:
+    def has_recurrent_state(self) -> bool:
         """Whether its memory can be cut back only as a whole: that of a recurrent model."""
         is_recurrent, is_hybrid = llama_cpp.llama_model_is_recurrent, llama_cpp.llama_model_is_hybrid
         return bool(is_recurrent(self.handle) or is_hybrid(self.handle))
@@ -213,7 +213,7 @@ class NativeModel:
         return frozenset(token for token in range(self.size) if is_end(self.vocabulary, token))
 
     @cached_property
-    def control_names(self) -> frozenset[str]:
+    def control_token_texts(self) -> frozenset[str]:
         """The texts that `tokenize` reads as control tokens where names of special tokens count."""
         handle, text = self.vocabulary, llama_cpp.llama_vocab_get_text
         control = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
@@ -222,7 +222,7 @@ class NativeModel:
         return frozenset(text(handle, token).decode(errors="replace") for token in tokens)
 
     @property
-    def start_token(self) -> int | None:
+    def bos_token(self) -> int | None:
         """The token that every prompt begins with, where the vocabulary asks for one."""
         wanted = llama_cpp.llama_vocab_get_add_bos(self.vocabulary)
         token = int(llama_cpp.llama_vocab_bos(self.vocabulary))
@@ -243,7 +243,7 @@ class NativeModel:
                 return list(tokens[:count])
             room = -count
 
-    def spelling(self, text: str) -> list[int] | None:
+    def tokenize_exactly(self, text: str) -> list[int] | None:
         """The tokens that spell the text, names of special tokens being text; None where no tokens do.
 
         A tokenizer may add a space of its own, or know a text that names a special token only as that one.
@@ -272,7 +272,7 @@ class NativeModel:
             self._by_first_byte[first] = known
         return known
 
-    def settled(self, raw: bytes, boundaries: Sequence[int], following: frozenset[int]) -> int:
+    def stable_length(self, raw: bytes, boundaries: Sequence[int], following: frozenset[int]) -> int:
         """How much of a text (in bytes) is tokenized alike whatever follows it, as far as one can tell.
 
         `boundaries`: where its tokens begin. `following`: the bytes that may come next. A token that begins
@@ -409,7 +409,7 @@ class NativeGrammar:
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
-def _grown(read: Any, model: Any, index: int) -> str:
+def _read_string(read: Any, model: Any, index: int) -> str:
     """What a llama.cpp function of the form (model, index, buffer, size) -> length writes."""
     room = 256
     while True:

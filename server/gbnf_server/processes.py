@@ -30,13 +30,13 @@ def signal_name(number: int) -> str:
     return f"SIGRTMIN+{number - first}" if first < number < last else f"signal {number}"
 
 
-CRASHES = frozenset(
+CRASH_SIGNALS = frozenset(
     {signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP}
 )
 """Signals that a program brings on itself. Others come from a person, another program, or want of memory."""
 
 
-def ending_signal(status: int) -> int | None:
+def exit_signal(status: int) -> int | None:
     """Return the signal that a process died of, None if it ended by itself.
 
     Its status is then below 0, or 128 and the signal's number behind a shell or a keeper.
@@ -46,9 +46,9 @@ def ending_signal(status: int) -> int | None:
     return status - 128 if status - 128 in signal.valid_signals() else None
 
 
-def ending(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Say how a process ended: "was killed by SIGSEGV", "ended with status 1"."""
-    number = ending_signal(status)
+    number = exit_signal(status)
     return f"ended with status {status}" if number is None else f"was killed by {signal_name(number)}"
 
 
@@ -67,7 +67,7 @@ def run_program(command: Sequence[str], limit_s: float) -> subprocess.CompletedP
     )
 
 
-def has_ended(pid: int) -> bool:
+def has_exited(pid: int) -> bool:
     """Return whether a child of this process has ended. It stays unreaped, so that its number stays its own.
 
     Raises ChildProcessError where it is no child, or was reaped.
@@ -84,7 +84,9 @@ def has_ended(pid: int) -> bool:
         raise ChildProcessError(f"{pid} is no child") from None
 
 
-def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, patience: float = 2.0) -> None:
+def kill_group(
+    process: subprocess.Popen[str] | subprocess.Popen[bytes], *, grace_period: float = 2.0
+) -> None:
     """End a process that leads its own session, and its group: politely, by force after `patience` s.
 
     Does nothing where the process was reaped: its number may be another's.
@@ -94,21 +96,21 @@ def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, pati
     # PermissionError: macOS gives it for a group in which nobody runs any more
     with suppress(ProcessLookupError, PermissionError, ChildProcessError):
         os.killpg(process.pid, signal.SIGTERM)
-        end = time.monotonic() + patience
-        while not has_ended(process.pid) and time.monotonic() < end:
+        end = time.monotonic() + grace_period
+        while not has_exited(process.pid) and time.monotonic() < end:
             time.sleep(_STEP_S)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def kill_descendants(pid: int, *, patience: float = 5.0) -> None:
+def kill_descendants(pid: int, *, grace_period: float = 5.0) -> None:
     """Kill all that a process has started, and what those have, until none runs or `patience` s have passed.
 
     psutil compares the time at which each began before it signals it.
     """
     import psutil  # noqa: PLC0415  # takes longer to import than most executors run, and few leave anything behind
 
-    end = time.monotonic() + patience
+    end = time.monotonic() + grace_period
     while True:
         try:
             running = [each for each in psutil.Process(pid).children(recursive=True) if _runs(each)]

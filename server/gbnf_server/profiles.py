@@ -19,9 +19,9 @@ from typing import Any, Self, get_args
 from gbnf.prompt import PromptStyle
 from gbnf_server.errors import SetupError
 from gbnf_server.folders import profiles_folder
-from gbnf_server.planner.reasoning import Reasoning
+from gbnf_server.planner.reasoning import ReasoningMode
 
-SETTINGS: Mapping[str, type] = {
+SETTING_TYPES: Mapping[str, type] = {
     "grammar": bool,
     "soft": bool,
     "lines": bool,
@@ -31,8 +31,8 @@ SETTINGS: Mapping[str, type] = {
 }
 """What a profile may set: parameters of `Planner`, and the backend's prompt style."""
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "reasoning": get_args(Reasoning),
+SETTING_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "reasoning": get_args(ReasoningMode),
     "prompt_style": get_args(PromptStyle),
 }
 """The values of those settings that have few."""
@@ -45,7 +45,7 @@ class ModelKey:
     name: str
     size: int | None = None
 
-    def fits(self, other: Self) -> bool:
+    def matches(self, other: Self) -> bool:
         return self.name == other.name and (None in (self.size, other.size) or self.size == other.size)
 
 
@@ -57,7 +57,7 @@ class Profile:
     """
 
     model: ModelKey
-    rung: str
+    strategy: str
     settings: Mapping[str, Any]
     measured: Mapping[str, Any] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Profile:
         """The profile as TOML."""
         model = {"name": self.model.name} | ({} if self.model.size is None else {"bytes": self.model.size})
         tables = {"model": model, "settings": self.settings, "measured": self.measured}
-        lines = [f"rung = {_toml(self.rung)}"]
+        lines = [f"rung = {_toml(self.strategy)}"]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
@@ -91,7 +91,7 @@ def find(model: ModelKey, folder: Path | None = None) -> tuple[Profile, Path] | 
     """The profile of a model, and its file. Raises SetupError where one is broken."""
     folder = folder or profiles_folder()
     paths = sorted(folder.glob("*.toml")) if folder.is_dir() else []
-    return next(((found, path) for path in paths if (found := load(path)).model.fits(model)), None)
+    return next(((found, path) for path in paths if (found := load(path)).model.matches(model)), None)
 
 
 def load(path: Path) -> Profile:
@@ -107,21 +107,21 @@ def load(path: Path) -> Profile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise broken(f"invalid TOML: {error}") from None
     match value:
-        case {"rung": str(rung), "model": {"name": str(name), **more}, "settings": dict(settings)}:
+        case {"rung": str(strategy), "model": {"name": str(name), **more}, "settings": dict(settings)}:
             size = more.get("bytes")
         case _:
             raise broken("rung, [model] with a name, and [settings] are needed")
     if size is not None and not isinstance(size, int):
         raise broken(f"[model] bytes is {size!r}, and no whole number")
     for key, setting in settings.items():
-        if key not in SETTINGS or type(setting) is not SETTINGS[key]:
-            known = ", ".join(SETTINGS)
+        if key not in SETTING_TYPES or type(setting) is not SETTING_TYPES[key]:
+            known = ", ".join(SETTING_TYPES)
             raise broken(f"[settings] {key} = {setting!r} is not known; there are {known}")
-        if (allowed := CHOICES.get(key)) and setting not in allowed:
+        if (allowed := SETTING_CHOICES.get(key)) and setting not in allowed:
             raise broken(f"[settings] {key} = {setting!r} is none of {', '.join(allowed)}")
         if key == "thought_tokens" and isinstance(setting, int) and setting < 1:
             raise broken(f"[settings] {key} = {setting!r} is below 1")
-    return Profile(ModelKey(name, size), rung, settings, value.get("measured", {}))
+    return Profile(ModelKey(name, size), strategy, settings, value.get("measured", {}))
 
 
 def _toml(value: Any) -> str:

@@ -8,11 +8,11 @@ stands on, and is never taken for the run's own answer.
 from __future__ import annotations
 
 from gbnf_server.backends.base import Backend
-from gbnf_server.lines import SAFETY_TIMEOUT_S, run_contract
+from gbnf_server.lines import DEFAULT_TIMEOUT_S, run_contract
 from gbnf_server.planner import salvaging
-from gbnf_server.planner.events import Run, Salvaged
+from gbnf_server.planner.events import Run, SalvagedAnswer
 
-__all__ = ["Salvaged", "salvage"]
+__all__ = ["SalvagedAnswer", "salvage"]
 
 
 def salvage(
@@ -22,8 +22,8 @@ def salvage(
     grammar: bool = True,
     language: str = "en",
     max_tokens: int = 256,
-    timeout_s: float = SAFETY_TIMEOUT_S,
-) -> Salvaged | None:
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> SalvagedAnswer | None:
     """What a run without an answer has found; None where it answered, or found nothing. Never raises.
 
     With a `backend` its words are taken where they keep the contract in time, else the list.
@@ -32,7 +32,7 @@ def salvage(
     if run.answer is not None or not done:
         return None
     if backend is None:
-        return salvaging.listed(done, language)
+        return salvaging.answer_from_results(done, language)
     answer = run_contract(
         salvaging.CONTRACT,
         salvaging.question(run.query, done, language),
@@ -42,6 +42,6 @@ def salvage(
         max_tokens=max_tokens,
         timeout_s=timeout_s,
     )
-    if answer.exit == "success":
-        return salvaging.worded(answer.values["answer"], done, language)
-    return salvaging.listed(done, language, f"{answer.exit}: {answer.error}")
+    if answer.outcome == "success":
+        return salvaging.answer_from_text(answer.values["answer"], done, language)
+    return salvaging.answer_from_results(done, language, f"{answer.outcome}: {answer.error}")

@@ -17,7 +17,7 @@ from gbnf_server.folders import cache_folder
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
-def keep(url: str, key: str) -> None:
+def save(url: str, key: str) -> None:
     """Write the key of the server at this address. Raises OSError."""
     file = key_file(url)
     assert file is not None, url
@@ -39,7 +39,7 @@ def find(url: str) -> str | None:
     return None
 
 
-def drop(url: str, key: str) -> None:
+def delete(url: str, key: str) -> None:
     """Remove this key; another one, of a server that took the address since, stays."""
     file = key_file(url)
     if file is not None and find(url) == key:

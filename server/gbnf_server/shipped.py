@@ -18,7 +18,7 @@ def manifests_path() -> Path:
     return _folder("manifests", "manifests", "*/manifest.toml")
 
 
-def frame_manifest() -> Path:
+def describe_frame_manifest() -> Path:
     """The manifest of `describe_frame`, a tool for requests with an image, which the folder leaves out."""
     return manifests_path() / "describe_frame" / "on_request.toml"
 

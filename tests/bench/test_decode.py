@@ -67,4 +67,4 @@ def test_every_call_is_in_the_grammar(name: str) -> None:
 
     grammar = str(compile_pool(load_manifests(manifests_path())))
     text = call_text({"name": name, "arguments": CALLS[name]})
-    assert engine().judge(grammar, text, trusted=True).complete
+    assert engine().match(grammar, text, trusted=True).complete

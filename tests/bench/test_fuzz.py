@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import fuzz
 from fuzz_targets import TARGETS, Target, servers
-from gbnf.calls import parse
+from gbnf.calls import parse_tool_calls
 from isolation import Confined
 from support.oracle import CHECKOUT
 
@@ -124,7 +124,7 @@ def test_a_planted_defect_is_reported_as_a_program_that_repeats_it(
     def planted(said: str, pool: Any) -> Any:
         if len(said) > 1:
             raise IndexError("planted")
-        return parse(said, pool)
+        return parse_tool_calls(said, pool)
 
     monkeypatch.setattr("fuzz_targets.calls.parse", planted)
     out = tmp_path / "found.json"

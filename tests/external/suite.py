@@ -33,7 +33,7 @@ from explanations import unexplained
 from external.declared_order import in_declared_order
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
-from gbnf_server.engine import guard
+from gbnf_server.engine import guard_grammar
 from gbnf_server.errors import GrammarRefused
 
 EXPECTATIONS = Path(__file__).with_name("expectations.json")
@@ -140,7 +140,7 @@ def failures_of_group(group: Group) -> dict[str, str]:
     except Exception as error:  # noqa: BLE001  # the table says it; the suite goes on
         return for_all(f"crashed: {type(error).__name__}: {error}")
     try:
-        guard(grammar.text)
+        guard_grammar(grammar.text)
         accepts = _judge(grammar.text)
     except GrammarRefused as error:
         return for_all(f"engine refused: {error}")

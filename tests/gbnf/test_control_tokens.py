@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.control_tokens import escape_control_tokens, escaper, names_in, removed_by
+from gbnf.control_tokens import control_tokens_in, escape_control_tokens, make_escaper, strings_removed_by
 
 NAMES = (
     *(
@@ -95,10 +95,10 @@ def test_json_keeps_its_value(pieces: list[str], ascii_only: bool) -> None:
 
 def test_names_of_any_form_can_be_given() -> None:
     names = ["<|end|>", "¤end¤", "¤e", "role@", "𝄞"]
-    escape = escaper(names)
+    escape = make_escaper(names)
     assert escape("a ¤end¤ 𝄞 ¤ <|end|> <b> role") == ("a \\u00a4end¤ \\ud834\\udd1e ¤ \\u003c|end|> <b> role")
     assert json.loads(escape('"¤end¤ role@ 𝄞"')) == "¤end¤ role@ 𝄞"
-    assert escaper(["<|end|>"]) is escape_control_tokens
+    assert make_escaper(["<|end|>"]) is escape_control_tokens
 
 
 def test_a_template_names_its_tokens() -> None:
@@ -106,12 +106,12 @@ def test_a_template_names_its_tokens() -> None:
         "{% for m in messages %}<turn:{{ m.role }}><x:y>{{ m.content if a<b and c>d }}</x:y>{% endfor %}"
         "Write <arguments> or <arg_one>. <role>{{ '<|end|>' + \"<b_c>\" }}"
     )
-    assert names_in(source) == {"<x:y>", "</x:y>", "<arg_one>", "<|end|>", "<b_c>"}
+    assert control_tokens_in(source) == {"<x:y>", "</x:y>", "<arg_one>", "<|end|>", "<b_c>"}
 
 
 def test_what_a_template_cuts_out_is_escaped_with_it() -> None:
     source = (
         """{{ a.replace('/think', '').replace("x", 'y') | replace( "/no" , "" ) | replace('\\n', '') }}"""
     )
-    assert removed_by(source) == {"/think", "/no"}
-    assert escaper(removed_by(source))("<s/think> /n") == "<s\\u002fthink> /n"
+    assert strings_removed_by(source) == {"/think", "/no"}
+    assert make_escaper(strings_removed_by(source))("<s/think> /n") == "<s\\u002fthink> /n"

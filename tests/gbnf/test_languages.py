@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gbnf.languages import known, primary
+from gbnf.languages import primary_language, supported_language
 from gbnf.lines import Contract, text
 
 
@@ -14,7 +14,7 @@ from gbnf.lines import Contract, text
      ("pt-BR", "pt", "en"), ("ita", "ita", "en"), ("", "", "en"), ("zh-Hant-TW", "zh", "en")],
 )  # fmt: skip
 def test_tags(tag: str, short: str, language: str) -> None:
-    assert (primary(tag), known(tag, {"en", "it"})) == (short, language)
+    assert (primary_language(tag), supported_language(tag, {"en", "it"})) == (short, language)
 
 
 def test_a_contract_asks_in_the_language_of_a_region_too() -> None:

@@ -10,25 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.manifests import Executor, load_manifests
-from gbnf.markers import Markers, without_paths
+from gbnf.manifests import Tool, load_manifests
+from gbnf.markers import PhraseMatcher, without_paths
 from gbnf.pool import filter_pool
-from gbnf.providers import PROVIDERS, TOPICS, Provider
+from gbnf.providers import PROVIDERS, TOPIC_PHRASES, Provider
 
 SHIPPED = load_manifests(Path(__file__).parents[2] / "manifests")
-BY_NAME = {executor.name: executor for executor in SHIPPED}
+BY_NAME = {tool.name: tool for tool in SHIPPED}
 
 
-def tool(name: Any, **offer: Any) -> Executor:
-    return Executor.from_mapping({"name": name, "args": {}, "offer": offer})
+def make_tool(name: Any, **offer: Any) -> Tool:
+    return Tool.from_mapping({"name": name, "args": {}, "offer": offer})
 
 
 MORE = (
-    tool("find_files_notion"),
-    tool("read_files_google_workspace"),
-    tool("send_messages_notion", markers=["never said"]),
-    tool("loyal", always=True, markers=["never said"]),
-    tool("back", markers=["put … back", "here"], not_in=["here and there", "put … back up", "put them back"]),
+    make_tool("find_files_notion"),
+    make_tool("read_files_google_workspace"),
+    make_tool("send_messages_notion", markers=["never said"]),
+    make_tool("loyal", always=True, markers=["never said"]),
+    make_tool(
+        "back", markers=["put … back", "here"], not_in=["here and there", "put … back up", "put them back"]
+    ),
 )
 pools = st.lists(st.sampled_from([*SHIPPED, *MORE]), unique=True)
 phrases = st.sampled_from(
@@ -45,7 +47,7 @@ queries = st.lists(phrases | st.text(max_size=6), max_size=8).map(" ".join)
 @given(pools, queries)
 def test_what_is_kept_keeps_its_order_and_the_rest_has_reasons(pool: Any, query: Any) -> None:
     selection = filter_pool(pool, query)
-    assert list(selection.kept) == [executor for executor in pool if executor not in selection.dropped]
+    assert list(selection.kept) == [tool for tool in pool if tool not in selection.dropped]
     assert set(selection.dropped) <= set(pool)
     assert all(selection.dropped.values())
     assert bool(selection.kept) == bool(pool)
@@ -73,9 +75,9 @@ def test_case_and_accents_do_not_count(pool: Any, query: Any) -> None:
 @given(pools, queries)
 def test_a_twin_goes_only_for_a_variant_that_stays(pool: Any, query: Any) -> None:
     selection = filter_pool(pool, query)
-    for executor, reason in selection.dropped.items():
+    for tool, reason in selection.dropped.items():
         if "takes its place" in reason:
-            assert any(kept.name.startswith(executor.name + "_") for kept in selection.kept)
+            assert any(kept.name.startswith(tool.name + "_") for kept in selection.kept)
 
 
 @given(pools, queries)
@@ -83,8 +85,10 @@ def test_a_tool_goes_only_where_a_place_was_said(pool: Any, query: Any) -> None:
     """A name alone brings variants and takes nothing away."""
     nameless = {suffix: Provider(each.names + each.places) for suffix, each in PROVIDERS.items()}
     full = set(filter_pool(pool, query, providers=nameless).kept)
-    variants = {executor.name for executor in full}
-    twins = {tool for tool in full if any(tool.name + suffix in variants for suffix in PROVIDERS)}
+    variants = {tool.name for tool in full}
+    twins = {
+        make_tool for make_tool in full if any(make_tool.name + suffix in variants for suffix in PROVIDERS)
+    }
     dropped = full - set(filter_pool(pool, query).kept)
     assert dropped <= twins
     if not any(place in query for each in PROVIDERS.values() for place in each.places):
@@ -93,8 +97,8 @@ def test_a_tool_goes_only_where_a_place_was_said(pool: Any, query: Any) -> None:
 
 @given(st.text(max_size=60), st.text(max_size=10))
 def test_any_text_can_be_searched(text: Any, marker: Any) -> None:
-    found = Markers([marker])
-    assert found.longest_in(text) <= found.all_in(text) <= {marker}
+    found = PhraseMatcher([marker])
+    assert found.find_longest(text) <= found.find_all(text) <= {marker}
     without_paths(text)
 
 
@@ -105,34 +109,38 @@ texts = st.lists(words, max_size=9)
 @given(texts, texts, st.lists(texts.map(" ".join), max_size=4))
 def test_what_stands_inside_a_longer_marker_does_not_count(before: Any, after: Any, markers: Any) -> None:
     text = " ".join([*before, "here", *after])
-    alone = Markers(markers)
-    assert alone.all_in(text) == {each for marker in markers for each in Markers([marker]).all_in(text)}
-    assert alone.longest_in(text) <= alone.all_in(text)
-    assert bool(alone.longest_in(text)) == bool(alone.all_in(text))
+    alone = PhraseMatcher(markers)
+    assert alone.find_all(text) == {
+        each for marker in markers for each in PhraseMatcher([marker]).find_all(text)
+    }
+    assert alone.find_longest(text) <= alone.find_all(text)
+    assert bool(alone.find_longest(text)) == bool(alone.find_all(text))
     if "/srv/x" not in text and "notes.md" not in text:  # a path is found by no marker
-        assert Markers([*markers, text]).longest_in(text) == {text}
+        assert PhraseMatcher([*markers, text]).find_longest(text) == {text}
 
 
 @given(
     texts.map(" ".join), st.lists(texts.map(" ".join), max_size=3), st.lists(texts.map(" ".join), max_size=3)
 )
 def test_others_only_take_away(text: Any, markers: Any, others: Any) -> None:
-    with_others = Markers(markers, others).longest_in(text)
-    assert with_others <= Markers(markers).all_in(text) - set(others)
-    if not Markers(others).all_in(text):
-        assert with_others == Markers(markers).longest_in(text)
-    assert not Markers(markers, [text]).longest_in(text) or "/srv/x" in text or "notes.md" in text
+    with_others = PhraseMatcher(markers, others).find_longest(text)
+    assert with_others <= PhraseMatcher(markers).find_all(text) - set(others)
+    if not PhraseMatcher(others).find_all(text):
+        assert with_others == PhraseMatcher(markers).find_longest(text)
+    assert not PhraseMatcher(markers, [text]).find_longest(text) or "/srv/x" in text or "notes.md" in text
 
 
 @given(texts, texts, texts)
 def test_a_gap_is_up_to_three_words_of_one_clause(before: Any, between: Any, after: Any) -> None:
-    found = Markers(["open … shut"]).all_in(" ".join([*before, "open", *between, "shut", *after]))
+    found = PhraseMatcher(["open … shut"]).find_all(" ".join([*before, "open", *between, "shut", *after]))
     assert bool(found) == (len(between) <= 3 and "," not in between)
 
 
 @given(st.text(st.characters(categories=["L", "Zs"]), max_size=30), st.sampled_from(["NFC", "NFD"]))
 def test_how_a_letter_is_encoded_does_not_count(text: Any, form: Any) -> None:
-    assert Markers([text]).all_in(unicodedata.normalize(form, text)) == Markers([text]).all_in(text)
+    assert PhraseMatcher([text]).find_all(unicodedata.normalize(form, text)) == PhraseMatcher(
+        [text]
+    ).find_all(text)
 
 
 def test_a_long_run_of_combining_marks_is_read() -> None:
@@ -142,7 +150,7 @@ def test_a_long_run_of_combining_marks_is_read() -> None:
 
 
 def names(query: Any, pool: Any = SHIPPED) -> set[str]:
-    return {executor.name for executor in filter_pool(pool, query).kept}
+    return {tool.name for tool in filter_pool(pool, query).kept}
 
 
 @pytest.mark.parametrize(
@@ -268,7 +276,7 @@ def test_a_word_that_only_may_mean_a_provider_brings_its_variant_and_drops_nothi
 )
 def test_notion_is_a_place_only_where_that_is_said(query: str, notion: int, base: int) -> None:
     tools = ("read_files", "write_files")
-    pool = [tool(name + suffix) for name in tools for suffix in ("", "_notion")]
+    pool = [make_tool(name + suffix) for name in tools for suffix in ("", "_notion")]
     expected = {
         name + suffix for name in tools for suffix, wanted in (("", base), ("_notion", notion)) if wanted
     }
@@ -376,25 +384,25 @@ def test_a_filter_that_would_empty_the_pool_says_so() -> None:
 
 def test_a_new_provider_costs_one_line() -> None:
     providers = {**PROVIDERS, "_acme": Provider(("acme",), places=("acme cloud",))}
-    pool = (tool("find_files"), tool("find_files_acme"))
+    pool = (make_tool("find_files"), make_tool("find_files_acme"))
     base, variant = "find_files", "find_files_acme"
     for query, kept in (("on Acme Cloud", {variant}), ("on Acme", {base, variant}), ("on disk", {base})):
         assert {each.name for each in filter_pool(pool, query, providers=providers).kept} == kept
-    for topic in TOPICS:
+    for topic in TOPIC_PHRASES:
         assert len(filter_pool(pool, f"{topic} Acme Cloud", providers=providers).kept) == 2
 
 
 def test_a_provider_may_be_what_was_a_foreign_phrase() -> None:
     providers = {**PROVIDERS, "_photos": Provider(("google photos",))}
-    pool = (tool("find"), tool("find_photos"))
+    pool = (make_tool("find"), make_tool("find_photos"))
     assert filter_pool(pool, "my google photos", providers=providers).kept == pool
 
 
 def test_the_longer_marker_of_another_provider_shadows_the_shorter() -> None:
     providers = {"_google_workspace": Provider(("google",)), "_photos": Provider((), ("google photos",))}
-    pool = (tool("find"), tool("find_google_workspace"), tool("find_photos"))
-    kept = filter_pool(pool, "in Google Photos", providers=providers, foreign_phrases=()).kept
-    assert [executor.name for executor in kept] == ["find_photos"]
+    pool = (make_tool("find"), make_tool("find_google_workspace"), make_tool("find_photos"))
+    kept = filter_pool(pool, "in Google Photos", providers=providers, unrelated_phrases=()).kept
+    assert [tool.name for tool in kept] == ["find_photos"]
 
 
 @pytest.mark.parametrize(
@@ -418,6 +426,6 @@ def test_a_marker_does_not_count_in_phrases_that_mean_something_else(query: str,
 
 
 def test_scripts_without_spaces_match_by_character() -> None:
-    pool = (tool("undo", markers=["取消"]), tool("other"))
+    pool = (make_tool("undo", markers=["取消"]), make_tool("other"))
     assert len(filter_pool(pool, "请取消上一步").kept) == 2
     assert len(filter_pool(pool, "请继续").kept) == 1

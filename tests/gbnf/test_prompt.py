@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.manifests import Executor, load_manifests
+from gbnf.manifests import Tool, load_manifests
 from gbnf.prompt import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
-from gbnf.signatures import arguments_list, type_text
+from gbnf.signatures import argument_list, type_text
 
 SHIPPED = load_manifests(Path(__file__).parents[2] / "manifests")
 
@@ -59,7 +59,7 @@ def test_errors_are_json(error: Any, step: Any) -> None:
 @given(st.lists(st.sampled_from(SHIPPED), unique=True), st.sampled_from(["full", "minimal"]))
 def test_the_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(pool: Any, style: Any) -> None:
     prompt = system_prompt(pool, style=style)
-    at = [prompt.index(f"\n{executor.name}(") for executor in pool]
+    at = [prompt.index(f"\n{tool.name}(") for tool in pool]
     assert at == sorted(at)
     assert prompt == system_prompt(list(pool), style=style)
     assert "actor" not in prompt
@@ -84,7 +84,7 @@ def find(schema: Any, key: Any) -> list[Any]:
 
 
 def test_the_minimal_prompt_is_one_line_a_tool() -> None:
-    tools = [executor for executor in SHIPPED if executor.name in ("find_files", "get_now", "undo_last_turn")]
+    tools = [tool for tool in SHIPPED if tool.name in ("find_files", "get_now", "undo_last_turn")]
     assert system_prompt(tools, style="minimal") == (
         "Tools:\nfind_files(base_path, pattern?, patterns?)\nget_now(timezone?)\nundo_last_turn()"
     )
@@ -135,13 +135,13 @@ def test_types(schema: Any, text: Any) -> None:
 
 def test_huge_and_recursive_types_stay_short() -> None:
     root = {"type": "object", "properties": {"child": {"$ref": "#"}, "many": {"enum": list(range(10_000))}}}
-    assert len(arguments_list(root, types=True)) < 3000
-    assert arguments_list(root, types=True).count("…") > 1
+    assert len(argument_list(root, types=True)) < 3000
+    assert argument_list(root, types=True).count("…") > 1
 
 
 def test_descriptions_take_one_line() -> None:
-    executor = Executor.from_mapping({"name": "a", "description": "one\n  two\nthree", "args": {}})
-    assert "\n  one two three" in system_prompt([executor])
+    tool = Tool.from_mapping({"name": "a", "description": "one\n  two\nthree", "args": {}})
+    assert "\n  one two three" in system_prompt([tool])
 
 
 def test_calls_and_short_results_are_written_plainly() -> None:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.descriptions import described, skeleton
-from gbnf.manifests import Executor, load_manifests
-from gbnf.prompt import STYLES, system_prompt
+from gbnf.descriptions import call_skeleton, describe_tool
+from gbnf.manifests import Tool, load_manifests
+from gbnf.prompt import PROMPT_STYLES, system_prompt
 
 SHIPPED = load_manifests(Path(__file__).parents[2] / "manifests")
 PLACEHOLDER = re.compile(r"<[^<>]+>")
-TOOL = Executor.from_mapping(
+TOOL = Tool.from_mapping(
     {
         "name": "book_room",
         "description": {"en": "Book a room.", "it": "Prenota una stanza."},
@@ -37,7 +37,7 @@ TOOL = Executor.from_mapping(
 
 @given(
     st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1),
-    st.sampled_from(STYLES),
+    st.sampled_from(PROMPT_STYLES),
     st.sampled_from("ei"),
 )
 def test_a_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(
@@ -45,17 +45,17 @@ def test_a_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(
 ) -> None:
     language = {"e": "en", "i": "it"}[first]
     prompt = system_prompt(pool, style=style, language=language)
-    at = [prompt.index(described(tool, style, language)) for tool in pool]
+    at = [prompt.index(describe_tool(tool, style, language)) for tool in pool]
     assert at == sorted(at)
-    assert all(tool.name in described(tool, style, language).split("\n")[0] for tool in pool)
+    assert all(tool.name in describe_tool(tool, style, language).split("\n")[0] for tool in pool)
     assert prompt == system_prompt(list(pool), style=style, language=language)
     assert "actor" not in prompt
 
 
 @pytest.mark.parametrize("tool", SHIPPED, ids=lambda tool: tool.name)
 @pytest.mark.parametrize("optional", [None, "optional"])
-def test_a_skeleton_is_a_call_of_placeholders(tool: Executor, optional: str | None) -> None:
-    call = json.loads(skeleton(tool, optional=optional))
+def test_a_skeleton_is_a_call_of_placeholders(tool: Tool, optional: str | None) -> None:
+    call = json.loads(call_skeleton(tool, optional=optional))
     args = tool.model_args()
     assert call["name"] == tool.name
     assert set(args.get("required", ())) <= call["arguments"].keys() <= args.get("properties", {}).keys()
@@ -71,21 +71,21 @@ def leaves(value: Any) -> list[Any]:
 
 
 def test_what_each_style_says() -> None:
-    assert described(TOOL, "minimal", "en") == "book_room(size, hours?, guests?)"
-    assert described(TOOL, "default", "en") == described(TOOL, "full", "en")
-    assert described(TOOL, "default", "en") == (
+    assert describe_tool(TOOL, "minimal", "en") == "book_room(size, hours?, guests?)"
+    assert describe_tool(TOOL, "default", "en") == describe_tool(TOOL, "full", "en")
+    assert describe_tool(TOOL, "default", "en") == (
         'book_room(size: "small"|"large", hours?: integer, guests?: string[])\n'
         "  Book a room.\n"
         "  size: How large"
     )
-    assert described(TOOL, "skeleton", "it").endswith(
+    assert describe_tool(TOOL, "skeleton", "it").endswith(
         '  Chiamata: {"name": "book_room", "arguments": {"size": "<size: small|large>"}}'
     )
-    assert described(TOOL, "placeholder", "en") == (
+    assert describe_tool(TOOL, "placeholder", "en") == (
         'book_room: Book a room.\n  {"name": "book_room", "arguments": {"size": "<size: small|large>", '
         '"hours": "<optional hours: integer>", "guests": ["<optional guests: string>"]}}'
     )
-    assert described(TOOL, "verbose", "en") == (
+    assert describe_tool(TOOL, "verbose", "en") == (
         "Tool: book_room\n"
         "  Book a room.\n"
         "  Arguments:\n"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gbnf import Finding, Matcher, compile_pool, compile_schema, load_manifests, parse_gbnf, validate_call
 from gbnf.grammar.ir import Rules
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.testing import (
     LawBrokenError,
     NearMiss,
@@ -31,7 +31,7 @@ from support.schemas import is_valid
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
-TRIP = Executor(
+TRIP = Tool(
     name="book_trip",
     args={
         "type": "object",
@@ -63,9 +63,9 @@ class Planted:
     report: tuple[Finding, ...] = ()
 
 
-def replaced(executors: Any, old: str, new: str, **options: Any) -> Planted:
+def replaced(tools: Any, old: str, new: str, **options: Any) -> Planted:
     """The grammar of a pool with a change to its text."""
-    text = str(compile_pool(executors, **options))
+    text = str(compile_pool(tools, **options))
     assert old in text, text
     return Planted(parse_gbnf(text.replace(old, new)))
 
@@ -78,7 +78,7 @@ def test_derivations_are_in_the_language(data: st.DataObject, steps: Any) -> Non
     grammar = compile_pool(SHIPPED, steps=steps)
     text = data.draw(derivations(grammar))
     assert Matcher(grammar.rules).match(text).complete
-    assert engine().judge(str(grammar), text, trusted=True).complete
+    assert engine().match(str(grammar), text, trusted=True).complete
 
 
 def smallest(strategy: Any, condition: Any) -> Any:
@@ -216,7 +216,7 @@ def test_the_laws_hold_of_the_shipped_tools(steps: Any) -> None:
     pool = (*SHIPPED, TRIP, FINAL_ANSWER)
 
     def accepts(text: str) -> bool:
-        return engine().judge(str(grammar), text, trusted=True).complete
+        return engine().match(str(grammar), text, trusted=True).complete
 
     assert_sound(grammar, pool, steps=steps, accepts=accepts)
     assert_complete(grammar, pool, steps=steps, accepts=accepts)
@@ -241,7 +241,7 @@ def test_a_loosened_rule_is_found_unsound_and_shrunk() -> None:
 
 
 def test_an_enum_that_is_left_open_is_found_by_its_near_misses() -> None:
-    loose = Executor(
+    loose = Tool(
         name="book_trip",
         args={**TRIP.args, "properties": {**TRIP.args["properties"], "train": {"type": "string"}}},
     )
@@ -254,9 +254,7 @@ def test_an_enum_that_is_left_open_is_found_by_its_near_misses() -> None:
 def test_a_grammar_that_misses_an_optional_property_is_found_incomplete(forgotten: str) -> None:
     properties = {name: schema for name, schema in TRIP.args["properties"].items() if name != forgotten}
     groups = [["plane"]] if forgotten == "train" else TRIP.args["requires_one_of"]
-    narrow = Executor(
-        name="book_trip", args={**TRIP.args, "properties": properties, "requires_one_of": groups}
-    )
+    narrow = Tool(name="book_trip", args={**TRIP.args, "properties": properties, "requires_one_of": groups})
     with pytest.raises(LawBrokenError) as caught:
         assert_complete(compile_pool([narrow]), [TRIP], examples=300)
     found = caught.value.counterexample
@@ -306,7 +304,7 @@ def test_the_same_seed_finds_the_same() -> None:
 
 
 def test_no_tool_that_can_be_called_is_an_error() -> None:
-    needs_step = Executor(
+    needs_step = Tool(
         name="t",
         args={
             "type": "object",

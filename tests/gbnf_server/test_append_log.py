@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.append_log import DEPTH, AppendLog, _shallow
-from gbnf_server.executors.results import flattened
+from gbnf_server.append_log import MAX_DEPTH, AppendLog, _shallow
+from gbnf_server.executors.results import without_deep_values
 
 values = st.recursive(
     st.none() | st.integers() | st.text() | st.text('[]{}"\\\\'),
@@ -27,10 +27,12 @@ def nested(depth: int, core: Any) -> Any:
     return value
 
 
-@given(value=values, depth=st.integers(0, DEPTH + 30))
+@given(value=values, depth=st.integers(0, MAX_DEPTH + 30))
 def test_what_is_too_deep_is_null_and_all_else_as_it_was(value: Any, depth: int) -> None:
     value = nested(depth, value)
-    assert json.loads(_shallow(json.dumps(value, ensure_ascii=False).encode())) == flattened(value, DEPTH)
+    assert json.loads(_shallow(json.dumps(value, ensure_ascii=False).encode())) == without_deep_values(
+        value, MAX_DEPTH
+    )
 
 
 @pytest.mark.parametrize("depth", [600, 940, 5000, 200_000])

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from gbnf.prompt import Image, Message, call_text, error_text, result_text
 from gbnf_server.backends.base import Backend
-from gbnf_server.backends.conversation import Roles, adapt
+from gbnf_server.backends.conversation import TemplateRoles, adapt_messages
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.template import ChatTemplate
-from gbnf_server.backends.thinking import begun
+from gbnf_server.backends.thinking import reasoning_message
 from gbnf_server.errors import BackendError
 from gbnf_server.native import NativeModel
 from support.oracle import vocabulary_path
@@ -176,18 +176,18 @@ def test_whatever_is_said_by_whom(data: st.DataObject, vocabulary: str, content:
     """Texts that complete each other too, across messages and across what the template puts between them."""
     texts = data.draw(st.lists(_texts(vocabulary), min_size=1, max_size=4))
     template = _template(vocabulary, content, unknown)
-    thoughts = begun(texts[-1], closed=data.draw(st.booleans()))
+    thoughts = reasoning_message(texts[-1], closed=data.draw(st.booleans()))
     said = template.prompt([*_conversation(*texts), thoughts], constrained=True)
     assert _read(vocabulary, said) == _read(
-        vocabulary, template.prompt([*_conversation("x"), begun("x")], constrained=True)
+        vocabulary, template.prompt([*_conversation("x"), reasoning_message("x")], constrained=True)
     )
 
 
-@given(st.data(), st.sampled_from(VOCABULARIES), st.builds(Roles, st.booleans(), st.booleans()))
+@given(st.data(), st.sampled_from(VOCABULARIES), st.builds(TemplateRoles, st.booleans(), st.booleans()))
 def test_without_the_vocabulary_the_forms_of_names_are_enough(
-    data: st.DataObject, vocabulary: str, roles: Roles
+    data: st.DataObject, vocabulary: str, roles: TemplateRoles
 ) -> None:
-    for message in adapt(_conversation(*data.draw(st.lists(_texts(vocabulary), min_size=1))), roles):
+    for message in adapt_messages(_conversation(*data.draw(st.lists(_texts(vocabulary), min_size=1))), roles):
         assert not _read(vocabulary, message["content"])
 
 
@@ -248,7 +248,7 @@ def test_a_model_in_this_process_says_its_names_itself() -> None:
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_a_vocabulary_tells_the_names_of_its_control_tokens(vocabulary: str) -> None:
-    assert _model(vocabulary).control_names >= set(_control_tokens(vocabulary).values())
+    assert _model(vocabulary).control_token_texts >= set(_control_tokens(vocabulary).values())
 
 
 @pytest.mark.parametrize(

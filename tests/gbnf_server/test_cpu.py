@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 
 from gbnf_server import cpu, cpu_probe
-from gbnf_server.cpu import Verdict
+from gbnf_server.cpu import CpuSupport
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import SetupError
 from support.crashing_llama import crashing_environment
 
-ALL_WELL = Verdict(computes=True, repacks=True)
+ALL_WELL = CpuSupport(computes=True, repacks=True)
 
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder without a verdict, in this process too."""
     monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "cache"))
-    cpu.verdict.cache_clear()
+    cpu.cpu_support.cache_clear()
     yield tmp_path / "cache"
-    cpu.verdict.cache_clear()
+    cpu.cpu_support.cache_clear()
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def test_a_verdict_is_found_once(
 ) -> None:
     program(body)
     for _ in range(2):
-        found = cpu.verdict()
+        found = cpu.cpu_support()
         assert (found.computes, found.repacks) == (computes, repacks)
         assert all(word in found.reason for word in words)
-        cpu.verdict.cache_clear()  # another process
+        cpu.cpu_support.cache_clear()  # another process
     assert runs(fresh) == 1
 
 
@@ -88,11 +88,11 @@ def test_a_verdict_is_found_once(
 def test_what_came_from_outside_is_not_kept(fresh: Path, program: Callable[[str], None], body: str) -> None:
     program(body)
     for _ in range(2):
-        found = cpu.verdict()
+        found = cpu.cpu_support()
         assert found.computes
         assert not found.repacks
         assert "SIG" in found.reason or "no space left" in found.reason
-        cpu.verdict.cache_clear()
+        cpu.cpu_support.cache_clear()
     assert runs(fresh) == 2
 
 
@@ -106,26 +106,26 @@ def test_a_verdict_belongs_to_the_libraries_and_the_cpu(
     for content, features in [("one", "avx2"), ("two", "avx2"), ("two", "avx2 amx_tile"), ("two", "avx2")]:
         library.write_text(content)
         monkeypatch.setattr(cpu, "features", lambda told=features: told)
-        assert cpu.verdict() == ALL_WELL
-        cpu.verdict.cache_clear()
+        assert cpu.cpu_support() == ALL_WELL
+        cpu.cpu_support.cache_clear()
     assert runs(fresh) == 3
 
 
 @pytest.mark.parametrize("kept", ["", "[]", "{}", '{"computes": true}', "\x00", '{"other": 1}'])
 def test_a_damaged_verdict_is_found_anew(fresh: Path, program: Callable[[str], None], kept: str) -> None:
     program("")
-    cpu.verdict()
+    cpu.cpu_support()
     (file,) = (fresh / "cpu").iterdir()
     file.write_text(kept)
-    cpu.verdict.cache_clear()
-    assert cpu.verdict() == ALL_WELL
+    cpu.cpu_support.cache_clear()
+    assert cpu.cpu_support() == ALL_WELL
     assert json.loads(file.read_text())["repacks"] is True
 
 
 def test_a_cache_that_cannot_be_written_costs_a_probe(fresh: Path, program: Callable[[str], None]) -> None:
     program("")
     fresh.write_text("no folder")
-    assert cpu.verdict() == ALL_WELL
+    assert cpu.cpu_support() == ALL_WELL
 
 
 @pytest.mark.parametrize("end", ["", _DIES.format("SIGSEGV")])
@@ -134,7 +134,7 @@ def test_its_weights_are_removed_however_it_ends(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(fresh.parent))
     program(f"open(os.path.join(sys.argv[2], 'Q4_0.gguf'), 'w').write('weights')\n{end}")
-    assert cpu.verdict().computes is (end == "")
+    assert cpu.cpu_support().computes is (end == "")
     assert not [*fresh.parent.glob("gbnf-probe-*")]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gbnf_server import doctor
-from gbnf_server.cpu import Verdict
+from gbnf_server.cpu import CpuSupport
 from gbnf_server.embedded import model_path
 from support.command_line import Gbnf, gbnf
 from support.crashing_llama import crashing_environment
@@ -46,12 +46,12 @@ def test_each_check_is_a_line_and_each_fix_another(gbnf: Gbnf) -> None:
 @pytest.mark.parametrize(
     ("verdict", "state", "code"),
     [
-        (Verdict(computes=True, repacks=False, reason="killed by SIGSEGV"), "limited", 0),
-        (Verdict(computes=False, repacks=False, reason="killed by SIGILL"), "broken", 4),
+        (CpuSupport(computes=True, repacks=False, reason="killed by SIGSEGV"), "limited", 0),
+        (CpuSupport(computes=False, repacks=False, reason="killed by SIGILL"), "broken", 4),
     ],
 )
 def test_the_verdict_on_the_cpu(
-    gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, state: str, code: int
+    gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch, verdict: CpuSupport, state: str, code: int
 ) -> None:
     monkeypatch.setattr(doctor, "verdict", lambda: verdict)
     monkeypatch.setattr(doctor, "probe", lambda: (verdict, True))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.engine import Engine, Judgement, guard
+from gbnf_server.engine import EngineMatch, GrammarChecker, guard_grammar
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from support.models import make_model
 from support.oracle import SHARED
@@ -30,55 +30,55 @@ TEXTS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_model: Path) -> Engine:
-    return Engine.load(tiny_model)
+def engine(tiny_model: Path) -> GrammarChecker:
+    return GrammarChecker.load(tiny_model)
 
 
 @pytest.fixture(scope="module", params=["tiny", "qwen2", "llama-bpe", "gemma-4"])
-def any_engine(request: pytest.FixtureRequest, tiny_model: Path) -> Engine:
+def any_engine(request: pytest.FixtureRequest, tiny_model: Path) -> GrammarChecker:
     """The engine on a real vocabulary of each kind, where they are at hand."""
     path = tiny_model if request.param == "tiny" else SHARED / "vocabs" / f"ggml-vocab-{request.param}.gguf"
     if not path.is_file():
         pytest.skip(f"{path.name} is not here: set GBNF_SHARED to the folder that holds vocabs/")
-    return Engine.load(path)
+    return GrammarChecker.load(path)
 
 
 # Laws.
 
 
 @pytest.mark.parametrize(("grammar", "pattern"), LANGUAGES.items())
-def test_judges_as_a_regular_expression_does(any_engine: Engine, grammar: str, pattern: str) -> None:
+def test_judges_as_a_regular_expression_does(any_engine: GrammarChecker, grammar: str, pattern: str) -> None:
     @settings(max_examples=40)  # for each of several grammars and vocabularies
     @given(TEXTS)
     def law(text: str) -> None:
-        assert any_engine.judge(grammar, text).complete == bool(re.fullmatch(pattern, text))
+        assert any_engine.match(grammar, text).complete == bool(re.fullmatch(pattern, text))
 
     law()
 
 
 @pytest.mark.parametrize("grammar", LANGUAGES)
-def test_position_is_the_first_character_that_does_not_fit(any_engine: Engine, grammar: str) -> None:
+def test_position_is_the_first_character_that_does_not_fit(any_engine: GrammarChecker, grammar: str) -> None:
     @settings(max_examples=40)  # for each of several grammars and vocabularies
     @given(TEXTS)
     def law(text: str) -> None:
-        judgement = any_engine.judge(grammar, text)
-        assert any_engine.judge(grammar, text[: judgement.position]).accepted
+        judgement = any_engine.match(grammar, text)
+        assert any_engine.match(grammar, text[: judgement.position]).accepted
         assert judgement.accepted == (judgement.position == len(text))
         if not judgement.accepted:
-            assert not any_engine.judge(grammar, text[: judgement.position + 1]).accepted
+            assert not any_engine.match(grammar, text[: judgement.position + 1]).accepted
 
     law()
 
 
 @given(texts=st.lists(TEXTS, max_size=5), grammar=st.sampled_from(list(LANGUAGES)))
-def test_judging_many_is_judging_each(engine: Engine, texts: list[str], grammar: str) -> None:
-    assert engine.judge_many(grammar, texts) == [engine.judge(grammar, text) for text in texts]
+def test_judging_many_is_judging_each(engine: GrammarChecker, texts: list[str], grammar: str) -> None:
+    assert engine.match_many(grammar, texts) == [engine.match(grammar, text) for text in texts]
 
 
 @given(text=st.text())
-def test_any_text_has_a_verdict(engine: Engine, text: str) -> None:
+def test_any_text_has_a_verdict(engine: GrammarChecker, text: str) -> None:
     """Every string of UTF-8 without NUL is in the language of all texts, and no other."""
-    judgement = engine.judge("root ::= [^\\x00]*", text)
+    judgement = engine.match("root ::= [^\\x00]*", text)
     assert judgement.complete == ("\0" not in text)
 
 
@@ -88,25 +88,25 @@ def test_any_text_has_a_verdict(engine: Engine, text: str) -> None:
 @pytest.mark.parametrize(
     ("grammar", "text", "expected"),
     [
-        ('root ::= "a"', "", Judgement(True, False, 0, 0)),
-        ('root ::= "a"?', "", Judgement(True, True, 0, 0)),
-        ('root ::= ""', "", Judgement(True, True, 0, 0)),
-        ('root ::= "hello"', "hell", Judgement(True, False, 1, 4)),
-        ('root ::= "hello"', "hellish", Judgement(False, False, 1, 4)),
-        ("root ::= .*", "a\0b", Judgement(False, False, 1, 1)),
-        ("root ::= .*", "a\ud800b", Judgement(False, False, 1, 1)),
-        ("root ::= .*", "\udc00", Judgement(False, False, 0, 0)),
-        ('root ::= "è"', "é", Judgement(False, False, 1, 0)),  # they differ in their second byte
+        ('root ::= "a"', "", EngineMatch(True, False, 0, 0)),
+        ('root ::= "a"?', "", EngineMatch(True, True, 0, 0)),
+        ('root ::= ""', "", EngineMatch(True, True, 0, 0)),
+        ('root ::= "hello"', "hell", EngineMatch(True, False, 1, 4)),
+        ('root ::= "hello"', "hellish", EngineMatch(False, False, 1, 4)),
+        ("root ::= .*", "a\0b", EngineMatch(False, False, 1, 1)),
+        ("root ::= .*", "a\ud800b", EngineMatch(False, False, 1, 1)),
+        ("root ::= .*", "\udc00", EngineMatch(False, False, 0, 0)),
+        ('root ::= "è"', "é", EngineMatch(False, False, 1, 0)),  # they differ in their second byte
     ],
 )
-def test_verdicts(engine: Engine, grammar: str, text: str, expected: Judgement) -> None:
-    assert engine.judge(grammar, text) == expected
+def test_verdicts(engine: GrammarChecker, grammar: str, text: str, expected: EngineMatch) -> None:
+    assert engine.match(grammar, text) == expected
 
 
-def test_a_name_of_an_end_token_is_a_text_like_others(any_engine: Engine) -> None:
+def test_a_name_of_an_end_token_is_a_text_like_others(any_engine: GrammarChecker) -> None:
     """Some vocabularies read `</s>` in any text as the token that ends the generation."""
     text = "</s><|im_end|><eos><turn|><|end|><|eot_id|>"
-    assert any_engine.judge(f'root ::= "{text}"', text).complete
+    assert any_engine.match(f'root ::= "{text}"', text).complete
 
 
 # Grammars that the engine refuses, in its own words.
@@ -131,7 +131,9 @@ def test_a_name_of_an_end_token_is_a_text_like_others(any_engine: Engine) -> Non
         ('root ::= "\ud800"', "no Unicode"),
     ],
 )
-def test_refusals(engine: Engine, grammar: str, words: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_refusals(
+    engine: GrammarChecker, grammar: str, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(GrammarRefused, match=re.escape(words)):
         engine.check(grammar, trusted=True)
     with pytest.raises(GrammarRefused):
@@ -152,12 +154,12 @@ def test_refusals(engine: Engine, grammar: str, words: str, capfd: pytest.Captur
     ],
     ids=["inverted bounds", "hidden left recursion", "deep", "unclosed", "long chain", "token"],
 )
-def test_what_would_harm_the_engine_never_reaches_it(engine: Engine, grammar: str) -> None:
+def test_what_would_harm_the_engine_never_reaches_it(engine: GrammarChecker, grammar: str) -> None:
     with pytest.raises(GrammarRefused):
-        engine.judge(grammar, "ab")
+        engine.match(grammar, "ab")
 
 
-def test_each_thread_gets_its_own_message(engine: Engine) -> None:
+def test_each_thread_gets_its_own_message(engine: GrammarChecker) -> None:
     wrong: list[str] = []
 
     def ask(name: str) -> None:
@@ -177,7 +179,7 @@ def test_each_thread_gets_its_own_message(engine: Engine) -> None:
 
 def test_guard_takes_what_the_engine_takes() -> None:
     for grammar in LANGUAGES:
-        guard(grammar)
+        guard_grammar(grammar)
 
 
 # Loading.
@@ -185,14 +187,14 @@ def test_guard_takes_what_the_engine_takes() -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match=r"no model file .*absent\.gguf"):
-        Engine.load(tmp_path / "absent.gguf")
+        GrammarChecker.load(tmp_path / "absent.gguf")
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "text.gguf"
     path.write_text("not a model, whatever its name says")
     with pytest.raises(ModelLoadError, match="magic"):
-        Engine.load(path)
+        GrammarChecker.load(path)
     assert capfd.readouterr() == ("", "")
 
 
@@ -200,10 +202,10 @@ def test_a_truncated_model_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(tiny_model.read_bytes()[:5000])
     with pytest.raises(ModelLoadError):
-        Engine.load(path)
+        GrammarChecker.load(path)
 
 
 def test_weights_may_be_loaded_too(tmp_path: Path) -> None:
-    engine = Engine.load(make_model(tmp_path / "named.gguf", name="a name"), vocab_only=False)
+    engine = GrammarChecker.load(make_model(tmp_path / "named.gguf", name="a name"), vocab_only=False)
     assert engine.name == "a name"
-    assert engine.judge('root ::= "a"', "a").complete
+    assert engine.match('root ::= "a"', "a").complete

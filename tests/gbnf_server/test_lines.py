@@ -38,7 +38,7 @@ def silent() -> Iterator[str]:
 def test_success_with_the_grammar_even_of_a_model_that_knows_nothing(model: InProcess) -> None:
     for seed in range(5):
         run = run_contract(CONTRACT, "Which?", model, temperature=1.5, seed=seed, max_tokens=100)
-        assert run.exit == "success", run
+        assert run.outcome == "success", run
         assert run.values["best"] in (1, 2, 3)
         assert run.values["mood"] in ("glad", "sad")
         assert run.error == ""
@@ -46,26 +46,26 @@ def test_success_with_the_grammar_even_of_a_model_that_knows_nothing(model: InPr
 
 def test_an_answer_that_keeps_no_contract_is_an_error_with_its_text(model: InProcess) -> None:
     run = run_contract(CONTRACT, "Which?", model, grammar=False, max_tokens=20)
-    assert run.exit == "error"
+    assert run.outcome == "error"
     assert run.raw
     assert run.error.startswith("best: ")
 
 
 def test_a_cut_answer_is_no_success(model: InProcess) -> None:
     run = run_contract(CONTRACT, "Which?", model, max_tokens=3)
-    assert run.exit == "error"
+    assert run.outcome == "error"
 
 
 def test_a_backend_that_fails_is_an_error(model: InProcess) -> None:
     run = run_contract(CONTRACT, "Which? " * 2000, model)
-    assert (run.exit, run.raw) == ("error", "")
+    assert (run.outcome, run.raw) == ("error", "")
     assert "do not fit" in run.error
 
 
 def test_silence_is_a_hang_that_nobody_waits_for(silent: str) -> None:
     with LlamaServer(silent) as backend:
         runs = [run_contract(CONTRACT, "Which?", backend, timeout_s=0.2) for _ in range(2)]
-    assert [run.exit for run in runs] == ["hang", "hang"]
+    assert [run.outcome for run in runs] == ["hang", "hang"]
     assert all(run.error == "no answer within 0.2 s" for run in runs)
 
 
@@ -79,7 +79,7 @@ def test_a_backend_that_blocks_the_loop_is_a_hang_too() -> None:
 
     blocked = cast("Backend", Blocking())
     try:
-        assert run_contract(CONTRACT, "Which?", blocked, timeout_s=0.1).exit == "hang"
+        assert run_contract(CONTRACT, "Which?", blocked, timeout_s=0.1).outcome == "hang"
     finally:
         release.set()
 
@@ -91,7 +91,7 @@ def test_several_at_once_each_have_their_own_exit(model: InProcess, silent: str)
                 arun_contract(CONTRACT, "Which?", backend, timeout_s=1),
                 arun_contract(CONTRACT, "Which?", model, max_tokens=100),
             )
-        return [run.exit for run in found]
+        return [run.outcome for run in found]
 
     assert asyncio.run(both()) == ["hang", "success"]
 

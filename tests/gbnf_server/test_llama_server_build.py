@@ -20,7 +20,7 @@ import pytest
 
 from gbnf_server import llama_server_build
 from gbnf_server.errors import SetupError
-from gbnf_server.llama_server_build import Progress, find, install, start
+from gbnf_server.llama_server_build import InstallProgress, find_llama_server, install, start
 from support.processes import commands, wait_until
 
 VERSION = importlib.metadata.version("llama-cpp-python")
@@ -61,11 +61,11 @@ def source(cache: Path) -> Callable[..., Path]:
 
 def test_an_install_builds_tries_and_places_the_server(cache: Path, source: Callable[..., Path]) -> None:
     source()
-    assert find() is None
-    seen: list[Progress] = []
+    assert find_llama_server() is None
+    seen: list[InstallProgress] = []
     binary = install(progress=seen.append)
     assert binary == cache / "llama-server" / VERSION / "llama-server"
-    assert find() == binary
+    assert find_llama_server() == binary
     assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "version: small\n"
     assert not (cache / f"building-{VERSION}").exists()
     stages = [progress.stage for progress in seen]
@@ -80,7 +80,7 @@ def test_a_second_install_has_nothing_to_do(source: Callable[..., Path]) -> None
     source()
     binary = install()
     before = binary.stat().st_mtime_ns
-    seen: list[Progress] = []
+    seen: list[InstallProgress] = []
     assert install(progress=seen.append) == binary
     assert [progress.stage for progress in seen] == ["done"]
     assert binary.stat().st_mtime_ns == before
@@ -88,7 +88,7 @@ def test_a_second_install_has_nothing_to_do(source: Callable[..., Path]) -> None
 
 def test_a_server_that_the_person_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
-    assert install() == find() == Path(sys.executable)
+    assert install() == find_llama_server() == Path(sys.executable)
 
 
 @pytest.mark.parametrize("name", ["absent", "text", "."])
@@ -97,7 +97,7 @@ def test_a_named_server_that_is_no_program(
 ) -> None:
     (tmp_path / "text").write_text("no program")
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(tmp_path / name))
-    for ask in (find, install, lambda: start(tmp_path / "m.gguf")):
+    for ask in (find_llama_server, install, lambda: start(tmp_path / "m.gguf")):
         with pytest.raises(SetupError, match=r"GBNF_LLAMA_SERVER is .*no program"):
             ask()
 
@@ -120,7 +120,7 @@ def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]
     with pytest.raises(SetupError, match="this machine is too old") as failed:
         install()
     assert str(cache / f"building-{VERSION}" / "build.log") in str(failed.value)
-    assert find() is None
+    assert find_llama_server() is None
 
 
 def test_a_failed_build_goes_on_where_it_stopped(cache: Path, source: Callable[..., Path]) -> None:
@@ -128,7 +128,7 @@ def test_a_failed_build_goes_on_where_it_stopped(cache: Path, source: Callable[.
     with pytest.raises(SetupError):
         install()
     (cache / f"building-{VERSION}" / "source" / "vendor" / "llama.cpp" / "main.c").write_text(MAIN)
-    seen: list[Progress] = []
+    seen: list[InstallProgress] = []
     install(progress=seen.append)
     assert "unpack" not in [progress.stage for progress in seen]
 
@@ -137,7 +137,7 @@ def test_a_server_that_cannot_run_gets_not_to_its_place(source: Callable[..., Pa
     source(**{"main.c": "int main(void) { return 3; }\n"})
     with pytest.raises(SetupError, match="status 3"):
         install()
-    assert find() is None
+    assert find_llama_server() is None
 
 
 def test_a_damaged_archive_is_thrown_away(source: Callable[..., Path]) -> None:
@@ -168,14 +168,14 @@ def test_an_interrupted_build_leaves_no_process_and_no_server(
     def is_sleeping() -> bool:
         return any(length in command for command in commands())
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: InstallProgress) -> None:
         if progress.stage == "build":
             wait_until(is_sleeping)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         install(progress=interrupt)
-    assert find() is None
+    assert find_llama_server() is None
     wait_until(lambda: not is_sleeping())
 
 
@@ -188,12 +188,12 @@ def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[...,
         found.append(install(progress=lambda progress: waiting.set() if progress.stage == "wait" else None))
 
     thread = threading.Thread(target=second)
-    with llama_server_build._alone(cache, lambda _: None):
+    with llama_server_build._install_lock(cache, lambda _: None):
         thread.start()
         assert waiting.wait(60)
-        assert find() is None
+        assert find_llama_server() is None
     thread.join()
-    assert found == [find()]
+    assert found == [find_llama_server()]
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from gbnf.prompt import Message
 from gbnf_server import keeper, llama_server_run, server_keys
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.cpu import Verdict
+from gbnf_server.cpu import CpuSupport
 from gbnf_server.errors import ModelLoadError, SetupError
 from gbnf_server.llama_server_build import start
 from support.crashing_llama import crashing_server
@@ -131,7 +131,7 @@ def test_what_the_library_cannot_do_is_not_tried(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        llama_server_run, "verdict", lambda: Verdict(computes=True, repacks=False, reason="x")
+        llama_server_run, "verdict", lambda: CpuSupport(computes=True, repacks=False, reason="x")
     )
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(crashing_server(tmp_path, require_llama_server())))
     with start(model, threads=1):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
 from gbnf_server.processes import (
-    ending,
-    has_ended,
+    describe_exit,
+    has_exited,
     kill_descendants,
     kill_group,
     memory_of_descendants,
@@ -61,7 +61,7 @@ def test_realtime_signals_are_named_by_their_distance(distance: int) -> None:
 )
 def test_how_a_process_ended_is_said(code: str, said: str) -> None:
     assert (
-        ending(subprocess.run(["sh", "-c", code], stderr=subprocess.DEVNULL, check=False).returncode) == said
+        describe_exit(subprocess.run(["sh", "-c", code], stderr=subprocess.DEVNULL, check=False).returncode) == said
     )
 
 
@@ -116,7 +116,7 @@ def test_a_group_is_never_signalled_after_its_leader_was_reaped(
     process = started(code)
     group = [process.pid, *(each.pid for each in psutil.Process(process.pid).children(recursive=True))]
     seen = Reaped(monkeypatch)
-    kill_group(process, patience=0.2)
+    kill_group(process, grace_period=0.2)
     assert process.returncode is not None
     assert seen.signalled
     wait_until(lambda: not any(map(is_alive, group)))
@@ -133,19 +133,19 @@ def test_a_process_that_was_reaped_is_left_alone(monkeypatch: pytest.MonkeyPatch
 def test_a_polite_process_is_not_forced() -> None:
     code = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); " + POLITE
     process = started(code)
-    kill_group(process, patience=60)
+    kill_group(process, grace_period=60)
     assert process.returncode == 7
 
 
 def test_whether_a_child_has_ended_is_told_without_reaping_it() -> None:
     process = started(POLITE)
-    assert not has_ended(process.pid)
+    assert not has_exited(process.pid)
     process.terminate()
-    wait_until(lambda: has_ended(process.pid))
-    assert has_ended(process.pid)
+    wait_until(lambda: has_exited(process.pid))
+    assert has_exited(process.pid)
     assert process.wait() == -signal.SIGTERM
     with pytest.raises(ChildProcessError):
-        has_ended(process.pid)
+        has_exited(process.pid)
 
 
 def test_descendants_in_sessions_of_their_own_are_found() -> None:
@@ -168,9 +168,9 @@ def test_an_executor_is_never_signalled_after_it_was_reaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     hostile = next(each for each in HOSTILE if each.name == name)
-    executor, context = hostile.made(tmp_path / "hostile"), world(tmp_path / "space")
+    tool, context = hostile.made(tmp_path / "hostile"), world(tmp_path / "space")
     seen = Reaped(monkeypatch)
     with pytest.raises(ExecutorError):
-        run_executor(executor, {}, context)
+        run_executor(tool, {}, context)
     assert seen.reaped
     assert bool(seen.signalled) == (name == "stops_its_supervisor")

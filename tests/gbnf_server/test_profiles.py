@@ -14,7 +14,7 @@ from gbnf_server.profiles import ModelKey, Profile, find, load, save
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 KEYS = st.builds(ModelKey, TEXTS, st.none() | st.integers(0, 2**40))
-SETTINGS = st.fixed_dictionaries(
+SETTING_TYPES = st.fixed_dictionaries(
     {},
     optional={
         "grammar": st.booleans(),
@@ -28,7 +28,7 @@ SETTINGS = st.fixed_dictionaries(
 MEASURED = st.dictionaries(
     st.sampled_from(["at", "suites", "runs"]), TEXTS | st.integers(0, 99) | st.floats(0, 1)
 )
-PROFILES = st.builds(Profile, KEYS, TEXTS, SETTINGS, MEASURED)
+PROFILES = st.builds(Profile, KEYS, TEXTS, SETTING_TYPES, MEASURED)
 
 
 @given(PROFILES, PROFILES)
@@ -40,8 +40,8 @@ def test_what_is_kept_is_found_again(first: Profile, second: Profile) -> None:
         assert load(paths[1]) == second
         found = find(second.model, folder)
         assert found is not None
-        assert found[0].model.fits(second.model)
-        if not first.model.fits(second.model):
+        assert found[0].model.matches(second.model)
+        if not first.model.matches(second.model):
             assert found == (second, paths[1])
             assert load(paths[0]) == first
         assert save(second, folder) == paths[1]
@@ -57,8 +57,8 @@ def test_what_is_kept_is_found_again(first: Profile, second: Profile) -> None:
         (ModelKey("a.gguf"), ModelKey("b.gguf"), False),
     ],
 )
-def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, fits: bool) -> None:
-    assert one.fits(other) == other.fits(one) == fits
+def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, matches: bool) -> None:
+    assert one.matches(other) == other.matches(one) == matches
 
 
 @pytest.mark.parametrize(

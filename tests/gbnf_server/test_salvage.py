@@ -13,7 +13,7 @@ import pytest
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner.events import Run, Step
-from gbnf_server.salvage import Salvaged, salvage
+from gbnf_server.salvage import SalvagedAnswer, salvage
 from support.models import make_model
 from support.server import completion, scripted
 
@@ -61,7 +61,7 @@ def test_a_model_puts_it_into_words_from_the_results_alone() -> None:
     with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
         salvaged = salvage(FOUND, server, grammar=False)
         asked = json.dumps(script.asked)
-    assert salvaged == Salvaged(said, "model", (1, 3))
+    assert salvaged == SalvagedAnswer(said, "model", (1, 3))
     assert "notes/a.md" in asked
     assert "there is no such file" not in asked
 
@@ -69,7 +69,7 @@ def test_a_model_puts_it_into_words_from_the_results_alone() -> None:
 def test_a_model_names_the_results_that_it_used() -> None:
     said = "It is Saturday [3], says the clock [3]; the year is [2026]."
     with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
-        assert salvage(FOUND, server) == Salvaged(said, "model", (3,))
+        assert salvage(FOUND, server) == SalvagedAnswer(said, "model", (3,))
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_key_is_found_by_its_address_until_it_is_dropped() -> None:
-    server_keys.keep(URL, "one")
+    server_keys.save(URL, "one")
     for url in (URL, URL + "/", URL + "/v1", "http://localhost:8080", "http://[::1]:8080"):
         assert server_keys.find(url) == "one"
-    server_keys.keep(URL, "two")
-    server_keys.drop(URL, "one")  # the server that is gone was another one
+    server_keys.save(URL, "two")
+    server_keys.delete(URL, "one")  # the server that is gone was another one
     assert server_keys.find(URL) == "two"
-    server_keys.drop(URL, "two")
-    server_keys.drop(URL, "two")
+    server_keys.delete(URL, "two")
+    server_keys.delete(URL, "two")
     assert server_keys.find(URL) is None
 
 
@@ -42,12 +42,12 @@ def test_a_key_is_found_by_its_address_until_it_is_dropped() -> None:
     ],
 )
 def test_no_other_address_gets_it(url: str) -> None:
-    server_keys.keep(URL, "one")
+    server_keys.save(URL, "one")
     assert server_keys.find(url) is None
 
 
 def test_nobody_else_can_read_it(cache: Path) -> None:
-    server_keys.keep(URL, "one")
+    server_keys.save(URL, "one")
     file = server_keys.key_file(URL)
     assert file is not None
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -36,9 +36,9 @@ def call(context: Context, name: str, **arguments: Any) -> dict[str, Any]:
 
 def test_they_are_all_there_and_have_code() -> None:
     assert sorted(shipped()) == SHIPPED
-    for executor in shipped().values():
-        assert executor.path is not None
-        assert (executor.path.parent / "executor.py").is_file()
+    for tool in shipped().values():
+        assert tool.path is not None
+        assert (tool.path.parent / "executor.py").is_file()
 
 
 def test_a_working_day(tmp_path: Path) -> None:

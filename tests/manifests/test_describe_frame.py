@@ -16,10 +16,10 @@ from gbnf import compile_pool, load_manifests
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references
-from gbnf_server.shipped import frame_manifest, manifests_path
+from gbnf_server.shipped import describe_frame_manifest, manifests_path
 from support.executors import module, shipped, world
 
-[FRAME] = load_manifests(frame_manifest())
+[FRAME] = load_manifests(describe_frame_manifest())
 
 
 def describe(root: Path, image: Image.Image, name: str = "frame.png", **options: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def test_nothing_outside_the_workspace_is_read(tmp_path: Path) -> None:
 
 def test_it_stays_out_of_the_pool_until_it_is_asked_for(tmp_path: Path) -> None:
     assert "describe_frame" not in shipped()
-    tools = load_manifests([manifests_path(), frame_manifest()])
+    tools = load_manifests([manifests_path(), describe_frame_manifest()])
     assert {tool.name for tool in tools} == {*shipped(), "describe_frame"}
     assert (
         compile_pool(tools, final_answer=True, steps=(1,)).exact

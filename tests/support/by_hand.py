@@ -11,9 +11,9 @@ from typing import Any
 
 from gbnf import load_manifests
 from gbnf.errors import GbnfError
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.state import Settings
@@ -22,7 +22,7 @@ from gbnf_server.shipped import manifests_path
 Reply = Mapping[str, Any] | GbnfError
 
 POOL = load_manifests(manifests_path())
-BY_NAME = {executor.name: executor for executor in POOL}
+BY_NAME = {tool.name: tool for tool in POOL}
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -67,7 +67,7 @@ class Driven:
 
 
 def drive_by_hand(
-    executors: Iterable[Executor],
+    tools: Iterable[Tool],
     completions: Iterable[Completion | GbnfError],
     *,
     query: str = "do something",
@@ -85,7 +85,7 @@ def drive_by_hand(
     results = itertools.chain(replies, itertools.repeat({}))
     said = itertools.chain(approvals, itertools.repeat(True))
     told = itertools.chain(answers, itertools.repeat("whatever"))
-    loop = plan(query, tuple(executors), settings or Settings(), turn="turn-1", clock=ticking())
+    loop = plan(query, tuple(tools), settings or Settings(), turn="turn-1", clock=ticking())
     requests: list[Effect | Event] = []
     reply: Any = None
     error: GbnfError | None = None
@@ -99,11 +99,11 @@ def drive_by_hand(
         match request:
             case CallModel():
                 reply = next(texts)
-            case Execute():
+            case ExecuteTool():
                 reply = next(results)
             case AskPerson():
                 reply = next(told)
-            case Approve():
+            case AskApproval():
                 reply = next(said)
             case _:
                 reply = hook(request)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gbnf.manifests import Executor, load_manifests
+from gbnf.manifests import Tool, load_manifests
 from gbnf_server.executors import Context, Person, ScriptedPerson, Workspace
 from gbnf_server.shipped import manifests_path
 
@@ -40,8 +40,8 @@ def run_of(name: str) -> Run:
 
 
 @cache
-def shipped() -> dict[str, Executor]:
-    return {executor.name: executor for executor in load_manifests(manifests_path())}
+def shipped() -> dict[str, Tool]:
+    return {tool.name: tool for tool in load_manifests(manifests_path())}
 
 
 def world(

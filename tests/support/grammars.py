@@ -12,7 +12,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from gbnf.grammar.ir import (
-    EMPTY,
+    EPSILON,
     Alt,
     CharClass,
     Expr,
@@ -61,7 +61,7 @@ def expressions(draw: st.DrawFn, later: list[str], anywhere: list[str], depth: i
         case "later":
             return Ref(draw(st.sampled_from(later)))
         case "empty":
-            return EMPTY
+            return EPSILON
         case "seq":
             return seq(*draw(st.lists(inner, min_size=2, max_size=3)))
         case "guarded":

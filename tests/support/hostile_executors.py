@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 
 MARK = "HOSTILE"
 """A variable of the environment by which everything that a hostile executor starts is found."""
@@ -54,7 +54,7 @@ class Hostile:
     memory_mb: int = 512
     max_result_kb: int = 64
 
-    def made(self, folder: Path) -> Executor:
+    def made(self, folder: Path) -> Tool:
         folder.mkdir(exist_ok=True)
         code = _HEAD + textwrap.indent(textwrap.dedent(self.body), "    ")
         (folder / "executor.py").write_text(code)
@@ -69,7 +69,7 @@ class Hostile:
                 "env": [MARK],
             },
         }
-        return Executor.from_mapping(mapping, folder / "manifest.toml")
+        return Tool.from_mapping(mapping, folder / "manifest.toml")
 
 
 def _writes(name: str, data: bytes, says: str = "what is no message") -> Hostile:

@@ -14,11 +14,11 @@ from random import Random
 
 from gbnf.dialects.lark import lark_text
 from gbnf.errors import AmbiguousGrammarError
-from gbnf.grammar.analysis import cheapest, left_recursion, nullable
-from gbnf.grammar.derive import derive, shortest
+from gbnf.grammar.analysis import cheapest_costs, find_left_recursion, nullable
+from gbnf.grammar.derive import generate, shortest_text
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Rules
-from gbnf.grammar.lines import read_gbnf
+from gbnf.grammar.lines import parse_trusted_gbnf
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
 from gbnf.grammar.passes import run_passes
@@ -131,14 +131,14 @@ def _damaged(random: Random, text: str) -> str:
 def walk(text: str, rules: Rules) -> None:
     """Call all that walks the rules of a text, which `parse_gbnf` took. Raises what any of it should not."""
     assert parse_gbnf(emit(rules)) == rules
-    assert read_gbnf(text) == rules or rules.root != "root"
-    assert left_recursion(rules) is None
+    assert parse_trusted_gbnf(text) == rules or rules.root != "root"
+    assert find_left_recursion(rules) is None
     hash(tuple(rules.productions.values()))
     repr(rules)
     assert pickle.loads(pickle.dumps(rules)) == rules
     run_passes(rules)
     nullable(rules)
-    cheapest(rules)
+    cheapest_costs(rules)
     lark_text(rules)
     with suppress(AmbiguousGrammarError):
         state = Matcher(rules).start()
@@ -146,7 +146,7 @@ def walk(text: str, rules: Rules) -> None:
         state.allowed()
         state.expected()
         with suppress(ValueError):  # no text is short enough
-            for derived in (shortest(rules), derive(rules, Random(0), budget=50)):
+            for derived in (shortest_text(rules), generate(rules, Random(0), budget=50)):
                 if len(derived) < 100 and len(text) < 2_000:  # the cost is their product, if ambiguous
                     assert Matcher(rules).match(derived).complete
 

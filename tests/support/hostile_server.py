@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.exchange import RetryPolicy
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
@@ -36,7 +36,7 @@ MARK = "@@"
 """Where in the answer a mode puts what is no text."""
 CALL = json.dumps({"name": "final_answer", "arguments": {"message": f"hi{MARK}"}})
 """What a good answer says, without the mark."""
-TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
+TOOL = Tool("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
 
 _PAUSE_S = 0.01
 _DRIPS_FOR_S = 60.0
@@ -59,7 +59,7 @@ class Wire:
     events: Callable[[list[str]], list[Any]]
     frame: str
     tail: str
-    client: Callable[[str, Patience], Backend]
+    client: Callable[[str, RetryPolicy], Backend]
 
     def body(self, text: str, *, streamed: bool) -> str:
         """The body of a good answer; half a surrogate pair in `text` is escaped in it."""
@@ -102,14 +102,14 @@ def _ollama_events(pieces: list[str]) -> list[Any]:
     return [*(_ollama(piece, done=False) for piece in pieces), _ollama("")]
 
 
-def _llama_client(url: str, patience: Patience) -> Backend:
+def _llama_client(url: str, retry_policy: RetryPolicy) -> Backend:
     return LlamaServer(
         url,
-        timeout=patience.timeout,
-        connect_timeout=patience.connect_timeout,
-        retries=patience.retries,
-        backoff=patience.backoff,
-        patience=patience.loading,
+        timeout=retry_policy.timeout,
+        connect_timeout=retry_policy.connect_timeout,
+        retries=retry_policy.retries,
+        backoff=retry_policy.backoff,
+        loading_timeout=retry_policy.loading,
         prompt_style="full",
     )
 
@@ -124,11 +124,11 @@ WIRES: dict[str, Wire] = {
         Wire(
             "chat", "/v1/chat/completions", ("/v1/models",), _chat, _chat_events,
             "data: {}\n\n", "data: [DONE]\n\n",
-            lambda url, patience: OpenAICompatible(url, "vllm", patience=patience),
+            lambda url, retry_policy: OpenAICompatible(url, "vllm", retry_policy=retry_policy),
         ),
         Wire(
             "ollama", "/api/chat", (), _ollama, _ollama_events,
-            "{}\n", "", lambda url, patience: Ollama("m", url, patience=patience),
+            "{}\n", "", lambda url, retry_policy: Ollama("m", url, retry_policy=retry_policy),
         ),
     )
 }  # fmt: skip
@@ -331,8 +331,8 @@ def attack(mode: Mode, wire: Wire, way: Way, context: Context, *, path: str = ""
 
 
 def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, seconds: float) -> Attacked:
-    patience = Patience(timeout=seconds, connect_timeout=60.0, retries=1, backoff=0.001, loading=0.02)
-    with hostile(mode, wire, path) as server, wire.client(server.url, patience) as backend:
+    retry_policy = RetryPolicy(timeout=seconds, connect_timeout=60.0, retries=1, backoff=0.001, loading=0.02)
+    with hostile(mode, wire, path) as server, wire.client(server.url, retry_policy) as backend:
         seen: list[Event] = []
         planner = Planner(
             [TOOL],

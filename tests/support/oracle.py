@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gbnf_server
-from gbnf_server.engine import Engine
+from gbnf_server.engine import GrammarChecker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _EMBEDDED = Path(gbnf_server.__file__).parent / "embedded" / "model.gguf"
@@ -17,9 +17,9 @@ SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
 
 
 @cache
-def engine(vocabulary: str = "embedded") -> Engine:
+def engine(vocabulary: str = "embedded") -> GrammarChecker:
     """The engine on the embedded vocabulary, or on `ggml-vocab-<vocabulary>.gguf`; skips without it."""
-    return Engine.load(vocabulary_path(vocabulary))
+    return GrammarChecker.load(vocabulary_path(vocabulary))
 
 
 def vocabulary_path(vocabulary: str) -> Path:

@@ -6,13 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gbnf.calls import SHAPES, ToolCall
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.calls import CALL_SYNTAXES, ToolCall
+from gbnf.manifests import FINAL_ANSWER, Tool
 
 
-def tool(name: str, required: tuple[str, ...] = (), *, opened: bool = False, **properties: Any) -> Executor:
+def tool(name: str, required: tuple[str, ...] = (), *, opened: bool = False, **properties: Any) -> Tool:
     args = {"type": "object", "properties": properties, "required": list(required)}
-    return Executor(name, args=args | ({"additionalProperties": True} if opened else {}))
+    return Tool(name, args=args | ({"additionalProperties": True} if opened else {}))
 
 
 POOL = (
@@ -84,7 +84,7 @@ valid_calls = st.sampled_from(sorted(_ARGUMENTS)).flatmap(
 call_lists = st.lists(valid_calls, min_size=1, max_size=3).map(
     lambda calls: [ToolCall(f"call_{at}", call.name, call.arguments) for at, call in enumerate(calls, 1)]
 )
-shape_names = st.sampled_from([shape.name for shape in SHAPES])
+shape_names = st.sampled_from([shape.name for shape in CALL_SYNTAXES])
 
 model_texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(st.characters(), max_size=8), max_size=14).map(
     "".join

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from gbnf_server import llama_server_build, server_keys
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.llama_server_run import LlamaServerProcess
 from support.models import make_model
 
 CONTEXT = 512
@@ -43,7 +43,7 @@ def rare_port() -> int:
 
 def require_llama_server() -> Path:
     """The path of a llama-server; skips where there is none."""
-    binary = llama_server_build.find()
+    binary = llama_server_build.find_llama_server()
     if binary is None:
         pytest.skip("there is no llama-server: run `gbnf server install`, or set GBNF_LLAMA_SERVER")
     return binary
@@ -56,7 +56,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def llama_server(tiny_model: Path) -> Iterator[RunningServer]:
+def llama_server(tiny_model: Path) -> Iterator[LlamaServerProcess]:
     """A real llama-server that runs the tiny model; skips where none is installed."""
     require_llama_server()
     with llama_server_build.start(tiny_model, threads=1) as server:

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gbnf.manifests import Executor, load_manifests
+from gbnf.manifests import Tool, load_manifests
 
 
 def make_tool(
@@ -19,7 +19,7 @@ def make_tool(
     effect: str = "read",
     confirm: bool = False,
     timeout_s: float = 30,
-) -> Executor:
+) -> Tool:
     """Write a manifest and an executor whose `run` has this body; load it. `args`: keywords of its schema."""
     place = folder / name
     place.mkdir(parents=True)
@@ -38,8 +38,8 @@ def make_tool(
         f"import os, time\n\ndef run(arguments, context):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
     )
     (place / "executor.py").write_text(code)
-    [executor] = load_manifests(place)
-    return executor
+    [tool] = load_manifests(place)
+    return tool
 
 
 def _inline(value: Any) -> str:

@@ -12,13 +12,13 @@ import httpx
 
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.exchange import value_of
-from gbnf_server.backends.replay import violation
-from gbnf_server.backends.thinking import Markers, split_reasoning
-from gbnf_server.backends.wire import count, member, number
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
+from gbnf_server.backends.replay import grammar_violation
+from gbnf_server.backends.thinking import ReasoningTags, split_reasoning
+from gbnf_server.backends.wire import parse_count, parse_number, value_at
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
 
-def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
+def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object of an answer. Raises ServerError, GrammarRefused, ContextOverflow or MalformedText.
 
     `streamed` is as for `value_of`.
@@ -30,18 +30,22 @@ def unpack(response: httpx.Response, streamed: dict[str, Any] | None = None) -> 
     if response.is_success and error is None:
         if isinstance(value, dict):
             return value
-        raise ServerError(response.status_code, f"no JSON object but {response.text[:200]!r}")
+        raise ServerResponseError(response.status_code, f"no JSON object but {response.text[:200]!r}")
     if not isinstance(error, dict):
         error = {"message": str(error or response.text[:200] or response.reason_phrase)}
     message = str(error.get("message", error))
     if error.get("type") == "exceed_context_size_error":
-        raise ContextOverflow(count(error.get("n_prompt_tokens")) or None, count(error.get("n_ctx")) or None)
+        raise ContextOverflow(
+            parse_count(error.get("n_prompt_tokens")) or None, parse_count(error.get("n_ctx")) or None
+        )
     if response.status_code == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
         raise GrammarRefused(message)
-    raise ServerError(response.status_code, message)
+    raise ServerResponseError(response.status_code, message)
 
 
-def read_completion(answer: dict[str, Any], grammar: str | None, opened: Markers | None = None) -> Completion:
+def read_completion(
+    answer: dict[str, Any], grammar: str | None, opened: ReasoningTags | None = None
+) -> Completion:
     """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it.
 
     `opened`: the markers of the thoughts that the prompt has begun.
@@ -59,15 +63,15 @@ def read_completion(answer: dict[str, Any], grammar: str | None, opened: Markers
     if grammar is None:
         reasoning, text = split_reasoning(text, opened)
     else:
-        wrong = violation(grammar, text, cut=finish == "length")
+        wrong = grammar_violation(grammar, text, truncated=finish == "length")
     return Completion(
         text=text,
         finish=finish,
-        prompt_tokens=count(answer.get("tokens_evaluated")),
-        completion_tokens=count(answer.get("tokens_predicted")),
-        cached_tokens=count(member(timings, "cache_n")),
-        prompt_s=number(member(timings, "prompt_ms")) / 1000,
-        completion_s=number(member(timings, "predicted_ms")) / 1000,
+        prompt_tokens=parse_count(answer.get("tokens_evaluated")),
+        completion_tokens=parse_count(answer.get("tokens_predicted")),
+        cached_tokens=parse_count(value_at(timings, "cache_n")),
+        prompt_s=parse_number(value_at(timings, "prompt_ms")) / 1000,
+        completion_s=parse_number(value_at(timings, "predicted_ms")) / 1000,
         grammar_violation=wrong,
         reasoning=reasoning,
     )

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from gbnf.prompt import Message, PromptStyle
-from gbnf_server.backends.thinking import Markers
+from gbnf_server.backends.thinking import ReasoningTags
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
@@ -33,20 +33,20 @@ def dialect_of(backend: object) -> Dialect:
     return found
 
 
-def markers_of(backend: object) -> Markers | None:
+def reasoning_tags_of(backend: object) -> ReasoningTags | None:
     """Where a backend's model begins and ends its thoughts, None where it can't be made to."""
-    found: Markers | None = getattr(backend, "markers", None)
+    found: ReasoningTags | None = getattr(backend, "markers", None)
     return found
 
 
-def forget_prompts(backend: object) -> None:
-    """Make the next call evaluate its whole prompt; a backend without `forget_prompts` has no such wish."""
-    forget: Callable[[], None] | None = getattr(backend, "forget_prompts", None)
-    if forget is not None:
-        forget()
+def clear_prompt_cache(backend: object) -> None:
+    """Make the next call evaluate its whole prompt; a backend without `clear_prompt_cache` has no such wish."""
+    clear: Callable[[], None] | None = getattr(backend, "clear_prompt_cache", None)
+    if clear is not None:
+        clear()
 
 
-DEMONSTRATION_MODEL = "gbnf-planner-demo"
+DEMO_MODEL_NAME = "gbnf-planner-demo"
 """`general.name` of the embedded model, which was trained on the minimal prompt."""
 
 
@@ -89,7 +89,7 @@ class Backend(Protocol):
     A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead. One that takes
     the beginning of the model's thoughts (`thinking.begun`) has their `markers`. One whose messages may show
     images says so in `takes_images`; the others refuse them. One that keeps prompts between calls can be told
-    to drop them (`forget_prompts`), since what is reused changes the last digits of what comes after it.
+    to drop them (`clear_prompt_cache`), since what is reused changes the last digits of what comes after it.
     """
 
     @property

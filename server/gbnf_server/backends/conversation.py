@@ -1,7 +1,7 @@
 """From a conversation to what a chat template takes: pure, the same for every backend.
 
 Not every template knows every role, and some drop what they do not know without a word. So a template is
-probed with marked messages (`probe`), and for a role that it refuses or drops there is a fallback (`adapt`):
+probed with marked messages (`probe_roles`), and for a role that it refuses or drops there is a fallback (`adapt_messages`):
 
     system   its text opens the first user message
     tool     it becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
@@ -27,7 +27,7 @@ _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant"
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class TemplateRoles:
     """Which of the roles beside user and assistant a chat template renders."""
 
     system: bool
@@ -38,7 +38,7 @@ class TemplateFailure(Exception):  # noqa: N818 - it is caught before anyone see
     """A chat template that renders not even a plain question; the message says why."""
 
 
-def probe() -> Generator[list[Message], str, Roles]:
+def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
     """Find out which roles a template knows: yields conversations, is sent each one rendered.
 
     Throw TemplateFailure in where the template refuses; the last one, for a plain question, comes out again.
@@ -50,7 +50,7 @@ def probe() -> Generator[list[Message], str, Roles]:
     )
     if not (system or tool) and _USER not in (yield [user]):
         raise TemplateFailure("it leaves out what the user says")
-    return Roles(system, tool)
+    return TemplateRoles(system, tool)
 
 
 def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
@@ -60,11 +60,13 @@ def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str
         return False
 
 
-def adapt(messages: Sequence[Message], roles: Roles, escape: Escape = escape_control_tokens) -> list[Message]:
+def adapt_messages(
+    messages: Sequence[Message], roles: TemplateRoles, escape: Escape = escape_control_tokens
+) -> list[Message]:
     """Return the same conversation in the roles that the template knows, without names of control tokens."""
     adapted = list(messages)
     if not roles.tool:
-        adapted = [_told_by_user(message) if message["role"] == "tool" else message for message in adapted]
+        adapted = [_as_user_message(message) if message["role"] == "tool" else message for message in adapted]
     if not roles.system:
         adapted = [
             {**message, "role": "user"} if message["role"] == "system" else message for message in adapted
@@ -90,7 +92,7 @@ def _joined(first: Message, second: Message) -> Message:
     return {**joined, "images": images} if images else joined
 
 
-def _told_by_user(message: Message) -> Message:
+def _as_user_message(message: Message) -> Message:
     content = message["content"]
     try:
         value = json.loads(content)

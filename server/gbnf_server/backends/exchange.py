@@ -26,8 +26,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import httpx
 
 from gbnf_server import server_keys
-from gbnf_server.backends.network import AsyncTransport, Budget, Deadline, Transport, proxy_of
-from gbnf_server.backends.wire import Lines, read, read_leniently, whole
+from gbnf_server.backends.network import AsyncTransport, Deadline, RequestBudget, Transport, proxy_of
+from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.errors import BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
@@ -62,7 +62,7 @@ Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long to wait, in seconds: for a whole answer, for a connection, for a server that loads or is busy.
 
     `timeout` bounds a request with all that is tried again, from the connection to the answer's last byte,
@@ -77,7 +77,7 @@ class Patience:
     loading: float = 60.0
 
 
-class Exchange:
+class HttpClient:
     """A server at an address, `called` by name in messages. Nothing is sent before it is asked to.
 
     `advice` says how to start such a server. `on_broken` is called whenever a connection broke: another
@@ -88,15 +88,17 @@ class Exchange:
         self,
         url: str,
         *,
-        called: str,
+        server_name: str,
         api_key: str | None,
-        patience: Patience,
-        advice: str = "",
+        retry_policy: RetryPolicy,
+        hint: str = "",
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         """Raises BackendUnreachable where the URL is no address, BackendError where the key can't be sent."""
         if api_key and not (api_key.isascii() and api_key.isprintable()):
-            raise BackendError(f"the API key for {called} can't be sent: a header takes printable ASCII only")
+            raise BackendError(
+                f"the API key for {server_name} can't be sent: a header takes printable ASCII only"
+            )
         try:
             address = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
@@ -105,13 +107,13 @@ class Exchange:
             raise BackendUnreachable(
                 f"{url!r} is no address of a server. Give one like http://127.0.0.1:8080."
             )
-        self.url, self._called, self._patience = str(address), called, patience
-        self._advice, self._on_broken = advice or f"Start {called} there", on_broken
+        self.url, self._server_name, self._retry_policy = str(address), server_name, retry_policy
+        self._hint, self._on_broken = hint or f"Start {server_name} there", on_broken
         self._options: dict[str, Any] = {
             "base_url": self.url,
             # no answer is decompressed: a small one can become larger than the memory
             "headers": {"Accept-Encoding": "identity"},
-            "timeout": httpx.Timeout(patience.timeout, connect=patience.connect_timeout),
+            "timeout": httpx.Timeout(retry_policy.timeout, connect=retry_policy.connect_timeout),
         }
         if api_key:
             self._options["headers"]["Authorization"] = f"Bearer {api_key}"
@@ -136,8 +138,8 @@ class Exchange:
 
         Raises BackendUnreachable, or BackendError where the answer is larger than such an answer can be.
         """
-        broken, waited, pause = 0, 0.0, self._patience.backoff
-        deadline = Deadline(self._patience.timeout)
+        broken, waited, pause = 0, 0.0, self._retry_policy.backoff
+        deadline = Deadline(self._retry_policy.timeout)
         begun = False
 
         def heard(line: str) -> None:
@@ -153,14 +155,14 @@ class Exchange:
             except httpx.RequestError as error:
                 self._on_broken()
                 broken += 1
-                if begun or broken > self._patience.retries or not _may_pass(error):
+                if begun or broken > self._retry_policy.retries or not _is_retryable(error):
                     raise BackendUnreachable(self._explain(error)) from error
             else:
                 assert response is not None
                 asked = _retry_after(response)
                 busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and asked is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                left = self._patience.loading - waited
+                left = self._retry_policy.loading - waited
                 if not (loading or busy) or left <= 0 or (asked or 0) > left:
                     return response
             seconds = max(pause, asked or 0)
@@ -218,12 +220,12 @@ class Exchange:
 
     def _check_open(self) -> None:
         if self.client.is_closed:
-            raise BackendError(f"{self._called} at {self.url} has been closed. Make a new one.")
+            raise BackendError(f"{self._server_name} at {self.url} has been closed. Make a new one.")
 
     def _send(self, step: Send) -> httpx.Response:
-        options, budget = _sent(step)
+        options, budget = _request_options(step)
         with budget, self.client.stream(step.method, step.path, **options) as response:
-            received = _Received(response, step.on_line)
+            received = _ResponseReader(response, step.on_line)
             for chunk in response.iter_raw():
                 if not received.feed(chunk):
                     break
@@ -233,26 +235,26 @@ class Exchange:
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 return (
-                    f"no {self._called} answers at {self.url} ({error or 'time-out'}). "
-                    f"{self._advice}, or check the address."
+                    f"no {self._server_name} answers at {self.url} ({error or 'time-out'}). "
+                    f"{self._hint}, or check the address."
                 )
             case httpx.TimeoutException():
                 return (
-                    f"{self._called} at {self.url} gave no answer within {self._patience.timeout:g} s, "
+                    f"{self._server_name} at {self.url} gave no answer within {self._retry_policy.timeout:g} s, "
                     "the time for all of it. Allow fewer tokens, or a longer time-out."
                 )
             case _:
                 return (
-                    f"the connection to {self._called} at {self.url} broke "
+                    f"the connection to {self._server_name} at {self.url} broke "
                     f"({error or type(error).__name__}). It may have been stopped: its log says more."
                 )
 
 
 async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
-    options, budget = _sent(step)
+    options, budget = _request_options(step)
     with budget:
         async with client.stream(step.method, step.path, **options) as response:
-            received = _Received(response, step.on_line)
+            received = _ResponseReader(response, step.on_line)
             async for chunk in response.aiter_raw():
                 if not received.feed(chunk):
                     break
@@ -269,17 +271,17 @@ _MOST_OF_ERROR = 64 * 1024
 _LONGEST_RETRY_AFTER = 64
 
 
-def _sent(step: Send) -> tuple[dict[str, Any], Budget]:
+def _request_options(step: Send) -> tuple[dict[str, Any], RequestBudget]:
     """What httpx sends for a step, and the budget for it."""
     if step.body is None:
-        return {}, Budget(step.deadline, _MOST)
+        return {}, RequestBudget(step.deadline, _MOST)
     content = json.dumps(step.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     size = _MOST + _REPEATED * len(content) + _MOST_PER_TOKEN * step.tokens
     headers = {"Content-Type": "application/json"}
-    return {"content": content, "headers": headers}, Budget(step.deadline, size)
+    return {"content": content, "headers": headers}, RequestBudget(step.deadline, size)
 
 
-class _Received:
+class _ResponseReader:
     """Collects the body of a response as it comes, or hands its lines on.
 
     Raises BackendError if a successful response is compressed.
@@ -293,7 +295,7 @@ class _Received:
                 f"the server compressed its answer ({self._coding[:40]!r}), though it was asked not to. "
                 "Turn compression off for it, or for the proxy before it."
             )
-        self._lines = Lines(on_line) if response.is_success and on_line is not None else None
+        self._lines = LineDecoder(on_line) if response.is_success and on_line is not None else None
 
     def feed(self, chunk: bytes) -> bool:
         """Take a piece; return whether more is wanted. Of an error, the beginning is enough."""
@@ -314,7 +316,7 @@ class _Received:
         return httpx.Response(self._response.status_code, headers=headers, content=bytes(self._body))
 
 
-def _may_pass(error: httpx.RequestError) -> bool:
+def _is_retryable(error: httpx.RequestError) -> bool:
     """Tell whether trying again may help: not where the server is at work on the first try still."""
     if isinstance(error, httpx.TimeoutException):
         return isinstance(error, httpx.ConnectTimeout)
@@ -358,11 +360,11 @@ def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:
     `streamed` is the object that a successful answer's lines were put together to.
     """
     if not response.is_success:
-        return read_leniently(response.content)
-    return read(response.content) if streamed is None else whole(streamed)
+        return parse_error_body(response.content)
+    return read(response.content) if streamed is None else join_all_surrogates(streamed)
 
 
-def read_answer(
+def parse_response(
     response: httpx.Response, streamed: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], str]:
     """The JSON object of a response, {} where it has none, and the error that it tells of, "" where none.
@@ -374,7 +376,7 @@ def read_answer(
         return {}, "the answer stopped before its end"
     value = value_of(response, streamed)
     answer = value if isinstance(value, dict) else {}
-    error = error_of(answer)
+    error = error_message(answer)
     if response.is_success and not error and answer:
         return answer, ""
     if not error and not response.is_success:
@@ -382,7 +384,7 @@ def read_answer(
     return {}, error or response.text[:200] or response.reason_phrase or "an empty answer"
 
 
-def error_of(answer: dict[str, Any]) -> str:
+def error_message(answer: dict[str, Any]) -> str:
     """The error that a JSON object of a server tells of, "" where it is an answer."""
     error = answer.get("error")
     if isinstance(error, dict):
@@ -390,7 +392,7 @@ def error_of(answer: dict[str, Any]) -> str:
     return "" if error is None else str(error) or "an error without a word"
 
 
-def speaks_of_context(message: str) -> bool:
+def is_context_overflow(message: str) -> bool:
     """Whether an error says that the messages are too long for the model."""
     said = message.lower()
     return "context" in said and any(

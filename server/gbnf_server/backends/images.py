@@ -45,7 +45,7 @@ def ollama_message(message: Message) -> dict[str, Any]:
     return {**plain, "images": [_base64(image) for image in images]} if images else plain
 
 
-def marked(messages: Sequence[Message], marker: str) -> tuple[list[Message], list[str]]:
+def insert_image_markers(messages: Sequence[Message], marker: str) -> tuple[list[Message], list[str]]:
     """Return the messages with a marker for each image, and the images in the same order, as base64.
 
     No text may hold the marker itself: escape it before.

@@ -18,16 +18,16 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompt import Message, PromptStyle
-from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
-from gbnf_server.backends.streaming import Spoken
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.backends.template import ChatTemplate
-from gbnf_server.backends.thinking import Markers, opens, split_reasoning
+from gbnf_server.backends.thinking import ReasoningTags, open_reasoning_tags, split_reasoning
 from gbnf_server.decoding.constraint import Constraint
 from gbnf_server.decoding.decoder import Decoder, OnText
-from gbnf_server.decoding.engines import Engine, EngineName, engine_of
-from gbnf_server.decoding.memory import Lease, Memory, free
-from gbnf_server.decoding.sampling import Picker, Truncation
-from gbnf_server.engine import guard
+from gbnf_server.decoding.engines import GrammarEngine, GrammarEngineName, grammar_engine
+from gbnf_server.decoding.memory import KVCache, Slot, free
+from gbnf_server.decoding.sampling import Sampler, Truncation
+from gbnf_server.engine import guard_grammar
 from gbnf_server.errors import ContextOverflow, ModelLoadError
 from gbnf_server.native import NativeModel
 
@@ -44,7 +44,7 @@ class InProcess:
         prompt_style: PromptStyle | None = None,
         gpu_layers: int | None = None,
         guard_grammars: bool = True,
-        engine: EngineName = "llama.cpp",
+        engine: GrammarEngineName = "llama.cpp",
         jump_forward: bool = True,
         parallel: int = 1,
         top_k: int = 0,
@@ -69,26 +69,28 @@ class InProcess:
             raise ModelLoadError(f"{model.path} has no end-of-generation token, so no answer would ever end.")
         self.name: str = model.name
         self.prompt_style: PromptStyle = prompt_style or (
-            "minimal" if self.name == DEMONSTRATION_MODEL else "full"
+            "minimal" if self.name == DEMO_MODEL_NAME else "full"
         )
         self.context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
         self._guarded = guard_grammars
-        self._jumps = jump_forward and not model.forgets  # what was evaluated may have to be taken back
-        self._engine: Engine = engine_of(engine, model)
-        self._memory = Memory(
+        self._jumps = (
+            jump_forward and not model.has_recurrent_state
+        )  # what was evaluated may have to be taken back
+        self._engine: GrammarEngine = grammar_engine(engine, model)
+        self._kv_cache = KVCache(
             model,
             length=self.context_length,
             parallel=parallel,
             threads=threads or (1 if model.is_small else _usable_cpus()),
         )
-        self._free = weakref.finalize(self, free, model, self._memory.context, self._memory.batch)
+        self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
     @property
-    def markers(self) -> Markers | None:
+    def reasoning_tags(self) -> ReasoningTags | None:
         """Where the model's thoughts begin and end, None for one that does not think aloud."""
-        return self._template.markers
+        return self._template.reasoning_tags
 
     def complete(
         self,
@@ -103,7 +105,7 @@ class InProcess:
         """Answer the conversation; see `Backend`. Raises GrammarRefused, ContextOverflow or BackendError."""
         stop = threading.Event()
         return self._complete(
-            messages, grammar, max_tokens, Picker(temperature, seed, self._truncation), stop, on_text
+            messages, grammar, max_tokens, Sampler(temperature, seed, self._truncation), stop, on_text
         )
 
     async def acomplete(
@@ -118,26 +120,26 @@ class InProcess:
     ) -> Completion:
         """As `complete`, in a thread, where `on_text` is called; cancelling ends it at the next token."""
         stop = threading.Event()
-        picker = Picker(temperature, seed, self._truncation)
+        sampler = Sampler(temperature, seed, self._truncation)
         try:
             return await asyncio.to_thread(
-                self._complete, messages, grammar, max_tokens, picker, stop, on_text
+                self._complete, messages, grammar, max_tokens, sampler, stop, on_text
             )
         finally:
             stop.set()
 
-    def forget_prompts(self) -> None:
+    def clear_prompt_cache(self) -> None:
         """Drop what the model remembers of calls that are over. Raises BackendError after `close`."""
-        lease = Lease()
-        self._memory.enter(lease)
+        slot = Slot()
+        self._kv_cache.register(slot)
         try:
-            self._memory.forget()
+            self._kv_cache.clear_unused()
         finally:
-            self._memory.give(lease)
+            self._kv_cache.release(slot)
 
     def close(self) -> None:
         """Free the model's memory, after the calls that are under way."""
-        self._memory.close()
+        self._kv_cache.close()
         self._free()
 
     def __enter__(self) -> Self:
@@ -153,40 +155,44 @@ class InProcess:
         messages: Sequence[Message],
         grammar: str | None,
         max_tokens: int,
-        picker: Picker,
+        sampler: Sampler,
         stop: threading.Event,
         on_text: OnText | None,
     ) -> Completion:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         if grammar is not None and self._guarded:
-            guard(grammar)
-        lease = Lease()
+            guard_grammar(grammar)
+        slot = Slot()
         try:
-            self._memory.enter(lease)
+            self._kv_cache.register(slot)
             prompt = self._template.prompt(messages, constrained=grammar is not None)
             tokens = self._encoded(prompt)
             begun = time.perf_counter()
-            held = None if grammar is None else self._engine.constraint(grammar)
-            if held is not None:
-                held.seconds = time.perf_counter() - begun
-            opened = opens(prompt)
-            spoken = None if on_text is None else Spoken(on_text, held=held is not None, opened=opened)
-            feed = None if spoken is None else spoken.feed
-            answer = self._answer(tokens, held, max_tokens, picker, stop, feed, lease)
-            if held is None:
+            constrained = None if grammar is None else self._engine.constraint(grammar)
+            if constrained is not None:
+                constrained.seconds = time.perf_counter() - begun
+            opened = open_reasoning_tags(prompt)
+            reasoning_filter = (
+                None
+                if on_text is None
+                else ReasoningFilter(on_text, constrained=constrained is not None, opened=opened)
+            )
+            feed = None if reasoning_filter is None else reasoning_filter.feed
+            answer = self._answer(tokens, constrained, max_tokens, sampler, stop, feed, slot)
+            if constrained is None:
                 reasoning, text = split_reasoning(answer.text, opened)
                 answer = replace(answer, text=text, reasoning=reasoning)
-            return answer if spoken is None else spoken.end(answer)
+            return answer if reasoning_filter is None else reasoning_filter.end(answer)
         finally:
-            self._memory.give(lease)
+            self._kv_cache.release(slot)
 
     def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
         return self._encoded(self._template.prompt(messages, constrained=constrained))
 
     def _encoded(self, prompt: str) -> list[int]:
         tokens = self._model.tokenize(prompt, special=True)
-        start = self._model.start_token
+        start = self._model.bos_token
         if start is not None and tokens[:1] != [start]:
             tokens.insert(0, start)
         if len(tokens) >= self.context_length:
@@ -196,26 +202,26 @@ class InProcess:
     def _answer(
         self,
         prompt: list[int],
-        held: Constraint | None,
+        constrained: Constraint | None,
         max_tokens: int,
-        picker: Picker,
+        sampler: Sampler,
         stop: threading.Event,
         on_text: OnText | None,
-        lease: Lease,
+        slot: Slot,
     ) -> Completion:
-        row, cached = self._memory.take(lease, prompt)
+        sequence, cached = self._kv_cache.acquire(slot, prompt)
         started = time.perf_counter()
         decoder = Decoder(
             self._model,
-            self._memory,
-            row,
-            picker,
-            held,
+            self._kv_cache,
+            sequence,
+            sampler,
+            constrained,
             jumps=self._jumps,
             stop=stop,
             on_text=on_text,
         )
-        answer = decoder.write(prompt, min(max_tokens, self.context_length - len(prompt)))
+        answer = decoder.generate(prompt, min(max_tokens, self.context_length - len(prompt)))
         ended = time.perf_counter()
         return Completion(
             text=answer.text,
@@ -223,10 +229,10 @@ class InProcess:
             prompt_tokens=len(prompt),
             completion_tokens=len(answer.tokens),
             cached_tokens=cached,
-            prompt_s=(answer.began or ended) - started,
-            completion_s=ended - (answer.began or ended),
-            grammar_s=None if held is None else held.seconds,
-            forced_tokens=answer.forced,
+            prompt_s=(answer.first_token_at or ended) - started,
+            completion_s=ended - (answer.first_token_at or ended),
+            grammar_s=None if constrained is None else constrained.seconds,
+            forced_tokens=answer.forced_tokens,
         )
 
 

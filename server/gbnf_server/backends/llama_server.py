@@ -15,37 +15,44 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from gbnf.control_tokens import Escape, escaper, names_in, removed_by
+from gbnf.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompt import Message, PromptStyle
-from gbnf_server.backends.answers import read_completion, unpack
-from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion
-from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
-from gbnf_server.backends.exchange import Exchange, Flow, Method, Patience
-from gbnf_server.backends.images import marked, refuse_images
-from gbnf_server.backends.served import Served
-from gbnf_server.backends.streaming import CompletionLines, Spoken
-from gbnf_server.backends.thinking import Markers, beginning, close_thinking, markers_of, opened, opens
-from gbnf_server.backends.wire import count, member
-from gbnf_server.engine import guard
-from gbnf_server.errors import BackendError, ServerError
+from gbnf_server.backends.answers import read_completion, unpack_response
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.conversation import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
+from gbnf_server.backends.exchange import Flow, HttpClient, Method, RetryPolicy
+from gbnf_server.backends.images import insert_image_markers, refuse_images
+from gbnf_server.backends.served import HttpBackend
+from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
+from gbnf_server.backends.thinking import (
+    ReasoningTags,
+    close_reasoning,
+    find_reasoning_tags,
+    open_reasoning_tags,
+    opened,
+    split_reasoning_message,
+)
+from gbnf_server.backends.wire import parse_count, value_at
+from gbnf_server.engine import guard_grammar
+from gbnf_server.errors import BackendError, ServerResponseError
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _ServerProperties:
     """What a server says of itself and its model; `told` is its own words, which change with either."""
 
     told: dict[str, Any]
     context_length: int
     prompt_style: PromptStyle
-    roles: Roles
+    roles: TemplateRoles
     escape: Escape
-    markers: Markers | None
+    reasoning_tags: ReasoningTags | None
     takes_images: bool
     media_marker: str
     model: str
 
 
-class LlamaServer(Served):
+class LlamaServer(HttpBackend):
     """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
@@ -64,51 +71,51 @@ class LlamaServer(Served):
         connect_timeout: float = 5.0,
         retries: int = 3,
         backoff: float = 0.25,
-        patience: float = 60.0,
+        loading_timeout: float = 60.0,
         prompt_style: PromptStyle | None = None,
         guard_grammars: bool = True,
     ) -> None:
         """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
-        self._exchange = Exchange(
+        self._http = HttpClient(
             url,
-            called="llama-server",
+            server_name="llama-server",
             api_key=api_key,
-            patience=Patience(timeout, connect_timeout, retries, backoff, patience),
-            advice="Start one with `gbnf server start --model …`",
+            retry_policy=RetryPolicy(timeout, connect_timeout, retries, backoff, loading_timeout),
+            hint="Start one with `gbnf server start --model …`",
             on_broken=self._forget,
         )
-        self.url = self._exchange.url
+        self.url = self._http.url
         self.name = f"llama-server at {self.url}"
         self._prompt_style = prompt_style
         self._guarded = guard_grammars
-        self._facts: _Facts | None = None
+        self._properties: _ServerProperties | None = None
         self._reuses = True
 
     @property
     def context_length(self) -> int:
         """The tokens that one conversation may have, as the server says. Asks it, the first time."""
-        return self._exchange.drive(self._learn()).context_length
+        return self._http.drive(self._fetch_properties()).context_length
 
     @property
     def prompt_style(self) -> PromptStyle:
-        return self._prompt_style or self._exchange.drive(self._learn()).prompt_style
+        return self._prompt_style or self._http.drive(self._fetch_properties()).prompt_style
 
     @property
     def model_name(self) -> str:
         """The name of the model's file, as the server says."""
-        return self._exchange.drive(self._learn()).model
+        return self._http.drive(self._fetch_properties()).model
 
     @property
-    def markers(self) -> Markers | None:
+    def reasoning_tags(self) -> ReasoningTags | None:
         """Where the model's thoughts begin and end, None for one that does not think aloud."""
-        return self._exchange.drive(self._learn()).markers
+        return self._http.drive(self._fetch_properties()).reasoning_tags
 
     @property
     def takes_images(self) -> bool:
         """Whether the server was started with a model that sees (`--mmproj`)."""
-        return self._exchange.drive(self._learn()).takes_images
+        return self._http.drive(self._fetch_properties()).takes_images
 
-    def forget_prompts(self) -> None:
+    def clear_prompt_cache(self) -> None:
         """Have the server evaluate the next call's prompt from its first token, whatever it remembers."""
         self._reuses = False
 
@@ -124,9 +131,11 @@ class LlamaServer(Served):
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         if grammar is not None and self._guarded:
-            guard(grammar)  # a server hangs and crashes on the same grammars as the engine in this process
-        facts = yield from self._learn(anew=True)
-        prompt, images = yield from self._prompt(messages, facts, constrained=grammar is not None)
+            guard_grammar(
+                grammar
+            )  # a server hangs and crashes on the same grammars as the engine in this process
+        properties = yield from self._fetch_properties(anew=True)
+        prompt, images = yield from self._prompt(messages, properties, constrained=grammar is not None)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": max_tokens,
@@ -138,85 +147,89 @@ class LlamaServer(Served):
         self._reuses = True
         if grammar is not None:
             body["grammar"] = grammar
-        elif facts.markers is not None:
-            body["preserved_tokens"] = list(facts.markers.tokens)  # else special tokens are left out
-        begun = opens(prompt)
+        elif properties.reasoning_tags is not None:
+            body["preserved_tokens"] = list(
+                properties.reasoning_tags.tokens
+            )  # else special tokens are left out
+        begun = open_reasoning_tags(prompt)
         if on_text is None:
-            response = yield from self._exchange.request("POST", "/completion", body, tokens=max_tokens)
-            return read_completion(unpack(response), grammar, begun)
-        spoken = Spoken(on_text, held=grammar is not None, opened=begun)
-        lines = CompletionLines(spoken, max_tokens)
-        response = yield from self._exchange.request(
+            response = yield from self._http.request("POST", "/completion", body, tokens=max_tokens)
+            return read_completion(unpack_response(response), grammar, begun)
+        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None, opened=begun)
+        lines = CompletionStream(reasoning_filter, max_tokens)
+        response = yield from self._http.request(
             "POST", "/completion", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
         )
-        return spoken.end(read_completion(unpack(response, lines.end()), grammar, begun))
+        return reasoning_filter.end(read_completion(unpack_response(response, lines.end()), grammar, begun))
 
     def _prompt(
-        self, messages: Sequence[Message], facts: _Facts, *, constrained: bool
+        self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool
     ) -> Flow[tuple[str, list[str]]]:
         """The prompt, with a marker for each image, and the images."""
-        if not facts.takes_images:
+        if not properties.takes_images:
             refuse_images(messages, self.name)
-        told, images = marked(adapt(messages, facts.roles, facts.escape), facts.media_marker)
-        said, begin = beginning(told)
-        if begin is not None and facts.markers is not None:
+        told, images = insert_image_markers(
+            adapt_messages(messages, properties.roles, properties.escape), properties.media_marker
+        )
+        said, begin = split_reasoning_message(told)
+        if begin is not None and properties.reasoning_tags is not None:
             prompt = yield from self._render(said, thinking=True)
-            return opened(prompt, begin, facts.markers), images
+            return opened(prompt, begin, properties.reasoning_tags), images
         prompt = yield from self._render(said)
-        return close_thinking(prompt) if constrained else prompt, images
+        return close_reasoning(prompt) if constrained else prompt, images
 
-    def _learn(self, *, anew: bool = False) -> Flow[_Facts]:
+    def _fetch_properties(self, *, anew: bool = False) -> Flow[_ServerProperties]:
         """The facts, asked for once; with `anew` again: another model may have come up at the address."""
-        facts = self._facts
-        if facts is not None and not anew:
-            return facts
+        properties = self._properties
+        if properties is not None and not anew:
+            return properties
         props = yield from self._request("GET", "/props")
-        if facts is None or props != facts.told:
-            length = count(member(props, "default_generation_settings", "n_ctx"))
+        if properties is None or props != properties.told:
+            length = parse_count(value_at(props, "default_generation_settings", "n_ctx"))
             if not length:
                 raise BackendError(
                     f"{self.url}/props does not tell the context's length. Is it a llama-server?"
                 )
             is_demonstration = any(
-                DEMONSTRATION_MODEL in str(props.get(key, "")) for key in ("model_alias", "chat_template")
+                DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
             roles = yield from self._probe()
             template = str(props.get("chat_template", ""))
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
-            facts = _Facts(
+            properties = _ServerProperties(
                 props,
                 length,
                 "minimal" if is_demonstration else "full",
                 roles,
-                escaper(
-                    removed_by(template)
+                make_escaper(
+                    strings_removed_by(template)
                     | {marker}
-                    | names_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
+                    | control_tokens_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
                 ),
-                markers_of(template),
-                bool(member(props, "modalities", "vision")),
+                find_reasoning_tags(template),
+                bool(value_at(props, "modalities", "vision")),
                 marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )
-        self._facts = facts
-        return facts
+        self._properties = properties
+        return properties
 
-    def _probe(self) -> Flow[Roles]:
+    def _probe(self) -> Flow[TemplateRoles]:
         """Drive `conversation.probe` with the server's own template."""
-        probing = probe()
+        probing = probe_roles()
         try:
             messages = next(probing)
             while True:
                 try:
                     rendered = yield from self._render(messages)
-                except ServerError as error:
+                except ServerResponseError as error:
                     if error.status not in {400, 500}:
                         raise
                     messages = probing.throw(TemplateFailure(error.message))
                 else:
                     messages = probing.send(rendered)
         except StopIteration as found:
-            roles: Roles = found.value
+            roles: TemplateRoles = found.value
             return roles
         except TemplateFailure as error:
             raise BackendError(f"the model's chat template cannot be used: {error}") from None
@@ -230,11 +243,11 @@ class LlamaServer(Served):
         return prompt
 
     def _request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> Flow[dict[str, Any]]:
-        """The object that one request is answered with. Raises BackendUnreachable, or what `unpack` does."""
-        return unpack((yield from self._exchange.request(method, path, body)))
+        """The object that one request is answered with. Raises BackendUnreachable, or what `unpack_response` does."""
+        return unpack_response((yield from self._http.request(method, path, body)))
 
     def _forget(self) -> None:
-        self._facts = None
+        self._properties = None
 
 
 _MEDIA_MARKER = "<__media__>"

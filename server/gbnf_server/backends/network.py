@@ -49,7 +49,7 @@ class Deadline:
         self._until += seconds
 
 
-class Budget:
+class RequestBudget:
     """What one request may take until `deadline`: headers, and `size` bytes of an answer behind them.
 
     It bounds what is done inside its `with` block, on the connections of this module.
@@ -89,7 +89,7 @@ class Budget:
         self._limit = self._received + self._size
 
 
-_current: ContextVar[Budget] = ContextVar("gbnf_server.backends.network.budget")
+_current: ContextVar[RequestBudget] = ContextVar("gbnf_server.backends.network.budget")
 
 
 class _Stream(httpcore.NetworkStream):

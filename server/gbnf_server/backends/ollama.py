@@ -25,15 +25,15 @@ import httpx
 
 from gbnf.dialects import schema_violation
 from gbnf.prompt import Message, PromptStyle
-from gbnf_server.backends.base import DEMONSTRATION_MODEL, Completion, Dialect
-from gbnf_server.backends.conversation import Roles, adapt
-from gbnf_server.backends.exchange import Exchange, Flow, Patience, read_answer, speaks_of_context
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion, Dialect
+from gbnf_server.backends.conversation import TemplateRoles, adapt_messages
+from gbnf_server.backends.exchange import Flow, HttpClient, RetryPolicy, is_context_overflow, parse_response
 from gbnf_server.backends.images import ollama_message
-from gbnf_server.backends.served import Served
-from gbnf_server.backends.streaming import OllamaLines, Spoken
+from gbnf_server.backends.served import HttpBackend
+from gbnf_server.backends.streaming import OllamaStream, ReasoningFilter
 from gbnf_server.backends.thinking import reclaim, split_reasoning
-from gbnf_server.backends.wire import count, member, number, text_of
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
+from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
 _BYTES_PER_TOKEN = 6.0
 """Prompts of tools and JSON have 3 to 4 bytes a token. Of one that was cut to half the context, the bytes for
@@ -47,7 +47,7 @@ keeps half, is 4 unless the model's own file says otherwise."""
 _NANO = 1e-9
 
 
-class Ollama(Served):
+class Ollama(HttpBackend):
     """A model that Ollama serves. `context_length` is in tokens, prompt and answer together.
 
     `constrained=False` sends no `format`: calls are then read softly. `tool_role` sends the results of tools
@@ -65,19 +65,21 @@ class Ollama(Served):
         tool_role: bool = False,
         api_key: str | None = None,
         prompt_style: PromptStyle | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
         if context_length < 1:
             raise ValueError(f"context_length is {context_length}; a context has at least one token")
-        self._exchange = Exchange(url, called="Ollama", api_key=api_key, patience=patience or Patience())
-        self.model, self.url = model, self._exchange.url
+        self._http = HttpClient(
+            url, server_name="Ollama", api_key=api_key, retry_policy=retry_policy or RetryPolicy()
+        )
+        self.model, self.url = model, self._http.url
         self.name = f"Ollama's {model} at {self.url}"
         self.context_length = context_length
         self.takes_images = True  # what becomes of them with a model that sees none is Ollama's affair
         self.dialect: Dialect = "json_schema" if constrained else "none"
-        self._roles = Roles(system=True, tool=tool_role)
-        demonstration = DEMONSTRATION_MODEL in model
+        self._roles = TemplateRoles(system=True, tool=tool_role)
+        demonstration = DEMO_MODEL_NAME in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
 
     def _complete(
@@ -91,14 +93,14 @@ class Ollama(Served):
     ) -> Flow[Completion]:
         body = self._body(messages, grammar, max_tokens, temperature, seed)
         if on_text is None:
-            response = yield from self._exchange.request("POST", "/api/chat", body, tokens=max_tokens)
+            response = yield from self._http.request("POST", "/api/chat", body, tokens=max_tokens)
             return self._read(response, None, body, grammar)
-        spoken = Spoken(on_text, held=grammar is not None)
-        lines = OllamaLines(spoken, max_tokens)
-        response = yield from self._exchange.request(
+        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None)
+        lines = OllamaStream(reasoning_filter, max_tokens)
+        response = yield from self._http.request(
             "POST", "/api/chat", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
         )
-        return spoken.end(self._read(response, lines.end(), body, grammar))
+        return reasoning_filter.end(self._read(response, lines.end(), body, grammar))
 
     def _body(
         self,
@@ -112,7 +114,7 @@ class Ollama(Served):
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [ollama_message(message) for message in adapt(messages, self._roles)],
+            "messages": [ollama_message(message) for message in adapt_messages(messages, self._roles)],
             "stream": False,
             "truncate": False,
             "shift": False,
@@ -140,18 +142,18 @@ class Ollama(Served):
         body: dict[str, Any],
         schema: str | None,
     ) -> Completion:
-        answer, error = read_answer(response, streamed)
+        answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
-        text = text_of(member(answer, "message", "content"))
+        text = message_text(value_at(answer, "message", "content"))
         if text is None or answer.get("done") is not True:
             raise BackendError(f"{self.name} answered without a text, or only a part. Is it Ollama?")
         self._check_whole(answer, body["messages"])
         # servers before 0.3 give no reason: then a full count is the only sign of a cut
-        full = count(answer.get("eval_count")) >= body["options"]["num_predict"]
+        full = parse_count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
-        reasoning, wrong, reclaimed = text_of(member(answer, "message", "thinking")) or "", None, False
+        reasoning, wrong, reclaimed = message_text(value_at(answer, "message", "thinking")) or "", None, False
         if schema is None:
             thought, text = split_reasoning(text)
             reasoning = reasoning or thought
@@ -161,11 +163,11 @@ class Ollama(Served):
         return Completion(
             text=text,
             finish=finish,
-            prompt_tokens=count(answer.get("prompt_eval_count")),
-            completion_tokens=count(answer.get("eval_count")),
+            prompt_tokens=parse_count(answer.get("prompt_eval_count")),
+            completion_tokens=parse_count(answer.get("eval_count")),
             cached_tokens=0,  # Ollama does not tell
-            prompt_s=number(answer.get("prompt_eval_duration")) * _NANO,
-            completion_s=number(answer.get("eval_duration")) * _NANO,
+            prompt_s=parse_number(answer.get("prompt_eval_duration")) * _NANO,
+            completion_s=parse_number(answer.get("eval_duration")) * _NANO,
             grammar_violation=wrong,
             reasoning=reasoning,
             reclaimed=reclaimed,
@@ -178,7 +180,7 @@ class Ollama(Served):
         certain. A longer one was cut, or leaves no room for an answer, where it fills the context; or where
         just as many tokens were kept as a server keeps that halves, and too few for its bytes.
         """
-        counted = count(answer.get("prompt_eval_count"))
+        counted = parse_count(answer.get("prompt_eval_count"))
         size = sum(len(message["content"].encode()) for message in messages)
         if not counted or size <= self.context_length:
             return
@@ -187,13 +189,13 @@ class Ollama(Served):
             raise ContextOverflow(None, self.context_length)
 
     def _refusal(self, status: int, error: str) -> BackendError:
-        if speaks_of_context(error):
+        if is_context_overflow(error):
             return ContextOverflow(None, self.context_length)
         if status == httpx.codes.NOT_FOUND and "model" in error:
-            return ServerError(status, f"{error}. Get it with `ollama pull {self.model}`.")
+            return ServerResponseError(status, f"{error}. Get it with `ollama pull {self.model}`.")
         if status in {400, 500} and any(word in error.lower() for word in ("format", "grammar", "schema")):
             return GrammarRefused(error)
-        return ServerError(status, error)
+        return ServerResponseError(status, error)
 
 
 def read_schema(text: str, name: str) -> dict[str, Any]:

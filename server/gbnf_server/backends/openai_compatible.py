@@ -22,31 +22,31 @@ import httpx
 from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompt import Message, PromptStyle
 from gbnf_server.backends.base import Completion, Dialect
-from gbnf_server.backends.conversation import Roles, adapt
-from gbnf_server.backends.exchange import Exchange, Flow, Patience, read_answer, speaks_of_context
+from gbnf_server.backends.conversation import TemplateRoles, adapt_messages
+from gbnf_server.backends.exchange import Flow, HttpClient, RetryPolicy, is_context_overflow, parse_response
 from gbnf_server.backends.images import openai_message
 from gbnf_server.backends.ollama import read_schema
-from gbnf_server.backends.replay import violation
-from gbnf_server.backends.served import Served
-from gbnf_server.backends.streaming import ChatLines, Spoken
+from gbnf_server.backends.replay import grammar_violation
+from gbnf_server.backends.served import HttpBackend
+from gbnf_server.backends.streaming import ChatStream, ReasoningFilter
 from gbnf_server.backends.thinking import reclaim, split_reasoning
-from gbnf_server.backends.wire import count, member, shown, text_of
-from gbnf_server.engine import guard
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerError
+from gbnf_server.backends.wire import abbreviate, message_text, parse_count, value_at
+from gbnf_server.engine import guard_grammar
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
-Server = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
+ServerKind = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
 
-_DIALECTS: dict[Server, Dialect] = {
+_DIALECTS: dict[ServerKind, Dialect] = {
     "vllm": "gbnf",
     "vllm_old": "gbnf",
     "sglang": "gbnf",
     "lm_studio": "json_schema",
     "plain": "none",
 }
-_OF_THE_GRAMMAR = ("grammar", "ebnf", "structured", "guided", "response_format", "schema")
+_GRAMMAR_ERROR_WORDS = ("grammar", "ebnf", "structured", "guided", "response_format", "schema")
 
 
-class OpenAICompatible(Served):
+class OpenAICompatible(HttpBackend):
     """A model behind OpenAI's chat API. `url` is the server's address, with or without `/v1`.
 
     `model` None takes the first that the server lists. `context_length` (tokens) None takes what the server
@@ -57,23 +57,25 @@ class OpenAICompatible(Served):
     def __init__(
         self,
         url: str,
-        server: Server,
+        server: ServerKind,
         *,
         model: str | None = None,
         context_length: int | None = None,
         api_key: str | None = None,
         tool_role: bool = False,
         prompt_style: PromptStyle = "full",
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
         if server not in _DIALECTS:
             raise ValueError(f"server is {server!r}; it is one of {', '.join(_DIALECTS)}")
         base = url.rstrip("/").removesuffix("/v1")
-        self._exchange = Exchange(base, called=server, api_key=api_key, patience=patience or Patience())
-        self.url, self.server, self.dialect = self._exchange.url, server, _DIALECTS[server]
+        self._http = HttpClient(
+            base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
+        )
+        self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         self.prompt_style: PromptStyle = prompt_style
-        self._roles = Roles(system=True, tool=tool_role)
+        self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
         self.takes_images = True  # what becomes of them with a model that sees none is the server's affair
 
@@ -85,7 +87,7 @@ class OpenAICompatible(Served):
     def context_length(self) -> int:
         """Asks the server, the first time. Raises BackendError where it doesn't tell."""
         if self._context_length is None:
-            self._exchange.drive(self._learn())
+            self._http.drive(self._fetch_model())
         if self._context_length is None:
             raise BackendError(
                 f"{self.url}/v1/models does not tell the context's length. Give context_length."
@@ -102,36 +104,36 @@ class OpenAICompatible(Served):
         on_text: Callable[[str], None] | None,
     ) -> Flow[Completion]:
         if self._model is None:
-            yield from self._learn()
+            yield from self._fetch_model()
         body = self._body(messages, grammar, max_tokens, temperature, seed)
         if on_text is None:
-            response = yield from self._exchange.request(
-                "POST", "/v1/chat/completions", body, tokens=max_tokens
-            )
+            response = yield from self._http.request("POST", "/v1/chat/completions", body, tokens=max_tokens)
             return self._read(response, None, grammar)
-        spoken = Spoken(on_text, held=grammar is not None)
-        lines = ChatLines(spoken, max_tokens)
+        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None)
+        lines = ChatStream(reasoning_filter, max_tokens)
         streaming = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        response = yield from self._exchange.request(
+        response = yield from self._http.request(
             "POST", "/v1/chat/completions", streaming, on_line=lines.feed, tokens=max_tokens
         )
-        return spoken.end(self._read(response, lines.end(), grammar))
+        return reasoning_filter.end(self._read(response, lines.end(), grammar))
 
-    def _learn(self) -> Flow[None]:
-        response = yield from self._exchange.request("GET", "/v1/models")
-        answer, error = read_answer(response)
+    def _fetch_model(self) -> Flow[None]:
+        response = yield from self._http.request("GET", "/v1/models")
+        answer, error = parse_response(response)
         if error:
-            raise ServerError(response.status_code, error)
+            raise ServerResponseError(response.status_code, error)
         listed = answer.get("data")
         if not isinstance(listed, list | None):
-            raise BackendError(f"{self.url}/v1/models answered with {shown(listed)} where a list was to come")
+            raise BackendError(
+                f"{self.url}/v1/models answered with {abbreviate(listed)} where a list was to come"
+            )
         cards = [card for card in listed or () if isinstance(card, dict)]
         found = next((card for card in cards if self._model in (None, card.get("id"))), None)
         if found is None or not isinstance(found.get("id"), str):
             raise BackendError(f"{self.url}/v1/models lists no model {self._model or ''}. Load one there.")
         self._model = found["id"]
         if self._context_length is None:
-            self._context_length = count(found.get("max_model_len")) or None
+            self._context_length = parse_count(found.get("max_model_len")) or None
 
     def _body(
         self,
@@ -145,7 +147,7 @@ class OpenAICompatible(Served):
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [openai_message(message) for message in adapt(messages, self._roles)],
+            "messages": [openai_message(message) for message in adapt_messages(messages, self._roles)],
             "max_tokens": max_tokens,
             "temperature": temperature,
             "seed": seed,
@@ -157,12 +159,12 @@ class OpenAICompatible(Served):
             body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
             if grammar is not None:
                 body["chat_template_kwargs"] = {"enable_thinking": False}
-        return body if grammar is None else body | self._held(grammar)
+        return body if grammar is None else body | self._grammar_fields(grammar)
 
-    def _held(self, grammar: str) -> dict[str, Any]:
+    def _grammar_fields(self, grammar: str) -> dict[str, Any]:
         """The fields that hold the model to the grammar, in the server's own way."""
         if self.dialect == "gbnf":
-            guard(grammar)
+            guard_grammar(grammar)
         match self.server:
             case "vllm":
                 return {"structured_outputs": {"grammar": xgrammar_text(grammar)}}
@@ -179,7 +181,7 @@ class OpenAICompatible(Served):
     def _read(
         self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: str | None
     ) -> Completion:
-        answer, error = read_answer(response, streamed)
+        answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
         choices = answer.get("choices")
@@ -187,14 +189,16 @@ class OpenAICompatible(Served):
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(choice, dict) or not isinstance(message, dict):
             raise BackendError(f"{self.name} answered without a message. Is it a chat server?")
-        text = text_of(message.get("content") or "")
+        text = message_text(message.get("content") or "")
         if text is None:
             raise BackendError(
-                f"{self.name} answered with {shown(message['content'])} where a text was to come"
+                f"{self.name} answered with {abbreviate(message['content'])} where a text was to come"
             )
         # what isn't a proper end ("content_filter", "abort", …) is a cut: it is never executed
         finish: Literal["stop", "length"] = "stop" if choice.get("finish_reason") == "stop" else "length"
-        reasoning = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning")) or ""
+        reasoning = (
+            message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
+        )
         wrong, reclaimed = None, False
         if grammar is None:
             thought, text = split_reasoning(text)
@@ -209,9 +213,9 @@ class OpenAICompatible(Served):
         return Completion(
             text=text,
             finish=finish,
-            prompt_tokens=count(member(usage, "prompt_tokens")),
-            completion_tokens=count(member(usage, "completion_tokens")),
-            cached_tokens=count(member(usage, "prompt_tokens_details", "cached_tokens")),
+            prompt_tokens=parse_count(value_at(usage, "prompt_tokens")),
+            completion_tokens=parse_count(value_at(usage, "completion_tokens")),
+            cached_tokens=parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens")),
             prompt_s=0.0,  # the API has no times
             completion_s=0.0,
             grammar_violation=wrong,
@@ -221,12 +225,12 @@ class OpenAICompatible(Served):
 
     def _violation(self, grammar: str, text: str, finish: str) -> str | None:
         if self.dialect == "gbnf":
-            return violation(grammar, text, cut=finish == "length")
+            return grammar_violation(grammar, text, truncated=finish == "length")
         return schema_violation(grammar, text) if finish == "stop" else None
 
     def _refusal(self, status: int, error: str) -> BackendError:
-        if speaks_of_context(error):
+        if is_context_overflow(error):
             return ContextOverflow(None, self._context_length)
-        if status in {400, 422} and any(word in error.lower() for word in _OF_THE_GRAMMAR):
+        if status in {400, 422} and any(word in error.lower() for word in _GRAMMAR_ERROR_WORDS):
             return GrammarRefused(error)
-        return ServerError(status, error)
+        return ServerResponseError(status, error)

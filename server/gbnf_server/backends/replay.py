@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gbnf.grammar.lines import read_gbnf
+from gbnf.grammar.lines import parse_trusted_gbnf
 from gbnf.grammar.match import Matcher
 
 _SHOWN = 5  # expected terminals that a message lists
 
 
-def violation(gbnf: str, text: str, *, cut: bool) -> str | None:
+def grammar_violation(gbnf: str, text: str, *, truncated: bool) -> str | None:
     """What is wrong with an answer, None where it fits. A cut one has to be a prefix of the language only.
 
     `gbnf` has passed `gbnf_server.engine.guard`, or comes from our compiler.
     """
-    if cut:
+    if truncated:
         text = text.rstrip("\ufffd")  # a server's sign for a character that the cut went through
     match = _matcher(gbnf).match(text)
-    if match.complete or (cut and match.accepted):
+    if match.complete or (truncated and match.accepted):
         return None
     expected = ", ".join(match.expected[:_SHOWN]) + (", …" if len(match.expected) > _SHOWN else "")
     if match.accepted:
@@ -34,4 +34,4 @@ def violation(gbnf: str, text: str, *, cut: bool) -> str | None:
 
 @lru_cache(maxsize=16)
 def _matcher(gbnf: str) -> Matcher:
-    return Matcher(read_gbnf(gbnf))
+    return Matcher(parse_trusted_gbnf(gbnf))

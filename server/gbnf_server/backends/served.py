@@ -1,4 +1,4 @@
-"""What every backend behind HTTP shares: a call is a flow over an `Exchange`, driven in either way."""
+"""What every backend behind HTTP shares: a call is a flow over an `HttpClient`, driven in either way."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Self
 
 from gbnf.prompt import Message
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.exchange import Exchange, Flow
+from gbnf_server.backends.exchange import Flow, HttpClient
 
 
-class Served(ABC):
+class HttpBackend(ABC):
     """A backend whose model runs in a server. `_complete` says what to send, and what the answer means."""
 
-    _exchange: Exchange
+    _http: HttpClient
 
     def complete(
         self,
@@ -28,7 +28,7 @@ class Served(ABC):
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. What `grammar` is, `dialect` says."""
-        return self._exchange.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
+        return self._http.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
 
     async def acomplete(
         self,
@@ -41,12 +41,12 @@ class Served(ABC):
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        return await self._exchange.adrive(
+        return await self._http.adrive(
             self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
         )
 
     def close(self) -> None:
-        self._exchange.close()
+        self._http.close()
 
     def __enter__(self) -> Self:
         return self

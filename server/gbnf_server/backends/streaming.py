@@ -4,7 +4,7 @@
     chat servers   data: {"choices": [{"delta": {"content": "…"}}]}, at the end data: [DONE]
     Ollama         {"message": {"content": "…"}, "done": false}
 
-Each reader takes lines, gives each piece of text to a `Spoken`, and at the end has the whole: the object that
+Each reader takes lines, gives each piece of text to a `ReasoningFilter`, and at the end has the whole: the object that
 the server would have sent without a stream, so that both are read by the same code.
 """
 
@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any
 
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import KNOWN, Markers
-from gbnf_server.backends.wire import Joined, load, member, shown, text_of
+from gbnf_server.backends.thinking import KNOWN_REASONING_TAGS, ReasoningTags
+from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
 from gbnf_server.errors import BackendError
 
 OnText = Callable[[str], None]
 
 
-class Spoken:
+class ReasoningFilter:
     """Gives on the pieces of a text as they come, without the thoughts before it.
 
     `held`: a grammar holds the answer, and all of it is text. `opened`: the prompt has begun the thoughts.
@@ -31,15 +31,15 @@ class Spoken:
     (`thinking.unannounced`) has been given on by then. Else the pieces are what `split_reasoning` calls text.
     """
 
-    def __init__(self, on_text: OnText, *, held: bool, opened: Markers | None = None) -> None:
-        self._on_text, self._markers = on_text, opened
-        self._state = "text" if held else "start" if opened is None else "thinking"
+    def __init__(self, on_text: OnText, *, constrained: bool, opened: ReasoningTags | None = None) -> None:
+        self._on_text, self._reasoning_tags = on_text, opened
+        self._state = "text" if constrained else "start" if opened is None else "thinking"
         self._kept = ""
         self._said = False
 
     def feed(self, piece: str) -> None:
         if self._state == "text":
-            self._say(piece)
+            self._emit(piece)
             return
         self._kept += piece
         if self._state == "start":
@@ -52,50 +52,56 @@ class Spoken:
     def end(self, completion: Completion) -> Completion:
         """Give on what was held back; the completion, which was read from the whole text."""
         if self._state == "start":
-            self._say(self._kept)
+            self._emit(self._kept)
         elif self._state == "after":
-            assert self._markers is not None
-            self._say(self._markers.said(self._kept))
+            assert self._reasoning_tags is not None
+            self._emit(self._reasoning_tags.answer_text(self._kept))
         if not self._said:
-            self._say(completion.text)  # it came by another way, as what is taken back from thoughts
+            self._emit(completion.text)  # it came by another way, as what is taken back from thoughts
         return completion
 
     def _begin(self) -> None:
         bare = self._kept.lstrip()
-        for each in KNOWN:
+        for each in KNOWN_REASONING_TAGS:
             if bare.startswith(each.begin):
-                self._state, self._markers = "thinking", each
+                self._state, self._reasoning_tags = "thinking", each
                 return
-            if each.at_once and bare.startswith(each.at_once):
+            if each.direct_answer_prefix and bare.startswith(each.direct_answer_prefix):
                 self._state = "text"
-                self._say(bare.removeprefix(each.at_once))
+                self._emit(bare.removeprefix(each.direct_answer_prefix))
                 return
-        if not any(sign.startswith(bare) for each in KNOWN for sign in (each.begin, each.at_once)):
+        if not any(
+            sign.startswith(bare)
+            for each in KNOWN_REASONING_TAGS
+            for sign in (each.begin, each.direct_answer_prefix)
+        ):
             self._state = "text"
-            self._say(self._kept)
+            self._emit(self._kept)
 
     def _think(self) -> None:
-        assert self._markers is not None
-        _, closed, after = self._kept.partition(self._markers.end)
+        assert self._reasoning_tags is not None
+        _, closed, after = self._kept.partition(self._reasoning_tags.end)
         if closed:
             self._state, self._kept = "after", after
         else:  # thoughts may be long, and only their end is looked for
-            self._kept = self._kept[1 - len(self._markers.end) :]
+            self._kept = self._kept[1 - len(self._reasoning_tags.end) :]
 
     def _answer(self) -> None:
-        assert self._markers is not None
-        text = self._markers.said(self._kept)
-        if text and not self._markers.between.startswith(text):  # else it may yet become what stands between
+        assert self._reasoning_tags is not None
+        text = self._reasoning_tags.answer_text(self._kept)
+        if text and not self._reasoning_tags.separator.startswith(
+            text
+        ):  # else it may yet become what stands between
             self._state = "text"
-            self._say(text)
+            self._emit(text)
 
-    def _say(self, piece: str) -> None:
+    def _emit(self, piece: str) -> None:
         if piece:
             self._said = True
             self._on_text(piece)
 
 
-class _Events(ABC):
+class _EventStream(ABC):
     """Reads lines as the objects of a stream: server-sent events, or objects alone; then the whole.
 
     A server or a proxy that does not stream sends one object, on one line or many.
@@ -143,9 +149,11 @@ class _Events(ABC):
 class _Message:
     """The texts of an answer, by key, as they come; that of `content` is given on."""
 
-    def __init__(self, spoken: Spoken, max_tokens: int | None, *others: str) -> None:
+    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None, *others: str) -> None:
         self._texts: dict[str, list[str]] = {key: [] for key in ("content", *others)}
-        self._joined = {key: Joined(partial(self._add, key, spoken)) for key in self._texts}
+        self._joined = {
+            key: SurrogateJoiner(partial(self._add, key, reasoning_filter)) for key in self._texts
+        }
         self._max_tokens = max_tokens
         self._pieces = self._characters = 0
 
@@ -160,13 +168,13 @@ class _Message:
         it is not valid Unicode.
         """
         for key, joined in self._joined.items():
-            piece = member(pieces, key)
-            text = text_of(piece)
+            piece = value_at(pieces, key)
+            text = message_text(piece)
             if text is not None:
                 self._count(text)
                 joined.feed(text)
             elif piece is not None and key == "content":
-                raise BackendError(f"the server sent {shown(piece)} where a piece of text was to come")
+                raise BackendError(f"the server sent {abbreviate(piece)} where a piece of text was to come")
 
     def end(self) -> dict[str, str]:
         for joined in self._joined.values():
@@ -187,22 +195,22 @@ class _Message:
                 f"the server did not stop after {most} tokens, which it was told to do. Update the server."
             )
 
-    def _add(self, key: str, spoken: Spoken, text: str) -> None:
+    def _add(self, key: str, reasoning_filter: ReasoningFilter, text: str) -> None:
         self._texts[key].append(text)
         if key == "content":
-            spoken.feed(text)
+            reasoning_filter.feed(text)
 
 
 _LONG_TOKEN = 16
 """Characters of a token that is a long one; a text has hardly more of them for each of its tokens."""
 
 
-class CompletionLines(_Events):
+class CompletionStream(_EventStream):
     """llama-server's `/completion`."""
 
-    def __init__(self, spoken: Spoken, max_tokens: int | None = None) -> None:
+    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
         super().__init__()
-        self._message = _Message(spoken, max_tokens)
+        self._message = _Message(reasoning_filter, max_tokens)
         self._last: dict[str, Any] = {}
 
     def _read(self, event: dict[str, Any]) -> None:
@@ -215,12 +223,12 @@ class CompletionLines(_Events):
         return {**self._last, **texts} if self._last else {}
 
 
-class ChatLines(_Events):
+class ChatStream(_EventStream):
     """`/v1/chat/completions`, with `stream_options` that ask for the usage at the end."""
 
-    def __init__(self, spoken: Spoken, max_tokens: int | None = None) -> None:
+    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
         super().__init__()
-        self._message = _Message(spoken, max_tokens, "reasoning_content", "reasoning")
+        self._message = _Message(reasoning_filter, max_tokens, "reasoning_content", "reasoning")
         self._begun = False
         self._finish: Any = None
         self._usage: Any = None
@@ -250,12 +258,12 @@ class ChatLines(_Events):
         return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
 
 
-class OllamaLines(_Events):
+class OllamaStream(_EventStream):
     """Ollama's `/api/chat`."""
 
-    def __init__(self, spoken: Spoken, max_tokens: int | None = None) -> None:
+    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
         super().__init__()
-        self._message = _Message(spoken, max_tokens, "thinking")
+        self._message = _Message(reasoning_filter, max_tokens, "thinking")
         self._last: dict[str, Any] = {}
 
     def _read(self, event: dict[str, Any]) -> None:
@@ -274,7 +282,7 @@ _SKIPPED = (":", "event:", "id:", "retry:")
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = load(text)
+        value = parse_json(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 
 import jinja2
 
-from gbnf.control_tokens import escaper, removed_by
+from gbnf.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompt import Message
-from gbnf_server.backends.conversation import Roles, TemplateFailure, adapt, probe
+from gbnf_server.backends.conversation import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
 from gbnf_server.backends.images import refuse_images
-from gbnf_server.backends.thinking import beginning, close_thinking, markers_of, opened
+from gbnf_server.backends.thinking import (
+    close_reasoning,
+    find_reasoning_tags,
+    opened,
+    split_reasoning_message,
+)
 from gbnf_server.errors import BackendError, ModelLoadError
 from gbnf_server.llama import Jinja2ChatFormatter, llama_cpp
 from gbnf_server.native import NativeModel
@@ -27,8 +32,8 @@ class ChatTemplate:
     def __init__(self, model: NativeModel) -> None:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
         #: Where the model's thoughts begin and end, None for one that does not think aloud.
-        self.markers = markers_of(source)
-        self._escape = escaper(model.control_names | removed_by(source))
+        self.reasoning_tags = find_reasoning_tags(source)
+        self._escape = make_escaper(model.control_token_texts | strings_removed_by(source))
         try:
             self._formatter = Jinja2ChatFormatter(
                 template=source,
@@ -42,15 +47,15 @@ class ChatTemplate:
     def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
         """The prompt of an answer: without thoughts, or behind those that the last message begins."""
         refuse_images(messages, "a model in this process")
-        said, begin = beginning(adapt(messages, self._roles, self._escape))
-        thinks = begin is not None and self.markers is not None
+        said, begin = split_reasoning_message(adapt_messages(messages, self._roles, self._escape))
+        thinks = begin is not None and self.reasoning_tags is not None
         try:
             prompt = self._render(said, thinking=thinks)
         except TemplateFailure as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
-        if begin is not None and self.markers is not None:
-            return opened(prompt, begin, self.markers)
-        return close_thinking(prompt) if constrained else prompt
+        if begin is not None and self.reasoning_tags is not None:
+            return opened(prompt, begin, self.reasoning_tags)
+        return close_reasoning(prompt) if constrained else prompt
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:
@@ -58,8 +63,8 @@ class ChatTemplate:
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise TemplateFailure(str(error)) from error  # templates raise whatever they like
 
-    def _probe(self) -> Roles:
-        probing = probe()
+    def _probe(self) -> TemplateRoles:
+        probing = probe_roles()
         try:
             messages = next(probing)
             while True:
@@ -70,5 +75,5 @@ class ChatTemplate:
                 else:
                     messages = probing.send(rendered)
         except StopIteration as found:
-            roles: Roles = found.value
+            roles: TemplateRoles = found.value
             return roles

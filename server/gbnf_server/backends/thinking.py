@@ -1,9 +1,9 @@
 """Where a model's thoughts begin and end: the markers of its chat template, in prompts and in answers. Pure.
 
-A conversation whose last message is `begun(…)` asks for more than an answer: it says what stands between the
-markers so far. Only a backend that renders the prompt itself, and whose model has `markers`, takes one.
+A conversation whose last message is `reasoning_message(…)` asks for more than an answer: it says what stands between the
+markers so far. Only a backend that renders the prompt itself, and whose model has `reasoning_tags`, takes one.
 
-    begun("")                       the model thinks; `thoughts_grammar` ends the text with the thoughts
+    begun("")                       the model thinks; `reasoning_grammar` ends the text with the thoughts
     begun("so: …", closed=True)     it has thought that, and answers
 """
 
@@ -15,22 +15,22 @@ from dataclasses import dataclass
 from functools import cache
 
 from gbnf.grammar.emit import emit
-from gbnf.grammar.ir import EMPTY, Expr, Literal, Ref, Rules, alt, char_class, seq
+from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, Rules, alt, char_class, seq
 from gbnf.prompt import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Markers:
-    """`opening` stands before the thoughts, `closing` after them, and `answering` between that and the text.
+class ReasoningTags:
+    """`opening` stands before the thoughts, `closing` after them, and `answer_prefix` between that and the text.
 
-    `generation` is what a prompt ends with where the model itself chooses whether it thinks, and has to be
+    `generation_prompt` is what a prompt ends with where the model itself chooses whether it thinks, and has to be
     told where its answer begins; "" where it may answer at once.
     """
 
     opening: str
     closing: str
-    answering: str = "\n\n"
-    generation: str = ""
+    answer_prefix: str = "\n\n"
+    generation_prompt: str = ""
 
     @property
     def begin(self) -> str:
@@ -40,116 +40,120 @@ class Markers:
     @property
     def end(self) -> str:
         """What ends them: where a message of thoughts may follow another, only what begins the answer."""
-        return self.closing + self.answering if self.generation else self.closing
+        return self.closing + self.answer_prefix if self.generation_prompt else self.closing
 
     @property
-    def at_once(self) -> str:
-        """What begins an answer without thoughts, behind `generation`; "" where nothing does."""
-        return self.answering.removeprefix(self.generation) if self.generation else ""
+    def direct_answer_prefix(self) -> str:
+        """What begins an answer without thoughts, behind `generation_prompt`; "" where nothing does."""
+        return self.answer_prefix.removeprefix(self.generation_prompt) if self.generation_prompt else ""
 
     @property
-    def between(self) -> str:
+    def separator(self) -> str:
         """What stands between `end` and the text, whatever spaces stand around it."""
-        return "" if self.generation else self.answering.strip()
+        return "" if self.generation_prompt else self.answer_prefix.strip()
 
-    def said(self, after: str) -> str:
+    def answer_text(self, after: str) -> str:
         """The text in what stands behind `end`."""
-        return after.lstrip().removeprefix(self.between).lstrip()
+        return after.lstrip().removeprefix(self.separator).lstrip()
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """The names of special tokens that may stand in the markers, each once."""
-        found = _TOKEN.findall(self.opening + self.closing + self.answering + self.generation)
+        found = _TOKEN.findall(self.opening + self.closing + self.answer_prefix + self.generation_prompt)
         return tuple(dict.fromkeys(found))
 
 
 _TOKEN = re.compile(r"<[^<>\s]+>|\[/?[A-Z]+\]")
 
-KNOWN: tuple[Markers, ...] = (
-    Markers("<think>\n", "</think>"),
-    Markers("[THINK]", "[/THINK]", answering=""),
-    Markers(
+KNOWN_REASONING_TAGS: tuple[ReasoningTags, ...] = (
+    ReasoningTags("<think>\n", "</think>"),
+    ReasoningTags("[THINK]", "[/THINK]", answer_prefix=""),
+    ReasoningTags(
         "<|channel|>analysis<|message|>",
         "<|end|>",
-        answering="<|start|>assistant<|channel|>final<|message|>",
-        generation="<|start|>assistant",
+        answer_prefix="<|start|>assistant<|channel|>final<|message|>",
+        generation_prompt="<|start|>assistant",
     ),
-    Markers("<|START_THINKING|>", "<|END_THINKING|>", answering="<|START_RESPONSE|>"),
-    Markers("<seed:think>", "</seed:think>", answering=""),
-    Markers("<thought>\n", "</thought>"),
+    ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>", answer_prefix="<|START_RESPONSE|>"),
+    ReasoningTags("<seed:think>", "</seed:think>", answer_prefix=""),
+    ReasoningTags("<thought>\n", "</thought>"),
 )
 
 
-def markers_of(template: str) -> Markers | None:
+def find_reasoning_tags(template: str) -> ReasoningTags | None:
     """The markers that a chat template's text speaks of; None for a model that does not think aloud."""
-    return next((each for each in KNOWN if each.opening.strip() in template), None)
+    return next((each for each in KNOWN_REASONING_TAGS if each.opening.strip() in template), None)
 
 
-def begun(thoughts: str, *, closed: bool = False) -> Message:
+def reasoning_message(thoughts: str, *, closed: bool = False) -> Message:
     """The last message of a conversation in which the model has begun to think."""
     return {"role": "assistant", "content": thoughts, "thinking": "closed" if closed else "open"}
 
 
-def beginning(messages: Sequence[Message]) -> tuple[Sequence[Message], Message | None]:
+def split_reasoning_message(messages: Sequence[Message]) -> tuple[Sequence[Message], Message | None]:
     """Part a conversation from the thoughts at its end, None where there are none."""
     if messages and "thinking" in messages[-1]:
         return messages[:-1], messages[-1]
     return messages, None
 
 
-def opened(prompt: str, begin: Message, markers: Markers) -> str:
+def opened(prompt: str, begin: Message, reasoning_tags: ReasoningTags) -> str:
     """The prompt, and the thoughts behind it, in their markers."""
-    opening = "" if prompt.rstrip().endswith(markers.opening.strip()) else markers.opening
+    opening = "" if prompt.rstrip().endswith(reasoning_tags.opening.strip()) else reasoning_tags.opening
     text = f"{prompt}{opening}{begin['content']}"
     if begin.get("thinking") == "open":
         return text
-    line = "\n" if markers.opening.endswith("\n") and begin["content"] else ""
-    return f"{text}{line}{markers.closing}{markers.answering}"
+    line = "\n" if reasoning_tags.opening.endswith("\n") and begin["content"] else ""
+    return f"{text}{line}{reasoning_tags.closing}{reasoning_tags.answer_prefix}"
 
 
-def opens(prompt: str) -> Markers | None:
+def open_reasoning_tags(prompt: str) -> ReasoningTags | None:
     """The markers whose thoughts the prompt has begun, None where it has not."""
     bare = prompt.rstrip()
-    return next((each for each in KNOWN if bare.endswith(each.opening.strip())), None)
+    return next((each for each in KNOWN_REASONING_TAGS if bare.endswith(each.opening.strip())), None)
 
 
-def close_thinking(prompt: str) -> str:
+def close_reasoning(prompt: str) -> str:
     """End the thoughts that some templates open: a grammar binds from the first token on.
 
     A model that chooses between thoughts and answer gets the mark of the answer.
     """
     bare = prompt.rstrip()
-    for each in KNOWN:
+    for each in KNOWN_REASONING_TAGS:
         if bare.endswith(each.opening.strip()):
-            return f"{bare}\n\n{each.closing}{each.answering}"
-        if each.generation and bare.endswith(each.generation):
-            return f"{prompt}{each.answering.removeprefix(each.generation)}"
+            return f"{bare}\n\n{each.closing}{each.answer_prefix}"
+        if each.generation_prompt and bare.endswith(each.generation_prompt):
+            return f"{prompt}{each.answer_prefix.removeprefix(each.generation_prompt)}"
     return prompt
 
 
-def split_reasoning(text: str, opened: Markers | None = None) -> tuple[str, str]:
+def split_reasoning(text: str, opened: ReasoningTags | None = None) -> tuple[str, str]:
     """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b").
 
-    `opened`: the prompt has begun the thoughts (`opens`). Where thoughts never end, all of it is thoughts.
+    `opened`: the prompt has begun the thoughts (`open_reasoning_tags`). Where thoughts never end, all of it is thoughts.
     Where neither the prompt nor the text begins any, a closing marker may still end some, since a server
-    may not show its prompt; see `unannounced`.
+    may not show its prompt; see `find_unopened_end`.
     """
     bare = text.lstrip()
-    markers = opened or next((each for each in KNOWN if bare.startswith(each.begin)), None)
-    if markers is not None:
-        before, closed, after = text.partition(markers.end)
-        thoughts = before.strip().removeprefix(markers.begin)
-        return (thoughts if closed else thoughts.removesuffix(markers.closing)).strip(), markers.said(after)
-    for each in KNOWN:
-        if each.at_once and bare.startswith(each.at_once):
-            return "", bare.removeprefix(each.at_once)
-    if found := unannounced(text):
-        markers, place = found
-        return text[:place].strip(), markers.said(text[place + len(markers.end) :])
+    reasoning_tags = opened or next(
+        (each for each in KNOWN_REASONING_TAGS if bare.startswith(each.begin)), None
+    )
+    if reasoning_tags is not None:
+        before, closed, after = text.partition(reasoning_tags.end)
+        thoughts = before.strip().removeprefix(reasoning_tags.begin)
+        return (
+            thoughts if closed else thoughts.removesuffix(reasoning_tags.closing)
+        ).strip(), reasoning_tags.answer_text(after)
+    for each in KNOWN_REASONING_TAGS:
+        if each.direct_answer_prefix and bare.startswith(each.direct_answer_prefix):
+            return "", bare.removeprefix(each.direct_answer_prefix)
+    if found := find_unopened_end(text):
+        reasoning_tags, place = found
+        return text[:place].strip(), reasoning_tags.answer_text(text[place + len(reasoning_tags.end) :])
     return "", text
 
 
-def unannounced(text: str) -> tuple[Markers, int] | None:
+def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
     """The first closing marker that may end thoughts which nothing in `text` begins, and its index.
 
     One in a string of a call, in a parameter between tags or in code is somebody's text, and ends nothing.
@@ -169,7 +173,7 @@ def unannounced(text: str) -> tuple[Markers, int] | None:
     return None
 
 
-_ENDS = {each.end: each for each in KNOWN}
+_ENDS = {each.end: each for each in KNOWN_REASONING_TAGS}
 _MARKER = rf"(?P<marker>{'|'.join(map(re.escape, _ENDS))})"
 _VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
 _IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|(?<![^\n])```|`|<parameter[=: ]|{_VALUE}")
@@ -197,7 +201,7 @@ def reclaim(text: str, reasoning: str, fault: Callable[[str], str | None]) -> tu
 
 
 @cache
-def thoughts_grammar(closing: str) -> str:
+def reasoning_grammar(closing: str) -> str:
     """GBNF: any text up to the first `closing`, after which nothing may come.
 
     The model may also end it without: its end-of-generation token may be that very marker.
@@ -210,7 +214,7 @@ def thoughts_grammar(closing: str) -> str:
         paths = [Literal(expected) if whole else seq(Literal(expected), _state(matched + 1))]
         paths += [seq(Literal(char), _state(length)) for char, length in sorted(others.items())]
         paths.append(seq(char_class(closing, negated=True), _state(0)))
-        rules[_state(matched).name] = alt(*paths, EMPTY)
+        rules[_state(matched).name] = alt(*paths, EPSILON)
     return emit(Rules({"root": _state(0), **rules}))
 
 

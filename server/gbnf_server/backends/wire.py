@@ -3,7 +3,7 @@
 Invariants: text comes whole, however its bytes were cut. What is not valid Unicode (bytes that are not
 UTF-8, half of a surrogate pair) is refused, and never replaced by a character that the server did not
 send; only in the body of an error it is. Whatever a server sends, nothing but MalformedText and the
-ValueError of `load` is raised.
+ValueError of `parse_json` is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEEPEST = 100
 _MOST = 2**53
 
 
-class Lines:
+class LineDecoder:
     """Cuts a stream of UTF-8 into lines, at line feeds alone: JSON may hold all other separators as they are.
 
     `str.splitlines`, and with it httpx's `iter_lines`, cuts at U+2028, U+0085 and more. Raises MalformedText.
@@ -54,7 +54,7 @@ class Lines:
         self._on_line(_decoded(line.removesuffix(b"\r")))
 
 
-class Joined:
+class SurrogateJoiner:
     """Gives on the pieces of a text, each surrogate pair whole that was cut apart between two of them.
 
     Raises MalformedText where one half stands alone.
@@ -68,15 +68,15 @@ class Joined:
         self._kept = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         text = text.removesuffix(self._kept)
         if text:
-            self._on_text(paired(text))
+            self._on_text(join_surrogates(text))
 
     def end(self) -> None:
         kept, self._kept = self._kept, ""
         if kept:
-            self._on_text(paired(kept))
+            self._on_text(join_surrogates(kept))
 
 
-def paired(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Return the text with the halves of surrogate pairs joined. Raises MalformedText for one alone."""
     try:
         return _joined(text)
@@ -95,7 +95,7 @@ def _decoded(line: bytes) -> str:
         raise MalformedText(f"the byte 0x{line[error.start]:02x} where UTF-8 has none") from None
 
 
-def whole(value: Any, joined: Callable[[str], str] = paired) -> Any:
+def join_all_surrogates(value: Any, joined: Callable[[str], str] = join_surrogates) -> Any:
     """Return a JSON value, changed in place, whose strings and keys are `joined`. Raises MalformedText."""
     box = [value]
     for node in itertools.chain.from_iterable(_levels(box)):
@@ -110,7 +110,7 @@ def whole(value: Any, joined: Callable[[str], str] = paired) -> Any:
     return box[0]
 
 
-def load(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The value of a text in JSON, its strings as they are. Raises ValueError where it is none."""
     try:
         value = json.loads(text)
@@ -124,16 +124,16 @@ def load(text: str) -> Any:
 def read(body: bytes) -> Any:
     """Return the value of a whole answer, None for invalid JSON. Raises MalformedText."""
     try:
-        return whole(load(_decoded(body.removeprefix(_BOM))))
+        return join_all_surrogates(parse_json(_decoded(body.removeprefix(_BOM))))
     except ValueError:
         return None
 
 
-def read_leniently(body: bytes) -> Any:
+def parse_error_body(body: bytes) -> Any:
     """As `read`, for the body of an error, of which nothing is executed: invalid Unicode becomes U+FFFD."""
     try:
-        return whole(
-            load(body.removeprefix(_BOM).decode(errors="replace")), partial(_joined, errors="replace")
+        return join_all_surrogates(
+            parse_json(body.removeprefix(_BOM).decode(errors="replace")), partial(_joined, errors="replace")
         )
     except ValueError:
         return None
@@ -147,26 +147,26 @@ def _levels(value: Any) -> Iterator[list[Any]]:
         level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
 
 
-def member(value: Any, *path: str) -> Any:
+def value_at(value: Any, *path: str) -> Any:
     """What stands at a path of keys; None where nothing does."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def number(value: Any) -> float:
+def parse_number(value: Any) -> float:
     """A count or a duration of a server; 0 where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 < value < _MOST else 0.0
 
 
-def count(value: Any) -> int:
+def parse_count(value: Any) -> int:
     """A whole number of a server, rounded down; 0 where it is none."""
-    return int(number(value))
+    return int(parse_number(value))
 
 
-def text_of(content: Any) -> str | None:
+def message_text(content: Any) -> str | None:
     """The text of a message: a string, or those of its parts that are text. None where it is neither."""
     if isinstance(content, str):
         return content
@@ -183,6 +183,6 @@ def text_of(content: Any) -> str | None:
     return "".join(texts)
 
 
-def shown(value: Any) -> str:
+def abbreviate(value: Any) -> str:
     """A value for a message, shortened."""
     return reprlib.repr(value)

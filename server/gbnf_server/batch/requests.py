@@ -13,12 +13,12 @@ from gbnf.errors import GbnfError
 _KEYS = ("query", "id", "workspace")
 
 
-class RequestError(GbnfError):
+class BatchFileError(GbnfError):
     """A file of requests cannot be read; the message names the file, the line and what is wrong there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BatchRequest:
     """What is asked. `id` names it in the results: the line's number where the file gives none.
 
     `workspace`: a folder of its own, as the file says it; "" for the batch's.
@@ -29,19 +29,19 @@ class Request:
     workspace: str = ""
 
 
-def read_requests(path: Path) -> tuple[Request, ...]:
+def read_requests(path: Path) -> tuple[BatchRequest, ...]:
     """Every line's request, in order; empty lines are passed over. Raises RequestError."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise RequestError(
+        raise BatchFileError(
             f"{path} cannot be read: {error.strerror or error}. Give a file with a request on each line."
         ) from None
     except UnicodeDecodeError as error:
-        raise RequestError(
+        raise BatchFileError(
             f"{path} is no UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8."
         ) from None
-    found: dict[str, Request] = {}
+    found: dict[str, BatchRequest] = {}
     # split at line feeds alone: a text may hold other separators
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -49,17 +49,17 @@ def read_requests(path: Path) -> tuple[Request, ...]:
         try:
             request = _request(json.loads(line), number, taken=found)
         except (ValueError, RecursionError) as error:
-            raise RequestError(
+            raise BatchFileError(
                 f"{path}, line {number}: {error}. A line is a text in quotes, or an object such as "
                 '{"id": "a1", "query": "what time is it", "workspace": "folder"}.'
             ) from None
         found[request.id] = request
     if not found:
-        raise RequestError(f"{path} holds no request: give one a line")
+        raise BatchFileError(f"{path} holds no request: give one a line")
     return tuple(found.values())
 
 
-def _request(value: Any, number: int, taken: Container[str]) -> Request:
+def _request(value: Any, number: int, taken: Container[str]) -> BatchRequest:
     if isinstance(value, str):
         value = {"query": value}
     if not isinstance(value, dict):
@@ -80,4 +80,4 @@ def _request(value: Any, number: int, taken: Container[str]) -> Request:
     for key, text in {"query": query, "id": name, "workspace": workspace}.items():
         if half := next((char for char in text if "\ud800" <= char <= "\udfff"), ""):
             raise ValueError(f"{key!r} holds {half!a}, half a character, which is no text")
-    return Request(name, query, workspace)
+    return BatchRequest(name, query, workspace)

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gbnf_server.append_log import AppendLog, LogDamagedError, LogInUseError
-from gbnf_server.batch.requests import Request
-from gbnf_server.batch.tape import Entry, InterruptedCallError, Tape, TapeError
+from gbnf_server.batch.requests import BatchRequest
+from gbnf_server.batch.tape import InterruptedCallError, LogEntry, Replay, ReplayError
 from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.identity import digest, tool_identity
 from gbnf_server.planner import Outcome, Planner
-from gbnf_server.planner.drivers import World, adrive
+from gbnf_server.planner.drivers import RunEnvironment, adrive
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.planner import steady_clock
 
@@ -32,7 +32,7 @@ class BatchError(SetupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BatchResult:
     """What came of a request. `run` is the planner's run as JSON; None where it was interrupted.
 
     `interrupted`: the call that was being executed when the process was killed. Nobody knows whether it was
@@ -40,7 +40,7 @@ class Result:
     nothing of it, and the next batch tries again.
     """
 
-    request: Request
+    request: BatchRequest
     outcome: Outcome | Literal["interrupted"]
     run: Mapping[str, Any] | None = None
     interrupted: Mapping[str, Any] | None = None
@@ -63,7 +63,9 @@ class Batch:
     or cannot be written.
     """
 
-    def __init__(self, requests: Sequence[Request], planner: Planner, log: Path, *, model: str = "") -> None:
+    def __init__(
+        self, requests: Sequence[BatchRequest], planner: Planner, log: Path, *, model: str = ""
+    ) -> None:
         self.requests = tuple(requests)
         self._planner = planner
         self._path = log
@@ -71,7 +73,7 @@ class Batch:
         header = {
             "batch": digest(
                 {
-                    "tools": [tool_identity(tool) for tool in planner.executors],
+                    "tools": [tool_identity(tool) for tool in planner.tools],
                     "settings": asdict(planner.settings),
                     "model": model,
                 }
@@ -108,8 +110,8 @@ class Batch:
         return len(self._results)
 
     async def results(
-        self, concurrency: int = 4, watch: Callable[[Result], object] | None = None
-    ) -> AsyncGenerator[Result]:
+        self, concurrency: int = 4, on_result: Callable[[BatchResult], object] | None = None
+    ) -> AsyncGenerator[BatchResult]:
         """Every request's result, in order, as soon as those before it are there.
 
         `watch` sees each one as it comes, in any order. Closing the iterator, or cancelling the task, ends
@@ -119,11 +121,11 @@ class Batch:
             raise ValueError(f"concurrency is {concurrency}; it is at least 1")
         free = asyncio.Semaphore(concurrency)
 
-        async def finished(request: Request) -> Result:
+        async def finished(request: BatchRequest) -> BatchResult:
             async with free:
                 result = await self._result(request)
-            if watch is not None:
-                watch(result)
+            if on_result is not None:
+                on_result(result)
             return result
 
         left = [request for request in self.requests if request.id not in self._results]
@@ -136,56 +138,56 @@ class Batch:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def _result(self, request: Request) -> Result:
-        entries = self._tapes.get(request.id, [])
+    async def _result(self, request: BatchRequest) -> BatchResult:
+        entries = self._replays.get(request.id, [])
         turn = entries[0]["turn"] if entries else self._planner.context.for_turn().turn
         try:
             context = self._context(request, turn)
         except (SetupError, ExecutorError) as error:
-            return Result(request, "failed", error=str(error))
+            return BatchResult(request, "failed", error=str(error))
         if not entries:
             self._keep(request, {"kind": "started", "turn": turn, "request": digest(asdict(request))})
-        tape = Tape(entries[1:], lambda entry, durable: self._keep(request, entry, durable=durable))
-        world = World(
-            tape.backend(self._planner.backend),
-            replace(context, person=tape.person(context.person)),
+        replay = Replay(entries[1:], lambda entry, durable: self._keep(request, entry, durable=durable))
+        environment = RunEnvironment(
+            replay.backend(self._planner.backend),
+            replace(context, person=replay.person(context.person)),
             self._planner.hooks,
-            tape.execute,
+            replay.execute,
         )
         planner = self._planner
         clock = steady_clock(context.now())
-        planning = plan(request.query, planner.executors, planner.settings, turn=turn, clock=clock)
+        planning = plan(request.query, planner.tools, planner.settings, turn=turn, clock=clock)
         try:
-            run = await adrive(planning, world)
+            run = await adrive(planning, environment)
         except InterruptedCallError as error:
-            result = Result(request, "interrupted", interrupted=error.call)
+            result = BatchResult(request, "interrupted", interrupted=error.call)
             self._keep(request, {"kind": "interrupted", "call": error.call})
-        except TapeError as error:
+        except ReplayError as error:
             raise BatchError(
                 f"request {request.id!r} cannot go on from {self._path}: {error}. Has a tool changed since? "
                 "Delete the log to begin anew; what was done stays done."
             ) from None
         else:
-            if tape.lost is not None:
-                raise tape.lost  # the run has ended for want of a model; it goes on when there is one
-            result = Result(request, run.outcome, run.to_json())
+            if replay.backend_error is not None:
+                raise replay.backend_error  # the run has ended for want of a model; it goes on when there is one
+            result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
         self._results[request.id] = result
         return result
 
-    def _context(self, request: Request, turn: str) -> Context:
+    def _context(self, request: BatchRequest, turn: str) -> Context:
         context = self._planner.context.for_turn(turn)
         if not request.workspace:
             return context
         return replace(context, workspace=Workspace(context.workspace.resolve(request.workspace)))
 
-    def _keep(self, request: Request, entry: Entry, *, durable: bool = False) -> None:
+    def _keep(self, request: BatchRequest, entry: LogEntry, *, durable: bool = False) -> None:
         with self._lock:
             self._log.append({"id": request.id, **entry}, durable=durable)
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        self._tapes: dict[str, list[Entry]] = {}
-        self._results: dict[str, Result] = {}
+        self._replays: dict[str, list[LogEntry]] = {}
+        self._results: dict[str, BatchResult] = {}
         if not self._log.values:
             self._log.append(header)
         elif self._log.values[0].get("workspace", header["workspace"]) != header["workspace"]:
@@ -207,24 +209,24 @@ class Batch:
             except ExecutorError as error:
                 raise BatchError(f"request {request.id!r}: its workspace: {error}") from None
         for entry in self._log.values[1:]:
-            self._tapes.setdefault(entry["id"], []).append(entry)
+            self._replays.setdefault(entry["id"], []).append(entry)
         for request in self.requests:
-            tape = self._tapes.get(request.id)
-            if not tape:
+            replay = self._replays.get(request.id)
+            if not replay:
                 continue
-            if tape[0]["request"] != digest(asdict(request)):
+            if replay[0]["request"] != digest(asdict(request)):
                 raise BatchError(
                     f"request {request.id!r} is another than the one in {self._path}: give it another id, or "
                     "delete the log to begin anew; what was done stays done."
                 )
-            last = tape[-1]
+            last = replay[-1]
             if last["kind"] == "run":
-                self._results[request.id] = Result(request, last["run"]["outcome"], last["run"])
+                self._results[request.id] = BatchResult(request, last["run"]["outcome"], last["run"])
             elif last["kind"] == "interrupted":
-                self._results[request.id] = Result(request, "interrupted", interrupted=last["call"])
+                self._results[request.id] = BatchResult(request, "interrupted", interrupted=last["call"])
 
 
-def write_line(file: Any, result: Result) -> None:
+def write_result(file: Any, result: BatchResult) -> None:
     """One result as a line of JSON, on its way at once."""
     file.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
     file.flush()

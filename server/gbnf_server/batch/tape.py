@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerError
+from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerResponseError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
-from gbnf_server.executors.results import flattened
+from gbnf_server.executors.results import without_deep_values
 
-Entry = Mapping[str, Any]
+LogEntry = Mapping[str, Any]
 
 
-class TapeError(Exception):
+class ReplayError(Exception):
     """The tape does not fit the run: something that decides it has changed. The loop must not see it."""
 
 
@@ -38,50 +38,50 @@ class InterruptedCallError(Exception):
         super().__init__(f"{call['name']} was in progress")
 
 
-class Tape:
+class Replay:
     """A run's replies: those of before are played, new ones recorded with `keep(entry, durable=…)`."""
 
-    def __init__(self, entries: Sequence[Entry], keep: Callable[..., None]) -> None:
+    def __init__(self, entries: Sequence[LogEntry], keep: Callable[..., None]) -> None:
         self._played = list(reversed(entries))
         self._keep = keep
         #: Set where the model went away, or turned everybody away: what came of that isn't worth keeping.
-        self.lost: BackendError | None = None
+        self.backend_error: BackendError | None = None
         self._typed: dict[str, str] = {}  # what the person was asked, by handle: of all that is on the tape
 
     def backend(self, backend: Backend) -> Backend:
-        return _TapedBackend(backend, self)
+        return _ReplayedBackend(backend, self)
 
     def person(self, person: Person) -> Person:
-        return _TapedPerson(person, self)
+        return _ReplayedPerson(person, self)
 
-    def execute(self, executor: Executor, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    def execute(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """As `run_executor`. Raises InterruptedCallError too, and TapeError."""
-        call = {"name": executor.name, "arguments": arguments}
+        call = {"name": tool.name, "arguments": arguments}
         begun = self.next("begun")
         if begun is not None:
             if begun["call"] != call:
-                raise TapeError(f"the run called {begun['call']} before, and calls {call} now")
+                raise ReplayError(f"the run called {begun['call']} before, and calls {call} now")
             done = self.next("done")
             if done is not None:
                 self._typed |= done.get("typed", {})
                 if "error" in done:
                     raise ExecutorError(done["error"])
-                return dict(flattened(done["result"]))  # a version before this one kept any depth
-            if executor.run.effect != "read":
+                return dict(without_deep_values(done["result"]))  # a version before this one kept any depth
+            if tool.run.effect != "read":
                 raise InterruptedCallError(call)
         refused = self._ask_again(
             arguments, context
         )  # before the tool begins: nothing is done while one waits
         if begun is None:
-            self.record("begun", call=call, durable=executor.run.effect != "read")
+            self.record("begun", call=call, durable=tool.run.effect != "read")
         try:
             if refused is not None:
                 raise refused
-            result = run_executor(executor, arguments, context)
+            result = run_executor(tool, arguments, context)
         except ExecutorError as error:
             self._done(context, error=error.message)
             raise
-        self._done(context, result=result, durable=executor.run.effect != "read")
+        self._done(context, result=result, durable=tool.run.effect != "read")
         return result
 
     def _done(self, context: Context, *, durable: bool = False, **came: Any) -> None:
@@ -106,16 +106,16 @@ class Tape:
             context.secrets.restore(handle, values[handle], prompt)
         return None
 
-    def next(self, kind: str) -> Entry | None:
+    def next(self, kind: str) -> LogEntry | None:
         """The next entry, which is of this kind; None where the tape has ended. Raises TapeError."""
         if not self._played:
             return None
         entry = self._played.pop()
         if entry["kind"] != kind:
-            raise TapeError(f"the run did something else before: {entry['kind']} stands for {kind}")
+            raise ReplayError(f"the run did something else before: {entry['kind']} stands for {kind}")
         return entry
 
-    def follows(self, kind: str) -> bool:
+    def is_next(self, kind: str) -> bool:
         """Whether the next entry that is played is of this kind."""
         return bool(self._played) and self._played[-1]["kind"] == kind
 
@@ -123,11 +123,11 @@ class Tape:
         self._keep({"kind": kind, **content}, durable=durable)
 
 
-class _TapedBackend:
+class _ReplayedBackend:
     """A backend whose completions are on the tape. Its errors are not: who goes on tries again."""
 
-    def __init__(self, backend: Backend, tape: Tape) -> None:
-        self._backend, self._tape = backend, tape
+    def __init__(self, backend: Backend, replay: Replay) -> None:
+        self._backend, self._replay = backend, replay
 
     def complete(self, *given: Any, **limits: Any) -> Completion:
         played = self._played(limits)
@@ -135,10 +135,10 @@ class _TapedBackend:
             return played
         try:
             completion = self._backend.complete(*given, **limits)
-        except (BackendUnreachable, ServerError) as error:
+        except (BackendUnreachable, ServerResponseError) as error:
             self._note(error)
             raise
-        self._tape.record("model", completion=asdict(completion))
+        self._replay.record("model", completion=asdict(completion))
         return completion
 
     async def acomplete(self, *given: Any, **limits: Any) -> Completion:
@@ -147,20 +147,20 @@ class _TapedBackend:
             return played
         try:
             completion = await self._backend.acomplete(*given, **limits)
-        except (BackendUnreachable, ServerError) as error:
+        except (BackendUnreachable, ServerResponseError) as error:
             self._note(error)
             raise
-        self._tape.record("model", completion=asdict(completion))
+        self._replay.record("model", completion=asdict(completion))
         return completion
 
-    def _note(self, error: BackendUnreachable | ServerError) -> None:
-        if isinstance(error, BackendUnreachable) or error.may_pass:
-            self._tape.lost = error
+    def _note(self, error: BackendUnreachable | ServerResponseError) -> None:
+        if isinstance(error, BackendUnreachable) or error.is_retryable:
+            self._replay.backend_error = error
 
     def _played(self, limits: Mapping[str, Any]) -> Completion | None:
-        if self._tape.lost is not None:
-            raise self._tape.lost  # what came after it would stand in its place on the tape
-        entry = self._tape.next("model")
+        if self._replay.backend_error is not None:
+            raise self._replay.backend_error  # what came after it would stand in its place on the tape
+        entry = self._replay.next("model")
         if entry is None:
             return None
         completion = Completion(**entry["completion"])
@@ -172,19 +172,19 @@ class _TapedBackend:
         return getattr(self._backend, name)
 
 
-class _TapedPerson:
+class _ReplayedPerson:
     """A person whose approvals are on the tape. Answers inside a tool belong to the tool's result."""
 
-    def __init__(self, person: Person, tape: Tape) -> None:
-        self._person, self._tape = person, tape
+    def __init__(self, person: Person, replay: Replay) -> None:
+        self._person, self._replay = person, replay
 
     def answer(self, form: Form) -> dict[str, Any]:
         return self._person.answer(form)
 
     def approve(self, call: Mapping[str, Any]) -> bool:
-        if self._tape.follows("model"):  # a log of a version that kept no refusal
+        if self._replay.is_next("model"):  # a log of a version that kept no refusal
             raise ExecutorError(f"'{call.get('name')}' needed a person's approval, and nobody was there")
-        played = self._tape.next("approval")
+        played = self._replay.next("approval")
         if played is not None:
             if "error" in played:
                 raise ExecutorError(played["error"])
@@ -192,9 +192,9 @@ class _TapedPerson:
         try:
             approved = self._person.approve(call)
         except ExecutorError as error:
-            self._tape.record("approval", error=error.message)
+            self._replay.record("approval", error=error.message)
             raise
-        self._tape.record("approval", approved=approved)
+        self._replay.record("approval", approved=approved)
         return approved
 
 

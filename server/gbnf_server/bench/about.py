@@ -15,13 +15,13 @@ import httpx
 
 from gbnf_server import server_keys
 from gbnf_server.backends.base import Backend
-from gbnf_server.bench.running import Options
+from gbnf_server.bench.running import RunOptions
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.identity import digest, versions
 
 
 def about(
-    label: str, model: Mapping[str, Any], options: Options, made_at: datetime | None = None
+    label: str, model: Mapping[str, Any], options: RunOptions, made_at: datetime | None = None
 ) -> dict[str, Any]:
     """The header of a stored bench, as JSON. `made_at`: when its latest run was done; now where absent."""
     return {
@@ -34,7 +34,7 @@ def about(
     }
 
 
-def model_file(path: Path, backend: Backend) -> dict[str, Any]:
+def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
     """What tells a model file apart."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -48,7 +48,7 @@ def model_file(path: Path, backend: Backend) -> dict[str, Any]:
     }
 
 
-def model_server(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
+def describe_server_model(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
     """What a llama-server tells of its model: no hash, so that the file's name and the build stand for it.
 
     Raises BackendUnreachable or ServerError.

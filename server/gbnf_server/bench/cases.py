@@ -12,8 +12,8 @@ from datetime import date, datetime
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
-from gbnf_server.bench.errors import Fault, Place
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
+from gbnf_server.bench.errors import Fault, KeyPath
 from gbnf_server.bench.kinds import check_addresses, check_moment, check_text
 from gbnf_server.bench.paths import all_inside, check_after, check_before, keyed_inside
 from gbnf_server.bench.patterns import Pattern, read_pattern
@@ -25,10 +25,10 @@ NOW, TIMEZONE, USER_EMAIL = "2026-11-21T10:32", "Europe/Rome", "me@example.com"
 """A Saturday, its place, and the address of the person who asks, unless a case says otherwise."""
 
 MAX_STEPS = 12
-STEPS_TO_SPARE = 2
+SPARE_STEPS = 2
 """How many steps more than the least are still acceptable where a case does not say."""
 
-ABSTAINING = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_executor"})
+ABSTENTION_TOOLS = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_executor"})
 """What a model may call where no tool fits."""
 
 
@@ -49,7 +49,7 @@ Plan: TypeAlias = tuple[ExpectedCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class InitialState:
     """The world at the start; see the suite format for the fields."""
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class ExpectedState:
     """A world that is right at the end. With `others`, changes that it does not name do no harm."""
 
     files: Mapping[str, Pattern] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class PersonScript:
     """What the person says when asked: `choose` counts options from 1, `answers` are by kind or by name."""
 
     choose: int = 1
@@ -102,9 +102,9 @@ class Case:
     least_steps: int
     most_steps: int
     abstain: bool
-    before: Before
-    script: Script
-    after: tuple[After, ...]
+    before: InitialState
+    script: PersonScript
+    after: tuple[ExpectedState, ...]
     answer: Pattern | None
     checks_calls: bool
     now: datetime
@@ -113,9 +113,9 @@ class Case:
     max_steps: int
     source: Mapping[str, Any]
 
-    def tools(self, executors: tuple[Executor, ...], decoys: tuple[Executor, ...]) -> tuple[Executor, ...]:
+    def tools(self, tools: tuple[Tool, ...], decoys: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """The pool: the manifests' tools that the case names, and its decoys, in name order."""
-        kept = [tool for tool in executors if self.pool is None or tool.name in self.pool]
+        kept = [tool for tool in tools if self.pool is None or tool.name in self.pool]
         kept += [tool for tool in decoys if tool.name in self.decoys]
         return tuple(sorted(kept, key=lambda tool: tool.name))
 
@@ -127,7 +127,7 @@ class Suite:
     name: str
     description: str
     cases: tuple[Case, ...]
-    decoys: tuple[Executor, ...] = ()
+    decoys: tuple[Tool, ...] = ()
 
 
 def read_case(table: Mapping[str, Any]) -> Case:
@@ -137,7 +137,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
     """
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
-    after = tuple(_after(each, at) for each, at in afters(table))
+    after = tuple(_after(each, at) for each, at in expected_states(table))
     answer = _pattern(table["answer"], ("answer",), check_text) if "answer" in table else None
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
@@ -179,7 +179,7 @@ def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
     return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
 
 
-def _plan(calls: list[Mapping[str, Any]], at: Place) -> Plan:
+def _plan(calls: list[Mapping[str, Any]], at: KeyPath) -> Plan:
     return tuple(
         ExpectedCall(
             call["name"],
@@ -193,12 +193,14 @@ def _plan(calls: list[Mapping[str, Any]], at: Place) -> Plan:
     )
 
 
-def _pattern(value: Any, at: Place, check: Callable[[Pattern, Any, Place], None] | None = None) -> Pattern:
+def _pattern(
+    value: Any, at: KeyPath, check: Callable[[Pattern, Any, KeyPath], None] | None = None
+) -> Pattern:
     """The pattern of a value; `check` tells what it is compared with."""
     try:
         pattern = read_pattern(value)
     except Fault as fault:
-        raise fault.below(*at) from None
+        raise fault.prefixed(*at) from None
     if check is not None:
         check(pattern, value, at)
     return pattern
@@ -208,7 +210,7 @@ def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: b
     needed = _needed_steps(plans)
     given = table.get("steps", needed)
     if isinstance(given, int | float):
-        least, most = int(given), int(given) + STEPS_TO_SPARE
+        least, most = int(given), int(given) + SPARE_STEPS
     else:
         least, most = map(int, given)
     if least > most:
@@ -239,8 +241,8 @@ def _check_ending(max_steps: int, answer_from: int, needed: int) -> None:
         )  # fmt: skip
 
 
-def _script(table: Mapping[str, Any]) -> Script:
-    return Script(**{**table, "choose": int(table.get("choose", 1))})
+def _script(table: Mapping[str, Any]) -> PersonScript:
+    return PersonScript(**{**table, "choose": int(table.get("choose", 1))})
 
 
 def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
@@ -276,7 +278,7 @@ def _first(plans: tuple[Plan, ...]) -> list[str]:
     return names
 
 
-def _before(table: Mapping[str, Any]) -> Before:
+def _before(table: Mapping[str, Any]) -> InitialState:
     for index, event in enumerate(table.get("events", ())):
         start, end = (_moment(event[key], ("before", "events", index, key)) for key in ("start", "end"))
         if isinstance(start, datetime) != isinstance(end, datetime) or not start < end:
@@ -287,7 +289,7 @@ def _before(table: Mapping[str, Any]) -> Before:
     files = keyed_inside(table.get("files", {}), ("before", "files"))
     folders = all_inside(table.get("folders", ()), ("before", "folders"))
     check_before(files, folders, ("before",))
-    return Before(
+    return InitialState(
         files=files,
         folders=folders,
         events=tuple(table.get("events", ())),
@@ -299,7 +301,7 @@ _COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}
 """Fields of events and messages that are no plain texts."""
 
 
-def afters(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Place]]:
+def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], KeyPath]]:
     """The worlds that a case takes for right, each a table and its place: one, or several in an array."""
     given = table.get("after", {})
     if isinstance(given, Mapping):
@@ -307,7 +309,7 @@ def afters(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Place]]:
     return [(each, ("after", index)) for index, each in enumerate(given)]
 
 
-def _after(table: Mapping[str, Any], at: Place) -> After:
+def _after(table: Mapping[str, Any], at: KeyPath) -> ExpectedState:
     def rows(key: str) -> tuple[Mapping[str, Pattern], ...]:
         return tuple(
             {
@@ -324,7 +326,7 @@ def _after(table: Mapping[str, Any], at: Place) -> After:
     files = keyed_inside(patterns, (*at, "files"))
     folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
     check_after(files, folders, gone, at)
-    return After(
+    return ExpectedState(
         files=files,
         folders=folders,
         gone=gone,
@@ -348,7 +350,7 @@ def _now(table: Mapping[str, Any]) -> datetime:
     return moment.replace(tzinfo=zone)
 
 
-def _moment(text: str, at: Place) -> datetime | date:
+def _moment(text: str, at: KeyPath) -> datetime | date:
     """A local time, or a whole day."""
     try:
         moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)

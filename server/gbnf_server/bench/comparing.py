@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from gbnf_server.bench.bfcl import results as leaderboard
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 from gbnf_server.bench.results import Results
-from gbnf_server.bench.tables import Cells, compare_tables, different_cases
+from gbnf_server.bench.tables import TextTable, compare_tables, different_cases
 
 
-def compare_files(first: Path, second: Path) -> tuple[Cells, ...]:
+def compare_files(first: Path, second: Path) -> tuple[TextTable, ...]:
     """What changed, a table for each configuration that both have. Raises RecordError."""
     kinds = [_is_leaderboard(path) for path in (first, second)]
     if all(kinds):
@@ -20,13 +20,13 @@ def compare_files(first: Path, second: Path) -> tuple[Cells, ...]:
         return leaderboard.compare(*grades)
     if any(kinds):
         graded, other = (first, second) if kinds[0] else (second, first)
-        raise RecordError(
+        raise ResultsFileError(
             f"{graded} holds the leaderboard's answers and {other} does not: give two of one kind"
         )
     benches = Results.load(first), Results.load(second)
     tables = compare_tables(*benches)
     if not tables and (differing := different_cases(*benches)):
-        raise RecordError(
+        raise ResultsFileError(
             f"{first} and {second} have cases of the same id ({len(differing)}), and each differs: "
             "run one suite for both"
         )

@@ -34,7 +34,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
 )  # fmt: skip
 
 
-LADDER: tuple[Configuration, ...] = (
+STRATEGIES: tuple[Configuration, ...] = (
     Configuration("none", "no grammar; only clean JSON counts", {"grammar": False}),
     Configuration(
         "soft", "no grammar; calls read in any usual shape, and mended", {"grammar": False, "soft": True}
@@ -49,9 +49,9 @@ LADDER: tuple[Configuration, ...] = (
 """The ways to get calls out of a model, each over the tools that the request needs."""
 
 
-def rungs(dialect: Dialect) -> tuple[Configuration, ...]:
+def supported_strategies(dialect: Dialect) -> tuple[Configuration, ...]:
     """The rungs of the ladder that a backend of this dialect can stand on."""
-    return tuple(each for each in LADDER if dialect != "none" or not each.settings.get("grammar", True))
+    return tuple(each for each in STRATEGIES if dialect != "none" or not each.settings.get("grammar", True))
 
 
 def named(names: Sequence[str]) -> tuple[Configuration, ...]:

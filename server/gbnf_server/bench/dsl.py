@@ -23,14 +23,14 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.bench.cases import Suite
-from gbnf_server.bench.errors import Fault, SuiteErrors
+from gbnf_server.bench.errors import Fault, InvalidSuite
 from gbnf_server.bench.suite_files import load_suite, read_suite
 
 Table: TypeAlias = dict[str, Any]
 
-_OFFERED: ContextVar[Sequence[Executor] | None] = ContextVar("_OFFERED", default=None)
+_OFFERED: ContextVar[Sequence[Tool] | None] = ContextVar("_OFFERED", default=None)
 _LOADED: ContextVar[Path | None] = ContextVar("_LOADED", default=None)
 """The Python file that is being loaded, and the tools of its suites."""
 
@@ -41,7 +41,7 @@ def suite(
     description: str = "",
     defaults: Mapping[str, Any] | None = None,
     decoys: Sequence[Mapping[str, Any]] = (),
-    executors: Sequence[Executor] | None = None,
+    tools: Sequence[Tool] | None = None,
 ) -> Suite:
     """A suite of these cases.
 
@@ -59,7 +59,7 @@ def suite(
     }
     path = _LOADED.get()
     origin = f"suite {name!r}" if path is None else f"{path}, suite {name!r}"
-    return read_suite(content, origin, _OFFERED.get() if executors is None else executors)
+    return read_suite(content, origin, _OFFERED.get() if tools is None else tools)
 
 
 def case(query: str, **keys: Any) -> Table:
@@ -107,31 +107,29 @@ def anything() -> Table:
     return {"any": True}
 
 
-def load_suites(names: Sequence[str], executors: Sequence[Executor]) -> tuple[Suite, ...]:
+def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:
     """The suites that come along under these names, or that these files hold. Raises SuiteErrors."""
     return tuple(
         found
         for name in names
-        for found in (
-            load_python(Path(name), executors) if name.endswith(".py") else [load_suite(name, executors)]
-        )
+        for found in (load_python(Path(name), tools) if name.endswith(".py") else [load_suite(name, tools)])
     )
 
 
-def load_python(path: Path, executors: Sequence[Executor] | None = None) -> tuple[Suite, ...]:
+def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite, ...]:
     """The suites that a Python file defines, in its order. It is executed. Raises SuiteErrors.
 
     `executors` are the tools that their cases choose from; the shipped ones where absent.
     """
     if not path.is_file():
-        raise SuiteErrors(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
-    offered, loaded = _OFFERED.set(executors), _LOADED.set(path)
+        raise InvalidSuite(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
+    offered, loaded = _OFFERED.set(tools), _LOADED.set(path)
     try:
         defined = runpy.run_path(str(path))
-    except SuiteErrors:
+    except InvalidSuite:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a person's file does wrong
-        raise SuiteErrors(str(path), [_failure(path, error)]) from None
+        raise InvalidSuite(str(path), [_failure(path, error)]) from None
     finally:
         _OFFERED.reset(offered)
         _LOADED.reset(loaded)
@@ -140,7 +138,7 @@ def load_python(path: Path, executors: Sequence[Executor] | None = None) -> tupl
         fault = Fault(
             (), None, "it defines no suite at its top level", 'Write SUITE = suite("name", case(…)).'
         )
-        raise SuiteErrors(str(path), [fault])
+        raise InvalidSuite(str(path), [fault])
     return tuple(found.values())
 
 

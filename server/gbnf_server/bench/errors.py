@@ -13,20 +13,20 @@ from typing import Any
 
 from gbnf.errors import GbnfError
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 
 
 class Fault(ValueError):  # noqa: N818 - a part of SuiteErrors, which is the error
-    """One thing that is wrong. Fields: `at`, `value` (None where none stands there), `problem`, `way_out`."""
+    """One thing that is wrong. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
 
-    def __init__(self, at: Place, value: Any, problem: str, way_out: str) -> None:
-        self.at, self.value, self.problem, self.way_out = at, value, problem, way_out
+    def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
+        self.at, self.value, self.problem, self.hint = at, value, problem, hint
         super().__init__(problem)
 
-    def below(self, *at: str | int) -> Fault:
+    def prefixed(self, *at: str | int) -> Fault:
         """The same fault, seen from further up."""
-        return Fault((*at, *self.at), self.value, self.problem, self.way_out)
+        return Fault((*at, *self.at), self.value, self.problem, self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +37,29 @@ class SuiteError:
     key: str
     value: Any
     problem: str
-    way_out: str
+    hint: str
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" (got {_shorten(self.value)})"
-        return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.way_out}".rstrip()
+        return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.hint}".rstrip()
 
 
-class SuiteErrors(GbnfError):  # noqa: N818 - several errors, so the plural says it
+class InvalidSuite(GbnfError):  # noqa: N818 - several errors, so the plural says it
     """Every fault of one suite, in the file's order. Field: `errors`."""
 
     def __init__(self, path: str, faults: Sequence[Fault]) -> None:
         self.errors = tuple(
-            SuiteError(path, dotted(fault.at), fault.value, fault.problem, fault.way_out) for fault in faults
+            SuiteError(path, dotted(fault.at), fault.value, fault.problem, fault.hint) for fault in faults
         )
         count = f"{len(faults)} fault" + ("s" if len(faults) != 1 else "")
         super().__init__("\n".join([f"{count} in a suite:", *(f"  {error}" for error in self.errors)]))
 
 
-class RecordError(GbnfError):
+class ResultsFileError(GbnfError):
     """Stored runs, or a leaderboard's files, that cannot be read; the message names file, place, way out."""
 
 
-def dotted(at: Place) -> str:
+def dotted(at: KeyPath) -> str:
     """`("cases", 3, "steps")` -> `cases[3].steps`; indices count from 1, as people do."""
     text = ""
     for part in at:

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gbnf_server.bench.cases import After
-from gbnf_server.bench.patterns import MISSING, Pattern, assigned, matches
+from gbnf_server.bench.cases import ExpectedState
+from gbnf_server.bench.patterns import MISSING, Pattern, matches, maximum_matching
 from gbnf_server.bench.texts import body_fits, file_fits
 from gbnf_server.bench.worlds import Snapshot
 
 
-def faults(afters: Sequence[After], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
+def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
     """What keeps the world from being right; () where one of the expected worlds is there.
 
     Of several expected worlds, the faults are those of the nearest one.
     """
-    found = [tuple(_faults(after, before, end)) for after in afters]
+    found = [tuple(_faults(after, before, end)) for after in expected_states]
     return min(found, key=len)
 
 
-def _faults(after: After, before: Snapshot, end: Snapshot) -> Iterator[str]:
+def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[str]:
     changed = {path for path, text in end.files.items() if before.files.get(path, MISSING) != text}
     named = _files(after.files, end.files, changed)
     for path in after.files:
@@ -69,7 +69,7 @@ def _files(wanted: Mapping[str, Pattern], files: Mapping[str, str], changed: set
     }
     open_paths = [path for path in wanted if "*" in path]
     written = sorted(changed - wanted.keys())
-    chosen = assigned(
+    chosen = maximum_matching(
         len(open_paths),
         len(written),
         lambda path, file: (
@@ -102,8 +102,8 @@ def _rows(
             new.remove(row)
         else:
             old.append(row)
-    came = assigned(len(wanted), len(new), lambda index, row: _fits(wanted[index], new[row]))
-    went = assigned(len(unwanted), len(old), lambda index, row: _fits(unwanted[index], old[row]))
+    came = maximum_matching(len(wanted), len(new), lambda index, row: _fits(wanted[index], new[row]))
+    went = maximum_matching(len(unwanted), len(old), lambda index, row: _fits(unwanted[index], old[row]))
     deleted = (row for index, row in enumerate(old) if index not in went.values())
     return _Rows(
         missing=len(wanted) - len(came),

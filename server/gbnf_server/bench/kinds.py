@@ -11,17 +11,17 @@ from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
-from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.errors import Fault, KeyPath
 from gbnf_server.bench.patterns import (
     PREDICATES,
     Anything,
     Contains,
     Equals,
-    Items,
+    ListPattern,
     Matches,
-    Members,
+    ObjectPattern,
     OneOf,
-    Optional,
+    OptionalPattern,
     Pattern,
     Unordered,
 )
@@ -29,13 +29,13 @@ from gbnf_server.bench.patterns import (
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?")
 
 
-def check_text(pattern: Pattern, written: Any, at: Place) -> None:
+def check_text(pattern: Pattern, written: Any, at: KeyPath) -> None:
     """Raises Fault where no text fits; `written` is the pattern as the suite has it."""
     if not fits_some_text(pattern):
         raise Fault(at, written, "a text is looked at here, and none fits this", _way_out(pattern, "a text"))
 
 
-def check_addresses(pattern: Pattern, written: Any, at: Place) -> None:
+def check_addresses(pattern: Pattern, written: Any, at: KeyPath) -> None:
     """Raises Fault where no list of addresses fits."""
     if not _some(pattern, _is_addresses):
         raise Fault(
@@ -44,7 +44,7 @@ def check_addresses(pattern: Pattern, written: Any, at: Place) -> None:
         )  # fmt: skip
 
 
-def check_moment(pattern: Pattern, written: Any, at: Place) -> None:
+def check_moment(pattern: Pattern, written: Any, at: KeyPath) -> None:
     """Raises Fault where no time fits as a calendar is read: to the minute, or a whole day."""
     if not _some(pattern, _is_moment):
         raise Fault(
@@ -60,14 +60,16 @@ def fits_some_text(pattern: Pattern) -> bool:
 
 def fits_some_list(pattern: Pattern) -> bool:
     """Whether the pattern may fit a list."""
-    return _some(pattern, lambda each: isinstance(each, Unordered | Items | Contains) or _equals(each, list))
+    return _some(
+        pattern, lambda each: isinstance(each, Unordered | ListPattern | Contains) or _equals(each, list)
+    )
 
 
 def _some(pattern: Pattern, fits: Callable[[Pattern], bool]) -> bool:
     match pattern:
         case Anything():
             return True
-        case Optional(inner):
+        case OptionalPattern(inner):
             return _some(inner, fits)
         case OneOf(patterns):
             return any(_some(each, fits) for each in patterns)
@@ -100,7 +102,7 @@ def _is_moment(pattern: Pattern) -> bool:
 
 def _is_addresses(pattern: Pattern) -> bool:
     match pattern:
-        case Items(members) | Unordered(members) | Contains(members):
+        case ListPattern(members) | Unordered(members) | Contains(members):
             return all(fits_some_text(each) for each in members)
         case Equals(list() as addresses):
             return all(isinstance(each, str) for each in addresses)
@@ -110,7 +112,7 @@ def _is_addresses(pattern: Pattern) -> bool:
 
 def _way_out(pattern: Pattern, what: str) -> str:
     """What to write; the predicate that was meant, where a table's key is nearly one."""
-    if isinstance(pattern, Members):
+    if isinstance(pattern, ObjectPattern):
         for key in pattern.patterns:
             if close := get_close_matches(key, PREDICATES, n=1):
                 return f"Did you mean {close[0]}? The predicates are {', '.join(PREDICATES)}."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gbnf_server.bench.metrics import BY_KEY
-from gbnf_server.bench.results import Results, Scored
+from gbnf_server.bench.results import Results, ScoredRun
 from gbnf_server.bench.statistics import by_case, estimate
-from gbnf_server.bench.tables import Cells, by_configuration, cell, heading, title
+from gbnf_server.bench.tables import TextTable, by_configuration, cell, heading, title
 
 COLUMNS = (
     "converged",
@@ -24,27 +24,29 @@ _PREFERRED = ("grammar", "field", "free", "soft", "lines", "none")
 """Of rungs that do equally well: what the grammar holds needs no luck, and thoughts cost time."""
 
 
-def ladder_table(results: Results) -> Cells:
+def strategy_table(results: Results) -> TextTable:
     """A line for each rung."""
     metrics = [BY_KEY[key] for key in COLUMNS]
     rows = []
-    for rung, runs in by_configuration(results, results.scored()).items():
+    for strategy, runs in by_configuration(results, results.scored()).items():
         groups = list(by_case((run.identity, run.score) for run in runs).values())
-        rows.append((rung, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
+        rows.append((strategy, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
     heads = ("rung", *(heading(each) for each in metrics))
-    return Cells(title(results), heads, tuple(rows), tuple(each.about for each in metrics))
+    return TextTable(title(results), heads, tuple(rows), tuple(each.about for each in metrics))
 
 
-def best_rung(results: Results) -> str:
+def best_strategy(results: Results) -> str:
     """The rung on which most runs converge; then most texts are valid, most expected calls are right.
 
     Of equals, the first of `grammar`, `field`, `free`, `soft`, `lines`, `none`.
     """
-    rungs = by_configuration(results, results.scored())
-    return max(rungs, key=lambda rung: (_standing(rungs[rung]), -_PREFERRED.index(rung)))
+    strategies = by_configuration(results, results.scored())
+    return max(
+        strategies, key=lambda strategy: (_standing(strategies[strategy]), -_PREFERRED.index(strategy))
+    )
 
 
-def _standing(runs: Sequence[Scored]) -> tuple[float, ...]:
+def _standing(runs: Sequence[ScoredRun]) -> tuple[float, ...]:
     groups = list(by_case((run.identity, run.score) for run in runs).values())
 
     def value(key: str) -> float:

@@ -2,7 +2,7 @@
 
 For each tool one request that says what its description says and gives a value for each argument that it
 needs, and one like it over a pool without that tool, which is to be declined. The tools are not run: these
-cases ask which call a model makes, and `pretend` stands in for what would come of it.
+cases ask which call a model makes, and `stub_result` stands in for what would come of it.
 
 Such requests are plain; they tell one way of calling from another, not how good a model is.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gbnf.languages import known
-from gbnf.manifests import Executor
+from gbnf.languages import supported_language
+from gbnf.manifests import Tool
 from gbnf.pool import filter_pool
 from gbnf.validation import validate_call
 from gbnf_server.bench.cases import Suite
@@ -28,34 +28,34 @@ _ASKED = {
 }
 
 
-def made_suite(executors: Sequence[Executor], *, language: str = "en") -> tuple[Suite, tuple[str, ...]]:
+def generate_suite(tools: Sequence[Tool], *, language: str = "en") -> tuple[Suite, tuple[str, ...]]:
     """The cases, and the names of tools that none could be made for. Raises SetupError where none could."""
     cases: list[Table] = []
     left_out: list[str] = []
-    for tool in executors:
-        made = _cases(tool, executors, language)
+    for tool in tools:
+        made = _cases(tool, tools, language)
         cases += made
         if not made:
             left_out.append(tool.name)
     if not cases:
         raise SetupError("no cases can be made of these manifests: give a suite of your own with --suite")
-    made_of = suite("manifests", *cases, executors=list(executors))
+    made_of = suite("manifests", *cases, tools=list(tools))
     return made_of, tuple(left_out)
 
 
-def pretend(executor: Executor, _arguments: Mapping[str, Any], _context: Context) -> dict[str, Any]:
+def stub_result(tool: Tool, _arguments: Mapping[str, Any], _context: Context) -> dict[str, Any]:
     """What a tool would say that did its work, without doing any."""
-    return {"entries": ["done"], "tool": executor.name}
+    return {"entries": ["done"], "tool": tool.name}
 
 
-def _cases(tool: Executor, executors: Sequence[Executor], language: str) -> list[Table]:
+def _cases(tool: Tool, tools: Sequence[Tool], language: str) -> list[Table]:
     try:
         arguments = _arguments(tool)
     except LookupError:
         return []
     call = {"name": tool.name, "arguments": arguments}
     query = _query(tool, arguments, language)
-    if not validate_call(call, [tool]).ok or tool not in filter_pool(executors, query).kept:
+    if not validate_call(call, [tool]).ok or tool not in filter_pool(tools, query).kept:
         return []
     expected = {
         "name": tool.name,
@@ -64,14 +64,14 @@ def _cases(tool: Executor, executors: Sequence[Executor], language: str) -> list
     slug = tool.name.lower().replace("_", "-").replace(".", "-")
     asked: Table = {"query": query, "language": language}
     cases = [{**asked, "id": f"call-{slug}", "calls": [expected]}]
-    others = [other.name for other in executors if other.name != tool.name]
+    others = [other.name for other in tools if other.name != tool.name]
     if others:
         cases.append({**asked, "id": f"decline-{slug}", "abstain": True, "pool": others})
     return cases
 
 
-def _query(tool: Executor, arguments: Mapping[str, Any], language: str) -> str:
-    plain, with_values = _ASKED[known(language, _ASKED)]
+def _query(tool: Tool, arguments: Mapping[str, Any], language: str) -> str:
+    plain, with_values = _ASKED[supported_language(language, _ASKED)]
     said = [plain.format(description=" ".join(tool.description(language).split()))]
     if tool.offer.markers:
         said.append(f"({tool.offer.markers[0]})")
@@ -85,7 +85,7 @@ def _shown(value: Any) -> str:
     return " and ".join(map(_shown, value)) if isinstance(value, list) else str(value)
 
 
-def _arguments(tool: Executor) -> dict[str, Any]:
+def _arguments(tool: Tool) -> dict[str, Any]:
     """A value for each argument that the tool needs. Raises LookupError for one that none is known for."""
     args = tool.model_args()
     references = set(tool.step_references)

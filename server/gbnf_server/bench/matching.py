@@ -6,16 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.bench.cases import ExpectedCall, Plan
-from gbnf_server.bench.patterns import Equals, OneOf, Optional, Pattern, assigned, exact_number, fits_members
+from gbnf_server.bench.patterns import (
+    Equals,
+    OneOf,
+    OptionalPattern,
+    Pattern,
+    exact_number,
+    fits_members,
+    maximum_matching,
+)
 
 References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
 """Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
 
 
 @dataclass(frozen=True, slots=True)
-class MadeCall:
+class ActualCall:
     """A call that a run executed: its step, what the model wrote, and the entries that came of it."""
 
     step: int
@@ -26,18 +34,18 @@ class MadeCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How well calls fit a plan. Of the `needed` calls, `right` were made, and `named` at least by name.
+    """How well calls fit a plan. Of the `needed` calls, `exact_matches` were made, and `named` at least by name.
 
-    `stray` calls were made and fit nothing of the plan.
+    `false_positives` calls were made and fit nothing of the plan.
     """
 
     needed: int
-    right: int
+    exact_matches: int
     named: int
-    stray: int
+    false_positives: int
 
 
-def references_of(tools: Sequence[Executor]) -> dict[str, dict[str, tuple[str | None, bool]]]:
+def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None, bool]]]:
     """The step references of these tools."""
     return {
         tool.name: {
@@ -49,21 +57,23 @@ def references_of(tools: Sequence[Executor]) -> dict[str, dict[str, tuple[str | 
     }
 
 
-def best(plans: Sequence[Plan], made: Sequence[MadeCall], references: References) -> Assignment | None:
+def best_assignment(
+    plans: Sequence[Plan], made: Sequence[ActualCall], references: References
+) -> Assignment | None:
     """The assignment to the plan that fits best; None where there is no plan."""
     found = [_assign(plan, made, references) for plan in plans]
     return max(
         found,
-        key=lambda each: (each.right / each.needed if each.needed else 1.0, -each.stray),
+        key=lambda each: (each.exact_matches / each.needed if each.needed else 1.0, -each.false_positives),
         default=None,
     )
 
 
-def _assign(plan: Plan, made: Sequence[MadeCall], references: References) -> Assignment:
+def _assign(plan: Plan, made: Sequence[ActualCall], references: References) -> Assignment:
     """The assignment with most needed calls, then most optional ones, then least strays by their names."""
     chosen = _search(plan, made, references)
     needed = [index for index, call in enumerate(plan) if not call.optional]
-    right = sum(chosen[index] is not None for index in needed)
+    exact_matches = sum(chosen[index] is not None for index in needed)
     used = sum(each is not None for each in chosen)
     names = [call.name for call in made]
     named = 0
@@ -71,31 +81,31 @@ def _assign(plan: Plan, made: Sequence[MadeCall], references: References) -> Ass
         if plan[index].name in names:
             names.remove(plan[index].name)
             named += 1
-    return Assignment(len(needed), right, max(named, right), len(made) - used)
+    return Assignment(len(needed), exact_matches, max(named, exact_matches), len(made) - used)
 
 
 _Chosen: TypeAlias = tuple[int | None, ...]
 
 
-def _search(plan: Plan, made: Sequence[MadeCall], references: References) -> _Chosen:
+def _search(plan: Plan, made: Sequence[ActualCall], references: References) -> _Chosen:
     """For each expected call a made one or none, so that as many as can be have one.
 
     What is referred to is tried out; the others are matched, for which there is no need to try.
     """
     referred = sorted({number - 1 for call in plan for number in _referred(call, references)})
-    best: _Chosen = (None,) * len(plan)
+    best_assignment: _Chosen = (None,) * len(plan)
     for tried in _tries(plan, made, references, referred, {}):
         found = _matched(plan, made, references, tried)
-        if _worth(plan, found) > _worth(plan, best):
-            best = found
-        if None not in best:
+        if _worth(plan, found) > _worth(plan, best_assignment):
+            best_assignment = found
+        if None not in best_assignment:
             break
-    return best
+    return best_assignment
 
 
 def _tries(
     plan: Plan,
-    made: Sequence[MadeCall],
+    made: Sequence[ActualCall],
     references: References,
     places: Sequence[int],
     tried: Mapping[int, int | None],
@@ -114,7 +124,7 @@ def _tries(
 
 def _matched(
     plan: Plan,
-    made: Sequence[MadeCall],
+    made: Sequence[ActualCall],
     references: References,
     tried: Mapping[int, int | None],
 ) -> _Chosen:
@@ -122,7 +132,7 @@ def _matched(
     places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
     left = [index for index in range(len(made)) if index not in tried.values()]
     calls = _calls(tried, made, len(plan))
-    chosen = assigned(
+    chosen = maximum_matching(
         len(places),
         len(left),
         lambda place, index: _fits(plan[places[place]], made[left[index]], references, calls),
@@ -131,7 +141,9 @@ def _matched(
     return tuple(found.get(place) for place in range(len(plan)))
 
 
-def _calls(tried: Mapping[int, int | None], made: Sequence[MadeCall], places: int) -> list[MadeCall | None]:
+def _calls(
+    tried: Mapping[int, int | None], made: Sequence[ActualCall], places: int
+) -> list[ActualCall | None]:
     """The made call of each of the first `places` expected ones, as far as they were tried."""
     return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
 
@@ -153,7 +165,7 @@ def _worth(plan: Plan, chosen: _Chosen) -> tuple[int, int]:
 
 
 def _fits(
-    expected: ExpectedCall, call: MadeCall, references: References, earlier: Sequence[MadeCall | None]
+    expected: ExpectedCall, call: ActualCall, references: References, earlier: Sequence[ActualCall | None]
 ) -> bool:
     """Whether the call is the expected one, by reference or with the referred entries written out."""
     if expected.name != call.name:
@@ -165,15 +177,17 @@ def _fits(
             continue
         source = earlier[number - 1]
         if source is None or source.step >= call.step:
-            return isinstance(expected.arguments[name], Optional) and fits_members(
+            return isinstance(expected.arguments[name], OptionalPattern) and fits_members(
                 {**expected.arguments, name: _ABSENT}, call.arguments
             )
         step: Pattern = Equals(source.step)
-        referring[name] = Optional(step) if isinstance(expected.arguments[name], Optional) else step
+        referring[name] = (
+            OptionalPattern(step) if isinstance(expected.arguments[name], OptionalPattern) else step
+        )
         if target is not None:
             written_out[name] = _ABSENT
             written_out[target] = Equals("\n".join(source.entries) if is_text else list(source.entries))
     return fits_members(referring, call.arguments) or fits_members(written_out, call.arguments)
 
 
-_ABSENT: Pattern = Optional(OneOf(()))
+_ABSENT: Pattern = OptionalPattern(OneOf(()))

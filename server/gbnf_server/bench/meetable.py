@@ -14,18 +14,18 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from referencing.exceptions import Unresolvable
 
-from gbnf.manifests import Executor
-from gbnf_server.bench.cases import Before, ExpectedCall, afters
-from gbnf_server.bench.errors import Fault, Place
+from gbnf.manifests import Tool
+from gbnf_server.bench.cases import ExpectedCall, InitialState, expected_states
+from gbnf_server.bench.errors import Fault, KeyPath
 from gbnf_server.bench.kinds import fits_some_list, fits_some_text
 from gbnf_server.bench.patterns import (
     Contains,
     Equals,
-    Items,
+    ListPattern,
     Matches,
-    Members,
+    ObjectPattern,
     OneOf,
-    Optional,
+    OptionalPattern,
     Pattern,
     Unordered,
 )
@@ -33,7 +33,7 @@ from gbnf_server.bench.worlds import OUTBOX
 from gbnf_server.executors.calendar_file import FILE as CALENDAR
 
 
-def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
+def check_arguments(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
     """Raises Fault where no valid call of this tool fits; the arguments' names are known already."""
     args = tool.model_args()
     filled = {target for name, target in tool.step_references.items() if name in call.arguments}
@@ -49,11 +49,11 @@ def check_arguments(call: ExpectedCall, tool: Executor, at: Place) -> None:
         _check(pattern, args["properties"][name], validator, (*at, name))
 
 
-def check_gone(table: Mapping[str, Any], before: Before) -> None:
+def check_gone(table: Mapping[str, Any], before: InitialState) -> None:
     """Raises Fault where more is to go than there is; what earlier calls have made is not known here."""
     if before.calls or any(path == CALENDAR or path.startswith(f"{OUTBOX}/") for path in before.files):
         return
-    for after, at in afters(table):
+    for after, at in expected_states(table):
         for key, there in (("gone_events", len(before.events)), ("gone_messages", 0)):
             if len(after.get(key, ())) > there:
                 raise Fault(
@@ -62,8 +62,8 @@ def check_gone(table: Mapping[str, Any], before: Before) -> None:
                 )  # fmt: skip
 
 
-def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: Place) -> None:
-    if isinstance(pattern, Optional):
+def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: KeyPath) -> None:
+    if isinstance(pattern, OptionalPattern):
         _check(pattern.pattern, schema, validator, (*at, "optional"))
         return
     _check_kind(pattern, schema, at)
@@ -75,10 +75,10 @@ def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: P
                 at, values[0], f"the tool's schema refuses it: {refusals[0]}",
                 "Expect a value that the tool takes.",
             )  # fmt: skip
-    elif isinstance(pattern, Items) and isinstance(schema, Mapping) and "prefixItems" not in schema:
+    elif isinstance(pattern, ListPattern) and isinstance(schema, Mapping) and "prefixItems" not in schema:
         for index, member in enumerate(pattern.patterns):
             _check(member, schema.get("items", True), validator, (*at, index))
-    elif isinstance(pattern, Members) and isinstance(schema, Mapping):
+    elif isinstance(pattern, ObjectPattern) and isinstance(schema, Mapping):
         _check_needed(schema, pattern.patterns.keys(), at)
         for name, member in pattern.patterns.items():
             _check(member, schema.get("properties", {}).get(name, True), validator, (*at, name))
@@ -87,7 +87,7 @@ def _check(pattern: Pattern, schema: Any, validator: Draft202012Validator, at: P
 _KINDS = {"string": fits_some_text, "array": fits_some_list}
 
 
-def _check_kind(pattern: Pattern, schema: Any, at: Place) -> None:
+def _check_kind(pattern: Pattern, schema: Any, at: KeyPath) -> None:
     """Raises Fault where a predicate is for values of another type than the schema's."""
     if not isinstance(pattern, Contains | Matches | Unordered) or not isinstance(schema, Mapping):
         return
@@ -99,7 +99,7 @@ def _check_kind(pattern: Pattern, schema: Any, at: Place) -> None:
         )  # fmt: skip
 
 
-def _check_needed(schema: Mapping[str, Any], given: Collection[str | None], at: Place) -> None:
+def _check_needed(schema: Mapping[str, Any], given: Collection[str | None], at: KeyPath) -> None:
     for name in schema.get("required", ()):
         if name not in given:
             raise Fault(
@@ -117,11 +117,11 @@ def _written_out(pattern: Pattern) -> Iterator[Any]:
                 yield from (value for values in choices for value in values)
         case Equals(value):
             yield value
-        case Items(patterns):
+        case ListPattern(patterns):
             values = [list(_written_out(each)) for each in patterns]
             if all(len(each) == 1 for each in values):
                 yield [each[0] for each in values]
-        case Members(members):
+        case ObjectPattern(members):
             found = {name: list(_written_out(each)) for name, each in members.items()}
             if all(len(each) == 1 for each in found.values()):
                 yield {name: each[0] for name, each in found.items()}

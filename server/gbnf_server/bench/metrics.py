@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gbnf_server.bench.scoring import Score
+from gbnf_server.bench.scoring import RunScore
 
 Unit: TypeAlias = Literal["share", "count", "ratio", "s", "ms"]
 
@@ -24,8 +24,8 @@ class Quotient:
     about: str
     unit: Unit
     better: Literal["more", "less", ""]
-    part: Callable[[Score], float]
-    of: Callable[[Score], float]
+    part: Callable[[RunScore], float]
+    of: Callable[[RunScore], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Percentile:
     about: str
     unit: Unit
     percent: float
-    values: Callable[[Score], tuple[float, ...]]
+    values: Callable[[RunScore], tuple[float, ...]]
     better: Literal["more", "less", ""] = "less"
 
 
 Metric: TypeAlias = Quotient | Percentile
 
 
-def _one(_score: Score) -> float:
+def _one(_score: RunScore) -> float:
     return 1.0
 
 
@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
         "expected calls with the right arguments, of those made at least by name",
         "share",
         "more",
-        lambda score: score.right,
+        lambda score: score.exact_matches,
         lambda score: score.named,
     ),
     Quotient(
@@ -91,7 +91,7 @@ METRICS: tuple[Metric, ...] = (
         "expected calls that were made with the right arguments",
         "share",
         "more",
-        lambda score: score.right,
+        lambda score: score.exact_matches,
         lambda score: score.needed,
     ),
     Quotient(
@@ -100,7 +100,7 @@ METRICS: tuple[Metric, ...] = (
         "executed calls that fit nothing that was expected",
         "share",
         "less",
-        lambda score: score.stray,
+        lambda score: score.false_positives,
         lambda score: score.executed,
     ),
     Quotient(
@@ -240,7 +240,7 @@ METRICS: tuple[Metric, ...] = (
 BY_KEY = {metric.key: metric for metric in METRICS}
 
 
-def shown(metric: Metric, value: float | None) -> str:
+def format_value(metric: Metric, value: float | None) -> str:
     """A value as a table shows it."""
     if value is None:
         return "–"

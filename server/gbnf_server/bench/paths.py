@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.errors import Fault, KeyPath
 from gbnf_server.bench.patterns import MISSING, Pattern, matches
 
 _Value = TypeVar("_Value")
 
 
-def inside(path: str, at: Place) -> str:
+def inside(path: str, at: KeyPath) -> str:
     """`./trips/` -> `trips`. Raises Fault where the path is none below the workspace."""
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if path.startswith("/") or ".." in parts or not parts:
@@ -22,12 +22,12 @@ def inside(path: str, at: Place) -> str:
     return "/".join(parts)
 
 
-def all_inside(paths: Sequence[str], at: Place) -> tuple[str, ...]:
+def all_inside(paths: Sequence[str], at: KeyPath) -> tuple[str, ...]:
     """The same for each of several paths."""
     return tuple(inside(path, (*at, index)) for index, path in enumerate(paths))
 
 
-def keyed_inside(table: Mapping[str, _Value], at: Place) -> dict[str, _Value]:
+def keyed_inside(table: Mapping[str, _Value], at: KeyPath) -> dict[str, _Value]:
     """The same for a table's keys, each of which means a file of its own."""
     found: dict[str, _Value] = {}
     for path, value in table.items():
@@ -38,7 +38,7 @@ def keyed_inside(table: Mapping[str, _Value], at: Place) -> dict[str, _Value]:
     return found
 
 
-def check_before(files: Collection[str], folders: Sequence[str], at: Place) -> None:
+def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) -> None:
     """Raises Fault where something would have to lie in a file, or a file be a folder."""
     for path in files:
         for other in (*files, *folders):
@@ -49,7 +49,9 @@ def check_before(files: Collection[str], folders: Sequence[str], at: Place) -> N
                 )  # fmt: skip
 
 
-def check_after(files: Mapping[str, Pattern], folders: Sequence[str], gone: Sequence[str], at: Place) -> None:
+def check_after(
+    files: Mapping[str, Pattern], folders: Sequence[str], gone: Sequence[str], at: KeyPath
+) -> None:
     """Raises Fault where what is to be gone is to be there."""
     there = [path for path, pattern in files.items() if "*" not in path and not matches(pattern, MISSING)]
     for index, path in enumerate(gone):

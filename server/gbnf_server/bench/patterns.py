@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
-from gbnf_server.bench.errors import Fault, Place
+from gbnf_server.bench.errors import Fault, KeyPath
 
 PREDICATES = ("equals", "contains", "matches", "one_of", "unordered", "any", "optional")
 
@@ -67,34 +67,36 @@ class Anything:
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class OptionalPattern:
     pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class ObjectPattern:
     """An object, member by member."""
 
     patterns: Mapping[str, Pattern]
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ListPattern:
     """A list, item by item."""
 
     patterns: tuple[Pattern, ...]
 
 
-Pattern: TypeAlias = Equals | Contains | Matches | OneOf | Unordered | Anything | Optional | Members | Items
+Pattern: TypeAlias = (
+    Equals | Contains | Matches | OneOf | Unordered | Anything | OptionalPattern | ObjectPattern | ListPattern
+)
 
 
-def read_pattern(value: Any, at: Place = ()) -> Pattern:
+def read_pattern(value: Any, at: KeyPath = ()) -> Pattern:
     """The pattern that a value of a suite file stands for. Raises Fault."""
     match value:
         case Mapping():
             return _read_table(value, at)
         case list() | tuple():
-            return Items(_read_all(value, at))
+            return ListPattern(_read_all(value, at))
         case _:
             return Equals(value)
 
@@ -104,7 +106,7 @@ def matches(pattern: Pattern, value: Any) -> bool:
     match pattern:
         case Anything():
             return True
-        case Optional(inner):
+        case OptionalPattern(inner):
             return value is MISSING or matches(inner, value)
         case OneOf(patterns):
             return any(matches(each, value) for each in patterns)
@@ -117,10 +119,10 @@ def matches(pattern: Pattern, value: Any) -> bool:
         case Matches(regex):
             return isinstance(value, str) and regex.search(value) is not None
         case Unordered(members):
-            return isinstance(value, list) and assignable(members, value)
-        case Members(patterns):
+            return isinstance(value, list) and has_perfect_matching(members, value)
+        case ObjectPattern(patterns):
             return isinstance(value, Mapping) and fits_members(patterns, value)
-        case Items(patterns):
+        case ListPattern(patterns):
             return (
                 isinstance(value, list) and len(value) == len(patterns) and all(map(matches, patterns, value))
             )
@@ -137,24 +139,24 @@ def fits_members(patterns: Mapping[str, Pattern], value: Mapping[str, Any]) -> b
 
 def exact_number(pattern: Pattern | None) -> int | None:
     """The integer that a pattern asks for, perhaps as an option; None where it is another pattern."""
-    if isinstance(pattern, Optional):
+    if isinstance(pattern, OptionalPattern):
         pattern = pattern.pattern
     if isinstance(pattern, Equals) and isinstance(pattern.value, int) and not isinstance(pattern.value, bool):
         return pattern.value
     return None
 
 
-def assignable(patterns: Sequence[Pattern], values: Sequence[Any]) -> bool:
+def has_perfect_matching(patterns: Sequence[Pattern], values: Sequence[Any]) -> bool:
     """Whether each pattern can have a value of its own, and no value is left: a perfect matching."""
     if len(patterns) != len(values):
         return False
-    chosen = assigned(
+    chosen = maximum_matching(
         len(patterns), len(values), lambda pattern, value: matches(patterns[pattern], values[value])
     )
     return len(chosen) == len(patterns)
 
 
-def assigned(seekers: int, offers: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
+def maximum_matching(seekers: int, offers: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
     """Seeker -> an offer of its own that fits, for as many seekers as can be: a maximum matching.
 
     Both are counted from 0; `fits(seeker, offer)`. Of equals, the first seekers and offers are taken.
@@ -175,10 +177,10 @@ def assigned(seekers: int, offers: int, fits: Callable[[int, int], bool]) -> dic
     return {seeker: offer for offer, seeker in sorted(owner.items(), key=lambda pair: pair[1])}
 
 
-def _read_table(table: Mapping[str, Any], at: Place) -> Pattern:
+def _read_table(table: Mapping[str, Any], at: KeyPath) -> Pattern:
     named = [key for key in table if key in PREDICATES]
     if not named:
-        return Members({key: read_pattern(member, (*at, key)) for key, member in table.items()})
+        return ObjectPattern({key: read_pattern(member, (*at, key)) for key, member in table.items()})
     if len(table) > 1:
         raise Fault(
             at, dict(table), "a predicate stands alone in its table",
@@ -190,7 +192,7 @@ def _read_table(table: Mapping[str, Any], at: Place) -> Pattern:
         case "equals":
             return Equals(value)
         case "optional":
-            return Optional(read_pattern(value, inside))
+            return OptionalPattern(read_pattern(value, inside))
         case "any":
             if value is not True:
                 raise Fault(inside, value, "any takes only true", "Write {any = true}.")
@@ -208,18 +210,18 @@ def _read_table(table: Mapping[str, Any], at: Place) -> Pattern:
             return OneOf(members) if key == "one_of" else Unordered(members)
 
 
-def _read_all(values: Sequence[Any], at: Place) -> tuple[Pattern, ...]:
+def _read_all(values: Sequence[Any], at: KeyPath) -> tuple[Pattern, ...]:
     return tuple(read_pattern(value, (*at, index)) for index, value in enumerate(values))
 
 
-def _regex(text: Any, at: Place) -> re.Pattern[str]:
-    way_out = "Write a regular expression of Python's re, in single quotes, so that \\ stays as it is."
+def _regex(text: Any, at: KeyPath) -> re.Pattern[str]:
+    hint = "Write a regular expression of Python's re, in single quotes, so that \\ stays as it is."
     if not isinstance(text, str):
-        raise Fault(at, text, "matches takes a text", way_out)
+        raise Fault(at, text, "matches takes a text", hint)
     try:
         return re.compile(text)
     except re.error as error:
-        raise Fault(at, text, f"this is no regular expression: {error}", way_out) from None
+        raise Fault(at, text, f"this is no regular expression: {error}", hint) from None
 
 
 def _contains(value: Any, member: Pattern) -> bool:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf_server.bench.cases import Script
+from gbnf_server.bench.cases import PersonScript
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Field, Form, Workspace
 from gbnf_server.executors.person import check_answer
 
 
-class Scripted:
+class CasePerson:
     """Answers by a field's name, else by its kind; picks the script's option where there is a choice.
 
     A question without an answer is an `ExecutorError`, which the model reads.
     """
 
-    def __init__(self, script: Script, workspace: Workspace) -> None:
+    def __init__(self, script: PersonScript, workspace: Workspace) -> None:
         self._script, self._workspace = script, workspace
 
     def answer(self, form: Form) -> dict[str, Any]:

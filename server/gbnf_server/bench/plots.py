@@ -28,7 +28,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class BoxPlot:
     """Where the middle and the edges of many values lie: 5th, 25th, 50th, 75th, 95th percentile; seconds."""
 
     name: str
@@ -36,7 +36,7 @@ class Spread:
     count: int
 
 
-def bars(rows: Sequence[Bar]) -> Markup:
+def bar_chart(rows: Sequence[Bar]) -> Markup:
     """Horizontal bars of shares, with whiskers for the intervals."""
     marks = []
     for index, row in enumerate(rows):
@@ -56,7 +56,7 @@ def bars(rows: Sequence[Bar]) -> Markup:
     return _svg(marks, ticks, len(rows))
 
 
-def stacks(rows: Mapping[str, Mapping[str, int]], kinds: Sequence[str]) -> Markup:
+def stacked_bars(rows: Mapping[str, Mapping[str, int]], kinds: Sequence[str]) -> Markup:
     """What became of runs: a bar of parts for each row, each part in the colour of its kind."""
     marks = []
     for index, (name, counts) in enumerate(rows.items()):
@@ -75,7 +75,7 @@ def stacks(rows: Mapping[str, Mapping[str, int]], kinds: Sequence[str]) -> Marku
     return _svg(marks, ticks, len(rows))
 
 
-def spreads(rows: Sequence[Spread]) -> Markup:
+def box_plots(rows: Sequence[BoxPlot]) -> Markup:
     """Boxes from the 25th to the 75th percentile with a line at the 50th, whiskers from the 5th to the 95th.
 
     The axis is logarithmic where the values span more than a factor of 20.

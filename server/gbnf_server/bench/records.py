@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from gbnf_server.append_log import AppendLog, LogDamagedError, LogInUseError
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.errors import SetupError
 
@@ -26,7 +26,7 @@ Key: TypeAlias = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """One run, whose `events` are the planner's, as JSON.
 
     `fingerprint` stands for all that decides it: the case, the tools and their code, the model, the settings,
@@ -58,12 +58,12 @@ class Record:
         return cls(**{**given, "before": Snapshot(**given["before"]), "after": Snapshot(**given["after"])})
 
 
-def unwritable(path: Path, error: OSError, way_out: str = "give another --out") -> SetupError:
+def unwritable(path: Path, error: OSError, hint: str = "give another --out") -> SetupError:
     """What is told where a file of results cannot be made."""
     reason: object = error.strerror or error
     if isinstance(error, FileExistsError | NotADirectoryError):
         reason = f"{error.filename} is in the way" if error.filename != str(path) else "a file is in its way"
-    return SetupError(f"{path} can't be written: {reason}; {way_out}")
+    return SetupError(f"{path} can't be written: {reason}; {hint}")
 
 
 class RunLog:
@@ -79,15 +79,17 @@ class RunLog:
         try:
             self._log = self._opened(fresh=fresh)
         except LogInUseError:
-            raise RecordError(f"{path} is in use by another bench: wait for it, or give a --label") from None
+            raise ResultsFileError(
+                f"{path} is in use by another bench: wait for it, or give a --label"
+            ) from None
         except LogDamagedError as error:
-            raise RecordError(
+            raise ResultsFileError(
                 f"{path}, line {error.line}: this is no run of the bench ({error}). "
                 "Delete the file, give another --label, or --fresh to run everything again."
             ) from None
         except OSError as error:
             raise unwritable(path, error) from None
-        self.records: dict[tuple[Key, str], Record] = {
+        self.records: dict[tuple[Key, str], RunRecord] = {
             (record.key, record.fingerprint): record for record in self._log.values
         }
 
@@ -100,7 +102,7 @@ class RunLog:
         with suppress(OSError):  # of what could not be written, `append` has told
             self._log.close()
 
-    def append(self, record: Record) -> None:
+    def append(self, record: RunRecord) -> None:
         """Keep a run, in `records` as it is read again: an interruption loses nothing of it now.
 
         Raises SetupError.
@@ -111,7 +113,7 @@ class RunLog:
             self._log.append(value)
         except OSError as error:
             raise unwritable(self.path, error, "make room: the runs before this one are kept") from None
-        self.records[record.key, record.fingerprint] = Record.from_json(value)
+        self.records[record.key, record.fingerprint] = RunRecord.from_json(value)
 
     @property
     def latest(self) -> datetime:
@@ -120,12 +122,12 @@ class RunLog:
 
     def _opened(self, *, fresh: bool) -> AppendLog:
         try:
-            log = AppendLog(self.path, Record.from_json)
+            log = AppendLog(self.path, RunRecord.from_json)
         except LogDamagedError:
             if not fresh:
                 raise
             self.path.unlink()  # it is nobody's: a log that is in use is not read
-            return AppendLog(self.path, Record.from_json)
+            return AppendLog(self.path, RunRecord.from_json)
         if fresh:
             log.clear()
         return log

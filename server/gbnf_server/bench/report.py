@@ -12,12 +12,12 @@ import jinja2
 import numpy as np
 
 from gbnf_server.bench.cases import COMPLEXITIES, Case
-from gbnf_server.bench.metrics import BY_KEY, METRICS, shown
-from gbnf_server.bench.plots import Bar, Spread, bars, spreads, stacks
-from gbnf_server.bench.results import Results, Scored
+from gbnf_server.bench.metrics import BY_KEY, METRICS, format_value
+from gbnf_server.bench.plots import Bar, BoxPlot, bar_chart, box_plots, stacked_bars
+from gbnf_server.bench.results import Results, ScoredRun
 from gbnf_server.bench.statistics import by_case, estimate, value
 from gbnf_server.bench.tables import (
-    Cells,
+    TextTable,
     by_configuration,
     cell,
     complexity_table,
@@ -27,7 +27,7 @@ from gbnf_server.bench.tables import (
     quality_table,
 )
 
-FATES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
+OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
 """What can become of a run, the good one first; the page has a colour for each."""
 _EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
 
@@ -53,10 +53,12 @@ def report(results: Results) -> str:
         cost=cost_table(results),
         gains=gain_table(results) if len(groups) > 1 else None,
         complexities=complexity_table(results),
-        convergence=bars([_bar(name, runs) for name, runs in groups.items()]),
-        fates=FATES,
-        outcomes=stacks({name: Counter(map(fate, runs)) for name, runs in groups.items()}, FATES),
-        latencies=spreads([_spread(name, runs) for name, runs in groups.items()]),
+        convergence=bar_chart([_bar(name, runs) for name, runs in groups.items()]),
+        fates=OUTCOMES,
+        outcomes=stacked_bars(
+            {name: Counter(map(outcome_of, runs)) for name, runs in groups.items()}, OUTCOMES
+        ),
+        latencies=box_plots([_spread(name, runs) for name, runs in groups.items()]),
         details=_details(groups, scored),
         all_metrics=_all_metrics(groups),
         parts=_by_complexity(groups),
@@ -64,27 +66,27 @@ def report(results: Results) -> str:
     )
 
 
-def fate(run: Scored) -> str:
-    """What became of a run, one of `FATES`."""
+def outcome_of(run: ScoredRun) -> str:
+    """What became of a run, one of `OUTCOMES`."""
     if run.score.converged:
-        return FATES[0]
-    return FATES[1] if run.score.outcome == "answered" else run.score.outcome
+        return OUTCOMES[0]
+    return OUTCOMES[1] if run.score.outcome == "answered" else run.score.outcome
 
 
-def _bar(name: str, runs: Sequence[Scored]) -> Bar:
+def _bar(name: str, runs: Sequence[ScoredRun]) -> Bar:
     metric = BY_KEY["converged"]
     found = estimate(metric, list(by_case((run.identity, run.score) for run in runs).values()))
     return Bar(name, found.value or 0.0, found.low, found.high, cell(metric, found))
 
 
-def _spread(name: str, runs: Sequence[Scored]) -> Spread:
+def _spread(name: str, runs: Sequence[ScoredRun]) -> BoxPlot:
     p5, p25, p50, p75, p95 = map(
         float, np.percentile([run.score.run_s for run in runs], (5, 25, 50, 75, 95), method="inverted_cdf")
     )
-    return Spread(name, (p5, p25, p50, p75, p95), len(runs))
+    return BoxPlot(name, (p5, p25, p50, p75, p95), len(runs))
 
 
-def _all_metrics(groups: Mapping[str, Sequence[Scored]]) -> list[dict[str, Any]]:
+def _all_metrics(groups: Mapping[str, Sequence[ScoredRun]]) -> list[dict[str, Any]]:
     by_name = {
         name: list(by_case((run.identity, run.score) for run in runs).values())
         for name, runs in groups.items()
@@ -99,16 +101,17 @@ def _all_metrics(groups: Mapping[str, Sequence[Scored]]) -> list[dict[str, Any]]
     ]
 
 
-def _by_complexity(groups: Mapping[str, Sequence[Scored]]) -> list[Cells]:
+def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]:
     """Every metric by complexity, a table for each configuration."""
     tables = []
     for name, runs in groups.items():
         there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in runs)]
         scores = [[[run.score] for run in runs if run.case.complexity == each] for each in there]
         rows = tuple(
-            (heading(metric), *(shown(metric, value(metric, part)) for part in scores)) for metric in METRICS
+            (heading(metric), *(format_value(metric, value(metric, part)) for part in scores))
+            for metric in METRICS
         )
-        tables.append(Cells(name, ("metric", *there), rows))
+        tables.append(TextTable(name, ("metric", *there), rows))
     return tables
 
 
@@ -117,7 +120,7 @@ def _expected(case: Case) -> dict[str, Any]:
     return {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
 
 
-def _details(groups: Mapping[str, Sequence[Scored]], scored: Sequence[Scored]) -> list[dict[str, Any]]:
+def _details(groups: Mapping[str, Sequence[ScoredRun]], scored: Sequence[ScoredRun]) -> list[dict[str, Any]]:
     """Each case with its runs, a list for each configuration."""
     cases: dict[str, dict[str, Any]] = {}
     for run in scored:
@@ -133,7 +136,7 @@ def _details(groups: Mapping[str, Sequence[Scored]], scored: Sequence[Scored]) -
         entry["runs"][run.record.configuration].append(
             {
                 "score": run.score,
-                "fate": FATES.index(fate(run)),
+                "fate": OUTCOMES.index(outcome_of(run)),
                 "steps": run.record.events[-1]["run"]["steps"],
                 "answer": run.record.events[-1]["run"]["answer"],
             }

@@ -15,8 +15,8 @@ from gbnf_server.bench.cases import COMPLEXITIES, Case, Suite, read_case
 from gbnf_server.bench.configurations import Configuration
 from gbnf_server.bench.matching import References
 from gbnf_server.bench.metrics import METRICS
-from gbnf_server.bench.records import Record
-from gbnf_server.bench.scoring import Score, score
+from gbnf_server.bench.records import RunRecord
+from gbnf_server.bench.scoring import RunScore, score
 from gbnf_server.bench.statistics import by_case, estimate
 from gbnf_server.bench.stored import load_stored
 
@@ -24,13 +24,13 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredRun:
     """One run, with its case and what it was worth."""
 
     suite: str
     case: Case
-    record: Record
-    score: Score
+    record: RunRecord
+    score: RunScore
 
     @property
     def identity(self) -> str:
@@ -46,14 +46,14 @@ class Results:
     configurations: tuple[Configuration, ...]
     suites: tuple[Suite, ...]
     references: References
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
 
-    def scored(self) -> tuple[Scored, ...]:
+    def scored(self) -> tuple[ScoredRun, ...]:
         """Every run with its score, in the suites' order."""
         cases = {(suite.name, case.id): case for suite in self.suites for case in suite.cases}
         order = {key: number for number, key in enumerate(cases)}
         found = [
-            Scored(record.suite, case, record, score(case, record, self.references))
+            ScoredRun(record.suite, case, record, score(case, record, self.references))
             for record in self.records
             if (case := cases.get((record.suite, record.case))) is not None
         ]
@@ -114,7 +114,7 @@ class Results:
                 tool: {name: (target, is_text) for name, (target, is_text) in known.items()}
                 for tool, known in value["references"].items()
             },
-            records=tuple(map(Record.from_json, value["runs"])),
+            records=tuple(map(RunRecord.from_json, value["runs"])),
         )
 
     @classmethod
@@ -136,9 +136,9 @@ class Results:
         return results
 
 
-def numbers(runs: Sequence[Scored]) -> dict[str, Any]:
+def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     """Every metric of these runs, over all and by complexity."""
-    parts: dict[str, Iterable[Scored]] = {"all": runs}
+    parts: dict[str, Iterable[ScoredRun]] = {"all": runs}
     for complexity in COMPLEXITIES:
         parts[complexity] = [run for run in runs if run.case.complexity == complexity]
     tables = {}
@@ -149,7 +149,7 @@ def numbers(runs: Sequence[Scored]) -> dict[str, Any]:
     return tables
 
 
-def by_case_numbers(runs: Sequence[Scored]) -> dict[str, Any]:
+def by_case_numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     """Every metric of each case that has several runs: its value, and an interval where they are enough.
 
     What the others have is the score of their run.

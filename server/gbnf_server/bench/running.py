@@ -8,23 +8,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gbnf.manifests import Executor
-from gbnf_server.backends.base import Backend, Completion, dialect_of, forget_prompts, markers_of
+from gbnf.manifests import Tool
+from gbnf_server.backends.base import Backend, Completion, clear_prompt_cache, dialect_of, reasoning_tags_of
 from gbnf_server.bench.cases import Case, Suite
 from gbnf_server.bench.configurations import Configuration
-from gbnf_server.bench.records import Key, Record, RunLog
-from gbnf_server.bench.worlds import make_world, snapshot
+from gbnf_server.bench.records import Key, RunLog, RunRecord
+from gbnf_server.bench.worlds import make_case_context, snapshot
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.identity import code_identity, digest, tool_identity, versions
-from gbnf_server.planner.drivers import World, drive
+from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.planner import steady_clock
 from gbnf_server.planner.state import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """What is the same for every run. Run `n` (from 0) of a case has the seed `seed + n`.
 
     `warm`: runs reuse what the model remembers of earlier ones' prompts. Else none does, so that neither
@@ -39,7 +39,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunJob:
     """One run to do."""
 
     suite: Suite
@@ -53,7 +53,7 @@ class Job:
         return (self.suite.name, self.case.id, self.configuration.name, self.run)
 
 
-Execute: TypeAlias = Callable[[Executor, Mapping[str, Any], Context], dict[str, Any]]
+ToolRunner: TypeAlias = Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]]
 
 
 class Bench:
@@ -67,55 +67,55 @@ class Bench:
         self,
         suites: Sequence[Suite],
         configurations: Sequence[Configuration],
-        executors: Sequence[Executor],
+        tools: Sequence[Tool],
         backend: Backend,
         *,
         model: str,
-        options: Options,
-        execute: Execute = run_executor,
+        options: RunOptions,
+        execute: ToolRunner = run_executor,
     ) -> None:
-        self.executors, self.options = tuple(executors), options
-        self._tools = {tool.name: tool for tool in self.executors}
-        self._code = {tool.name: code_identity(tool) for tool in self.executors}
+        self.tools, self.options = tuple(tools), options
+        self._tools = {tool.name: tool for tool in self.tools}
+        self._code = {tool.name: code_identity(tool) for tool in self.tools}
         self._versions = versions()
-        self._backend, self._model, self._execute = _Watched(backend), model, execute
+        self._backend, self._model, self._execute = _BackendMonitor(backend), model, execute
         self.jobs = tuple(
-            Job(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
+            RunJob(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
             for suite in suites
             for case in suite.cases
             for configuration in configurations
             for run in range(options.runs)
         )
 
-    def left(self, log: RunLog) -> tuple[Job, ...]:
+    def remaining(self, log: RunLog) -> tuple[RunJob, ...]:
         """The jobs of which the log has no record that was made with all that is there now."""
         return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
 
-    def run(self, job: Job) -> Record:
+    def run(self, job: RunJob) -> RunRecord:
         """Do one job, in a workspace that is gone afterwards."""
         case = job.case
         settings = self._settings(case, job.configuration, job.run)
         with tempfile.TemporaryDirectory(prefix="gbnf-bench-") as folder:
-            context = make_world(case, Path(folder), self._tools)
+            context = make_case_context(case, Path(folder), self._tools)
             before = snapshot(context)
             planning = plan(
                 case.query,
-                case.tools(self.executors, job.suite.decoys),
+                case.tools(self.tools, job.suite.decoys),
                 settings,
                 turn="bench",
                 clock=steady_clock(case.now),
             )
             if not self.options.warm:
-                forget_prompts(self._backend)
-            world = World(self._backend, context.for_turn("bench"), execute=self._execute)
-            events = tuple(event.to_json() for event in drive(planning, world))
-            if self._backend.lost is not None:
-                raise self._backend.lost
-            return Record(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
+                clear_prompt_cache(self._backend)
+            environment = RunEnvironment(self._backend, context.for_turn("bench"), execute=self._execute)
+            events = tuple(event.to_json() for event in drive(planning, environment))
+            if self._backend.backend_error is not None:
+                raise self._backend.backend_error
+            return RunRecord(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
 
-    def run_all(self, log: RunLog) -> Iterator[tuple[Job, Record]]:
+    def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
         """Do what is left, keeping each record before it is given."""
-        for job in self.left(log):
+        for job in self.remaining(log):
             record = self.run(job)
             log.append(record)
             yield job, record
@@ -131,12 +131,14 @@ class Bench:
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
             dialect=dialect_of(self._backend),
-            markers=markers_of(self._backend) if configuration.settings.get("reasoning") == "free" else None,
+            reasoning_tags=reasoning_tags_of(self._backend)
+            if configuration.settings.get("reasoning") == "free"
+            else None,
             **configuration.settings,
         )
 
     def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
-        tools = case.tools(self.executors, suite.decoys)
+        tools = case.tools(self.tools, suite.decoys)
         earlier = {call["name"] for call in case.before.calls}
         content = {
             "case": case.source,
@@ -155,19 +157,19 @@ def settings_identity(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in asdict(settings).items() if name != "backend"}
 
 
-class _Watched:
+class _BackendMonitor:
     """The backend, remembering that it was lost: the planner makes an outcome of it, the bench stops."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.name, self.prompt_style = backend.name, backend.prompt_style
-        self.lost: BackendUnreachable | None = None
+        self.backend_error: BackendUnreachable | None = None
 
     def complete(self, *given: Any, **limits: Any) -> Completion:
         try:
             return self._backend.complete(*given, **limits)
         except BackendUnreachable as error:
-            self.lost = error
+            self.backend_error = error
             raise
 
     def __getattr__(self, name: str) -> Any:

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf_server.bench.cases import ABSTAINING, Case
+from gbnf_server.bench.cases import ABSTENTION_TOOLS, Case
 from gbnf_server.bench.judging import faults
-from gbnf_server.bench.matching import MadeCall, References, best
+from gbnf_server.bench.matching import ActualCall, References, best_assignment
 from gbnf_server.bench.patterns import matches
-from gbnf_server.bench.records import Record
+from gbnf_server.bench.records import RunRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class RunScore:
     """What one run was worth.
 
     `converged`: it answered, and world and answer (or, where a case gives neither, the calls) are right;
     `faults` say why not. A `salvaged` run gave no answer of its own, and so has not converged. Of the
-    `needed` expected calls, `named` were made at least by name and `right` with right arguments; `stray` of
+    `needed` expected calls, `named` were made at least by name and `exact_matches` with right arguments; `false_positives` of
     the `executed` calls fit nothing that was expected. `refusals` counts steps whose text was not executed,
     by reason; `repaired` those whose call took repairs to read. Times are seconds: of the run, and of each
     step's model call, compilation and grammar (() where the backend does not tell).
@@ -37,9 +37,9 @@ class Score:
     first_matches: bool
     needed: int
     named: int
-    right: int
+    exact_matches: int
     executed: int
-    stray: int
+    false_positives: int
     should_abstain: bool
     abstained: bool
     steps: int
@@ -62,13 +62,13 @@ class Score:
         return sum(self.refusals.values())
 
 
-def score(case: Case, record: Record, references: References) -> Score:
+def score(case: Case, record: RunRecord, references: References) -> RunScore:
     """Score one run. `references` are those of the case's tools, as they were when it ran."""
     events = record.events
     run = events[-1]["run"]
     made = _made(run["steps"], events)
-    acting = [call for call in made if call.name not in ABSTAINING]
-    assigned = best(case.plans, made, references)
+    acting = [call for call in made if call.name not in ABSTENTION_TOOLS]
+    assigned = best_assignment(case.plans, made, references)
     answered = run["outcome"] == "answered"
     wrong = [] if answered else [f"the run ended {run['outcome']}: {run['error']}"]
     wrong += faults(case.after, record.before, record.after)
@@ -76,21 +76,25 @@ def score(case: Case, record: Record, references: References) -> Score:
         wrong.append(f"the answer is not as expected: {run['answer']}")
     if case.abstain and acting:
         wrong.append(f"{acting[0].name} was called, and no tool fits")
-    if case.checks_calls and assigned is not None and assigned.right < assigned.needed:
-        wrong.append(f"{assigned.right} of {assigned.needed} expected calls were made")
+    if case.checks_calls and assigned is not None and assigned.exact_matches < assigned.needed:
+        wrong.append(f"{assigned.exact_matches} of {assigned.needed} expected calls were made")
     first = next((step["call"]["name"] for step in run["steps"] if step["call"] is not None), None)
     called = [event for event in events if event["event"] == "model_called"]
-    return Score(
+    return RunScore(
         outcome=run["outcome"],
         converged=not wrong,
         faults=tuple(wrong),
         first=first,
-        first_matches=first in (ABSTAINING if case.abstain else case.first),
+        first_matches=first in (ABSTENTION_TOOLS if case.abstain else case.first),
         needed=assigned.needed if assigned is not None else 0,
         named=assigned.named if assigned is not None else 0,
-        right=assigned.right if assigned is not None else 0,
+        exact_matches=assigned.exact_matches if assigned is not None else 0,
         executed=len(made) if assigned is not None or case.abstain else 0,
-        stray=len(acting) if case.abstain else assigned.stray if assigned is not None else 0,
+        false_positives=len(acting)
+        if case.abstain
+        else assigned.false_positives
+        if assigned is not None
+        else 0,
         should_abstain=case.abstain,
         abstained=answered and not acting,
         salvaged=run["outcome"] == "salvaged",
@@ -118,11 +122,11 @@ def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
     return tuple(seconds.values())
 
 
-def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[MadeCall]:
+def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[ActualCall]:
     """The calls that were executed, a failed one too, in order; the final answer is none."""
     executed = {event["step"] for event in events if event["event"] == "tool_called"}
     return [
-        MadeCall(
+        ActualCall(
             step["number"],
             step["call"]["name"],
             step["call"]["arguments"],

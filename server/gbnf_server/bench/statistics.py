@@ -2,7 +2,7 @@
 
 Runs of one case are no independent witnesses, so it is cases that are drawn (Efron and Tibshirani, An
 Introduction to the Bootstrap, 1993: percentile intervals, 95 %). Draws have a fixed seed. An interval never
-leaves its own estimate out. There is none where the draws can't tell: below `LEAST_CASES` cases, for a tail
+leaves its own estimate out. There is none where the draws can't tell: below `MIN_CASES` cases, for a tail
 (p95) with too few cases beyond it, and where every case says the same.
 """
 
@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gbnf_server.bench.metrics import Metric, Percentile, Quotient
-from gbnf_server.bench.scoring import Score
+from gbnf_server.bench.scoring import RunScore
 
-LEAST_CASES = 5
+MIN_CASES = 5
 DRAWS = 1000
 _LEVELS = (2.5, 97.5)
 
-Groups: TypeAlias = Sequence[Sequence[Score]]
+Groups: TypeAlias = Sequence[Sequence[RunScore]]
 """The scores of each case."""
 _Draw: TypeAlias = npt.NDArray[np.intp]
 _Floats: TypeAlias = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ class Estimate:
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:
     """The metric over all runs of all cases."""
-    return _varied(_interval(_statistic(metric, groups), len(groups), least_cases(metric)))
+    return _varied(_interval(_statistic(metric, groups), len(groups), min_cases(metric)))
 
 
 def value(metric: Metric, groups: Groups) -> float | None:
@@ -58,25 +58,27 @@ def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} cases cannot be paired")
     one, other = _statistic(metric, first), _statistic(metric, second)
-    return _known(_interval(lambda draws: other(draws) - one(draws), len(first), least_cases(metric)))
+    return _known(_interval(lambda draws: other(draws) - one(draws), len(first), min_cases(metric)))
 
 
-def least_cases(metric: Metric) -> int:
+def min_cases(metric: Metric) -> int:
     """Below so many cases a metric has no interval: a tail needs as many beyond it as a median has."""
     if isinstance(metric, Quotient):
-        return LEAST_CASES
-    return math.ceil(LEAST_CASES * 50 / min(metric.percent, 100 - metric.percent))
+        return MIN_CASES
+    return math.ceil(MIN_CASES * 50 / min(metric.percent, 100 - metric.percent))
 
 
-def by_case(scores: Iterable[tuple[str, Score]]) -> dict[str, list[Score]]:
+def by_case(scores: Iterable[tuple[str, RunScore]]) -> dict[str, list[RunScore]]:
     """The scores of each case, in the order in which cases appear."""
-    groups: dict[str, list[Score]] = {}
+    groups: dict[str, list[RunScore]] = {}
     for case, score in scores:
         groups.setdefault(case, []).append(score)
     return groups
 
 
-def paired(first: Mapping[str, list[Score]], second: Mapping[str, list[Score]]) -> tuple[Groups, Groups]:
+def paired(
+    first: Mapping[str, list[RunScore]], second: Mapping[str, list[RunScore]]
+) -> tuple[Groups, Groups]:
     """The cases that both have, in one order."""
     common = [case for case in first if case in second]
     return [first[case] for case in common], [second[case] for case in common]
@@ -97,7 +99,7 @@ def _known(change: Estimate) -> Estimate:
     return Estimate(change.value, cases=change.cases) if change.low == change.high == 0 else change
 
 
-def _interval(statistic: Callable[[_Draw], _Floats], cases: int, least: int = LEAST_CASES) -> Estimate:
+def _interval(statistic: Callable[[_Draw], _Floats], cases: int, least: int = MIN_CASES) -> Estimate:
     if not cases:
         return Estimate(None)
     value = float(statistic(np.arange(cases)[None, :])[0])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 
 _Read = TypeVar("_Read")
 
@@ -28,11 +28,11 @@ def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read
     try:
         return read(json.loads(path.read_text("utf-8")))
     except OSError as error:
-        raise RecordError(
+        raise ResultsFileError(
             f"{path} cannot be read: {error.strerror or error}. "
             f"Give a JSON file that `{command}` has written."
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RecordError(
+        raise ResultsFileError(
             f"{path} is no JSON file that `{command}` has written: {error!r}. Give one of those."
         ) from None

@@ -23,22 +23,22 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from gbnf.errors import ManifestError
-from gbnf.manifests import BUILT_IN, Executor, load_manifests
+from gbnf.manifests import BUILT_IN_TOOLS, Tool, load_manifests
 from gbnf.validation import validate_call
 from gbnf_server.bench.cases import Case, ExpectedCall, Suite, read_case
-from gbnf_server.bench.errors import Fault, Place, SuiteErrors
+from gbnf_server.bench.errors import Fault, InvalidSuite, KeyPath
 from gbnf_server.bench.meetable import check_arguments, check_gone
 from gbnf_server.bench.patterns import exact_number
 from gbnf_server.identity import digest
 from gbnf_server.shipped import manifests_path, suites_path
 
 
-def shipped_suites() -> tuple[str, ...]:
+def bundled_suites() -> tuple[str, ...]:
     """The names of the suites that come along."""
     return tuple(sorted(file.stem for file in suites_path().glob("*.toml")))
 
 
-def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) -> Suite:
+def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite:
     """The suite in a TOML file, or the shipped one of that name.
 
     `executors` are the tools that cases choose from; the shipped ones where absent. Raises SuiteErrors.
@@ -54,33 +54,33 @@ def load_suite(source: str | Path, executors: Sequence[Executor] | None = None) 
         raise _whole(
             path, f"this is no TOML: {error}", "Correct the line; https://toml.io shows it."
         ) from None
-    return read_suite({"name": _legal_name(path.stem), **content}, str(path), executors)
+    return read_suite({"name": _legal_name(path.stem), **content}, str(path), tools)
 
 
-def read_suite(content: Mapping[str, Any], origin: str, executors: Sequence[Executor] | None = None) -> Suite:
+def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | None = None) -> Suite:
     """The suite that a file's parsed content describes; `origin`: its name in errors. Raises SuiteErrors."""
     try:
         content = _plain(content)
     except Fault as fault:
-        raise SuiteErrors(origin, [fault]) from None
+        raise InvalidSuite(origin, [fault]) from None
     malformed = list(_malformed(content))
     if any(len(fault.at) < 2 or fault.at[0] != "cases" for fault in malformed):
-        raise SuiteErrors(origin, _in_order(malformed))  # of what every case is read with
+        raise InvalidSuite(origin, _in_order(malformed))  # of what every case is read with
     broken = {fault.at[1] for fault in malformed}
-    if executors is None:
-        executors = load_manifests(manifests_path())
-    decoys, faults = _decoys(content, executors)
+    if tools is None:
+        tools = load_manifests(manifests_path())
+    decoys, faults = _decoys(content, tools)
     faults += malformed
-    reading = _Reading(content, {tool.name: tool for tool in executors}, {tool.name: tool for tool in decoys})
+    reading = _CaseReader(content, {tool.name: tool for tool in tools}, {tool.name: tool for tool in decoys})
     tables = {index: table for index, table in enumerate(content["cases"]) if index not in broken}
     cases = []
     for index, table in tables.items():
         case, found = reading.case(table)
         cases += [] if case is None else [case]
-        faults += [fault.below("cases", index) for fault in found]
+        faults += [fault.prefixed("cases", index) for fault in found]
     faults += _same_ids(tables)
     if faults:
-        raise SuiteErrors(origin, _in_order(faults))
+        raise InvalidSuite(origin, _in_order(faults))
     return Suite(
         content.get("name", _legal_name(Path(origin).stem)),
         content.get("description", ""),
@@ -106,14 +106,14 @@ def _legal_name(stem: str) -> str:
 
 
 def _choice() -> str:
-    return f"Name a TOML file, or one of the suites that come along: {', '.join(shipped_suites())}."
+    return f"Name a TOML file, or one of the suites that come along: {', '.join(bundled_suites())}."
 
 
-def _whole(path: Path, problem: str, way_out: str) -> SuiteErrors:
-    return SuiteErrors(str(path), [Fault((), None, problem, way_out)])
+def _whole(path: Path, problem: str, hint: str) -> InvalidSuite:
+    return InvalidSuite(str(path), [Fault((), None, problem, hint)])
 
 
-def _plain(value: Any, at: Place = ()) -> Any:
+def _plain(value: Any, at: KeyPath = ()) -> Any:
     """JSON's types: TOML's dates and times become their text. Raises Fault where there is another type."""
     match value:
         case Mapping():
@@ -144,9 +144,9 @@ def _validator() -> Draft202012Validator:
 
 def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
     for error in _validator().iter_errors(content):
-        at: Place = tuple(error.absolute_path)
+        at: KeyPath = tuple(error.absolute_path)
         parent: Any = error.schema if isinstance(error.schema, Mapping) else {}
-        way_out = parent.get("description", "See docs/bench.md.")
+        hint = parent.get("description", "See docs/bench.md.")
         match error.validator:
             case "additionalProperties":
                 known = parent.get("properties", {})
@@ -154,14 +154,14 @@ def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
                     yield Fault((*at, key), error.instance[key], "there is no such key", _nearest(key, known))
             case "required":
                 missing = [key for key in error.validator_value if key not in error.instance]
-                yield Fault(at, None, f"{', '.join(missing)} is missing", way_out)
+                yield Fault(at, None, f"{', '.join(missing)} is missing", hint)
             case "not":
                 yield Fault(at, None, "id and query are each case's own", "Take them out.")
             case "anyOf":
-                yield Fault(at, error.instance, f"this does not fit{_deepest(error)}", way_out)
+                yield Fault(at, error.instance, f"this does not fit{_deepest(error)}", hint)
             case _:
                 yield Fault(
-                    at, error.instance, error.message.removeprefix(repr(error.instance)).strip(), way_out
+                    at, error.instance, error.message.removeprefix(repr(error.instance)).strip(), hint
                 )
 
 
@@ -178,16 +178,14 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
     return (f"Did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(known)}."
 
 
-def _decoys(
-    content: Mapping[str, Any], executors: Sequence[Executor]
-) -> tuple[tuple[Executor, ...], list[Fault]]:
-    taken = {tool.name for tool in executors}
+def _decoys(content: Mapping[str, Any], tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], list[Fault]]:
+    taken = {tool.name for tool in tools}
     decoys, faults = [], []
     for index, manifest in enumerate(content.get("decoys", ())):
         try:
-            tool = Executor.from_mapping(manifest)
+            tool = Tool.from_mapping(manifest)
         except ManifestError as error:
-            faults.append(Fault(("decoys", index, error.key), error.value, error.problem, error.way_out))
+            faults.append(Fault(("decoys", index, error.key), error.value, error.problem, error.hint))
             continue
         if tool.name in taken:
             faults.append(
@@ -224,11 +222,11 @@ def _identifier(table: Mapping[str, Any]) -> str:
     return words
 
 
-class _Reading:
+class _CaseReader:
     """What every case of a suite is read with."""
 
     def __init__(
-        self, content: Mapping[str, Any], tools: Mapping[str, Executor], decoys: Mapping[str, Executor]
+        self, content: Mapping[str, Any], tools: Mapping[str, Tool], decoys: Mapping[str, Tool]
     ) -> None:
         self._defaults = content.get("defaults", {})
         self._tools, self._decoys = tools, decoys
@@ -262,22 +260,22 @@ class _Reading:
             tool.name: tool for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))
         }
         for plan_index, plan in enumerate(case.plans):
-            at: Place = ("calls",) if "calls" in table else ("plans", plan_index)
+            at: KeyPath = ("calls",) if "calls" in table else ("plans", plan_index)
             for index, call in enumerate(plan):
                 yield from _call_faults(call, index, (*at, index), pool)
         if "first" in table:  # else it is made of the calls
-            built_in = [tool.name for tool in BUILT_IN]
+            built_in = [tool.name for tool in BUILT_IN_TOOLS]
             yield from _unknown(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
 
 
-def _unknown(at: Place, names: Sequence[str], known: Collection[str], what: str) -> Iterator[Fault]:
+def _unknown(at: KeyPath, names: Sequence[str], known: Collection[str], what: str) -> Iterator[Fault]:
     for name in names:
         if name not in known:
-            way_out = f"There are {', '.join(sorted(known))}." if known else "There are none."
-            yield Fault(at, name, f"there is no {what} of this name", way_out)
+            hint = f"There are {', '.join(sorted(known))}." if known else "There are none."
+            yield Fault(at, name, f"there is no {what} of this name", hint)
 
 
-def _earlier_faults(call: Mapping[str, Any], tools: Mapping[str, Executor], at: Place) -> Iterator[Fault]:
+def _earlier_faults(call: Mapping[str, Any], tools: Mapping[str, Tool], at: KeyPath) -> Iterator[Fault]:
     if call["name"] not in tools:
         yield from _unknown((*at, "name"), (call["name"],), tools, "tool")
         return
@@ -290,7 +288,7 @@ def _earlier_faults(call: Mapping[str, Any], tools: Mapping[str, Executor], at: 
         )  # fmt: skip
 
 
-def _call_faults(call: ExpectedCall, index: int, at: Place, pool: Mapping[str, Executor]) -> Iterator[Fault]:
+def _call_faults(call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str, Tool]) -> Iterator[Fault]:
     if call.name not in pool:
         yield from _unknown((*at, "name"), (call.name,), pool, "tool of the pool")
         return

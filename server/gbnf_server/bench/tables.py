@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gbnf_server.bench.cases import COMPLEXITIES
-from gbnf_server.bench.metrics import BY_KEY, METRICS, Metric, shown
-from gbnf_server.bench.results import Results, Scored
+from gbnf_server.bench.metrics import BY_KEY, METRICS, Metric, format_value
+from gbnf_server.bench.results import Results, ScoredRun
 from gbnf_server.bench.statistics import Estimate, by_case, difference, estimate, paired
 
 _ABSTENTION = ("abstention_precision", "abstention_recall")
@@ -42,13 +42,13 @@ WITH_INTERVAL = frozenset({"converged"})
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class TextTable:
     """A table before it has a look: a title, heads, rows of texts, and what each head is about."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    abouts: tuple[str, ...] = ()
+    descriptions: tuple[str, ...] = ()
 
     def markdown(self) -> str:
         """The table in Markdown."""
@@ -72,29 +72,29 @@ class Cells:
 _STYLES = {"✓": "green", "✗": "red"}
 
 
-def quality_table(results: Results) -> Cells:
+def quality_table(results: Results) -> TextTable:
     """What came of the runs: one line for each configuration."""
     return _metric_table(results, title(results), QUALITY)
 
 
-def cost_table(results: Results) -> Cells:
+def cost_table(results: Results) -> TextTable:
     """What the runs took: one line for each configuration."""
     return _metric_table(results, "what it took", COST)
 
 
-def _metric_table(results: Results, name: str, keys: Sequence[str]) -> Cells:
+def _metric_table(results: Results, name: str, keys: Sequence[str]) -> TextTable:
     scored = results.scored()
-    metrics = telling(scored, keys)
+    metrics = informative_metrics(scored, keys)
     rows = []
     for configuration, runs in by_configuration(results, scored).items():
         groups = list(by_case((run.identity, run.score) for run in runs).values())
         estimates = [estimate(metric, groups) for metric in metrics]
         rows.append((configuration, *(cell(*pair) for pair in zip(metrics, estimates, strict=True))))
     heads = ("configuration", *(heading(each) for each in metrics))
-    return Cells(name, heads, tuple(rows), tuple(each.about for each in metrics))
+    return TextTable(name, heads, tuple(rows), tuple(each.about for each in metrics))
 
 
-def complexity_table(results: Results) -> Cells:
+def complexity_table(results: Results) -> TextTable:
     """How many runs converged, by complexity."""
     scored = results.scored()
     there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in scored)]
@@ -105,14 +105,14 @@ def complexity_table(results: Results) -> Cells:
             part = [run for run in runs if run.case.complexity == complexity]
             cells.append(f"{sum(run.score.converged for run in part)}/{len(part)}")
         rows.append((name, *cells))
-    return Cells("converged, by complexity", ("configuration", *there), tuple(rows))
+    return TextTable("converged, by complexity", ("configuration", *there), tuple(rows))
 
 
-def case_table(results: Results) -> Cells:
+def case_table(results: Results) -> TextTable:
     """Which cases converged: a line for each case, a column for each configuration."""
     scored = results.scored()
     names = list(by_configuration(results, scored))
-    cells: dict[str, dict[str, list[Scored]]] = {}
+    cells: dict[str, dict[str, list[ScoredRun]]] = {}
     for run in scored:
         cells.setdefault(run.identity, {}).setdefault(run.record.configuration, []).append(run)
     several = len({run.suite for run in scored}) > 1
@@ -126,10 +126,10 @@ def case_table(results: Results) -> Cells:
                 *(_mark(columns.get(name, [])) for name in names),
             )
         )
-    return Cells("converged, by case", ("case", "complexity", *names), tuple(rows))
+    return TextTable("converged, by case", ("case", "complexity", *names), tuple(rows))
 
 
-def gain_table(results: Results) -> Cells:
+def gain_table(results: Results) -> TextTable:
     """What each configuration gains over the first, case by case."""
     scored = results.scored()
     groups = {
@@ -146,10 +146,10 @@ def gain_table(results: Results) -> Cells:
         for name in others
     ]
     heads = ("configuration", *(heading(each) for each in metrics))
-    return Cells(f"difference from {first}, paired by case", heads, tuple(rows))
+    return TextTable(f"difference from {first}, paired by case", heads, tuple(rows))
 
 
-def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
+def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
     """What changed from one bench to another, over the cases and configurations that both have.
 
     Cases of one id that are not the same are left out, and a table's title says how many.
@@ -180,30 +180,30 @@ def compare_tables(first: Results, second: Results) -> tuple[Cells, ...]:
             rows.append(
                 (
                     heading(metric),
-                    shown(metric, before.value),
-                    shown(metric, after.value),
+                    format_value(metric, before.value),
+                    format_value(metric, after.value),
                     gain(metric, change),
                     verdict(metric, change),
                 )
             )
         if one:
-            labels = two_labels(str(first.about["label"]), str(second.about["label"]))
+            labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
             heads = (name, *labels, "difference [95 %]", "")
             said = f"{name}, {len(one)} cases that both have"
             if left_out:
                 said += f"; {left_out} of the same id differ, and are left out"
-            tables.append(Cells(said, heads, tuple(rows)))
+            tables.append(TextTable(said, heads, tuple(rows)))
     if tables and (unpaired := _unpaired(first, second)) is not None:
         tables.append(unpaired)
     return tuple(tables)
 
 
-def two_labels(first: str, second: str) -> tuple[str, str]:
+def distinct_labels(first: str, second: str) -> tuple[str, str]:
     """Heads for two benches, told apart where their labels are the same."""
     return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
 
 
-def _unpaired(first: Results, second: Results) -> Cells | None:
+def _unpaired(first: Results, second: Results) -> TextTable | None:
     """What only one of them has; None where there is nothing."""
     configurations, cases = [], []
     for results in (first, second):
@@ -220,8 +220,8 @@ def _unpaired(first: Results, second: Results) -> Cells | None:
     counts = [len(cases[0] - cases[1]), len(cases[1] - cases[0])]
     if any(counts):
         rows.append(("cases", *map(str, counts)))
-    labels = two_labels(str(first.about["label"]), str(second.about["label"]))
-    return Cells("left out: only one has them", ("", *labels), tuple(rows)) if rows else None
+    labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
+    return TextTable("left out: only one has them", ("", *labels), tuple(rows)) if rows else None
 
 
 def different_cases(first: Results, second: Results) -> frozenset[str]:
@@ -239,7 +239,7 @@ def different_cases(first: Results, second: Results) -> frozenset[str]:
     )
 
 
-def telling(scored: Sequence[Scored], keys: Sequence[str]) -> list[Metric]:
+def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> list[Metric]:
     """Of these columns, those that say something about these runs."""
     absent = set()
     if not any(run.case.abstain for run in scored):
@@ -251,7 +251,7 @@ def telling(scored: Sequence[Scored], keys: Sequence[str]) -> list[Metric]:
     return [BY_KEY[key] for key in keys if key not in absent]
 
 
-def by_configuration(results: Results, scored: Sequence[Scored]) -> Mapping[str, list[Scored]]:
+def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[str, list[ScoredRun]]:
     """The runs of each configuration that has some, in the table's order."""
     groups = {
         each.name: [run for run in scored if run.record.configuration == each.name]
@@ -273,9 +273,9 @@ def heading(metric: Metric) -> str:
 
 def cell(metric: Metric, value: Estimate) -> str:
     """An estimate in a cell, with its interval where the table shows it."""
-    text = shown(metric, value.value)
+    text = format_value(metric, value.value)
     if metric.key in WITH_INTERVAL and value.low is not None and value.high is not None:
-        text += f" [{shown(metric, value.low)}–{shown(metric, value.high)}]"
+        text += f" [{format_value(metric, value.low)}–{format_value(metric, value.high)}]"
     return text
 
 
@@ -290,7 +290,7 @@ def gain(metric: Metric, change: Estimate) -> str:
 
 
 def _signed(metric: Metric, value: float) -> str:
-    text = shown(metric, abs(value))
+    text = format_value(metric, abs(value))
     if metric.unit == "share":
         text = text.removesuffix("%")
     zero = not any(character in "123456789" for character in text)
@@ -306,7 +306,7 @@ def verdict(metric: Metric, change: Estimate) -> str:
     return "better" if (change.low > 0) == (metric.better == "more") else "worse"
 
 
-def _mark(runs: Sequence[Scored]) -> str:
+def _mark(runs: Sequence[ScoredRun]) -> str:
     good = sum(run.score.converged for run in runs)
     if not runs:
         return "–"

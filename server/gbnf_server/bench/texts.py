@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gbnf_server.bench.patterns import Equals, OneOf, Optional, Pattern, matches
+from gbnf_server.bench.patterns import Equals, OneOf, OptionalPattern, Pattern, matches
 
 
 def file_fits(pattern: Pattern, text: Any) -> bool:
@@ -39,8 +39,8 @@ def _with_whole_texts(pattern: Pattern, change: Callable[[str], str]) -> Pattern
     match pattern:
         case Equals(str() as text):
             return Equals(change(text))
-        case Optional(inner):
-            return Optional(_with_whole_texts(inner, change))
+        case OptionalPattern(inner):
+            return OptionalPattern(_with_whole_texts(inner, change))
         case OneOf(patterns):
             return OneOf(tuple(_with_whole_texts(each, change) for each in patterns))
         case _:

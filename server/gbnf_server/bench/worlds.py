@@ -15,12 +15,12 @@ from email.utils import getaddresses
 from pathlib import Path
 from typing import Any
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.bench.cases import Case
-from gbnf_server.bench.person import Scripted
+from gbnf_server.bench.person import CasePerson
 from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import Context, Workspace, calendar_file, run_executor
-from gbnf_server.executors.workspace import STATE
+from gbnf_server.executors.workspace import STATE_FOLDER
 
 OUTBOX = "outbox"
 _KEPT_CHARACTERS = 20_000
@@ -45,7 +45,7 @@ class Snapshot:
         return asdict(self)
 
 
-def make_world(case: Case, root: Path, tools: Mapping[str, Executor]) -> Context:
+def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Context:
     """The case's world in the folder `root`, with its person and its clock.
 
     `tools` are those that the world's earlier calls name. Raises SetupError where the world cannot be made.
@@ -53,7 +53,7 @@ def make_world(case: Case, root: Path, tools: Mapping[str, Executor]) -> Context
     workspace = Workspace(root)
     context = Context(
         workspace,
-        person=Scripted(case.script, workspace),
+        person=CasePerson(case.script, workspace),
         settings={"GBNF_TIMEZONE": str(case.now.tzinfo), "GBNF_USER_EMAIL": case.user_email},
         clock=lambda: case.now,
     )
@@ -87,7 +87,7 @@ def snapshot(context: Context) -> Snapshot:
     messages: list[dict[str, Any]] = []
     events = _events(context)
     for here, below, names in os.walk(root):
-        below[:] = sorted(name for name in below if not (name == STATE and here == str(root)))
+        below[:] = sorted(name for name in below if not (name == STATE_FOLDER and here == str(root)))
         folders += [_relative(root, here, name) for name in below]
         for name in sorted(names):
             path = _relative(root, here, name)

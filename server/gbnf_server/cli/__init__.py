@@ -29,6 +29,6 @@ def _show_traceback(kind: type[BaseException], error: BaseException, trace: Trac
     """Print an unforeseen error as Python does; its message may quote a model or a file, so it is escaped."""
     import traceback
 
-    from gbnf_server.cli.text import printable
+    from gbnf_server.cli.text import escape_control_characters
 
-    sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(escape_control_characters("".join(traceback.format_exception(kind, error, trace))))

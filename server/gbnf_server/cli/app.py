@@ -15,12 +15,12 @@ from gbnf_server.cli.bench import bench
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.doctor import doctor
-from gbnf_server.cli.help import EXIT_CODES, flow
+from gbnf_server.cli.help import EXIT_CODES, reflow
 from gbnf_server.cli.manifests import manifests
 from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
 from gbnf_server.cli.server import server
-from gbnf_server.cli.text import printable
+from gbnf_server.cli.text import escape_control_characters
 from gbnf_server.cli.tune import tune
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan with a local model that they hold.
@@ -56,27 +56,27 @@ def _readable() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message"):  # an error of click
-            error.message = printable(error.message)  # type: ignore[attr-defined]
+            error.message = escape_control_characters(error.message)  # type: ignore[attr-defined]
         raise
 
 
 app = typer.Typer(
     cls=_Commands,
-    help=flow(_HELP, EXIT_CODES),
+    help=reflow(_HELP, EXIT_CODES),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(help=flow(run.__doc__, EXIT_CODES))(run)
-app.command(help=flow(batch.__doc__, EXIT_CODES))(batch)
-app.command(help=flow(tune.__doc__))(tune)
-app.command("compile", help=flow(compile_.__doc__))(compile_)
-app.command(help=flow(check.__doc__))(check)
-app.command(help=flow(manifests.__doc__))(manifests)
-app.command("test", help=flow(property_test.__doc__))(property_test)
-app.command(help=flow(doctor.__doc__))(doctor)
+app.command(help=reflow(run.__doc__, EXIT_CODES))(run)
+app.command(help=reflow(batch.__doc__, EXIT_CODES))(batch)
+app.command(help=reflow(tune.__doc__))(tune)
+app.command("compile", help=reflow(compile_.__doc__))(compile_)
+app.command(help=reflow(check.__doc__))(check)
+app.command(help=reflow(manifests.__doc__))(manifests)
+app.command("test", help=reflow(property_test.__doc__))(property_test)
+app.command(help=reflow(doctor.__doc__))(doctor)
 app.add_typer(bench, name="bench")
 app.add_typer(server, name="server")
 

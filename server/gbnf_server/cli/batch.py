@@ -14,18 +14,18 @@ from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.models import (
     ApiKeyOption,
     BackendOption,
-    ContextOption,
+    ContextSizeOption,
     ModelOption,
+    ModelSource,
     SeedOption,
     ServerOption,
-    Source,
     TemperatureOption,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gbnf_server.batch import Batch, Result
+    from gbnf_server.batch import Batch, BatchResult
     from gbnf_server.errors import SetupError
 
 
@@ -47,7 +47,7 @@ def batch(
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
-    context: ContextOption = None,
+    context: ContextSizeOption = None,
     manifests: Annotated[
         list[Path] | None,
         typer.Option(
@@ -81,7 +81,7 @@ def batch(
       gbnf batch requests.jsonl
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
-    source = Source(model, server, api_key, backend, context)
+    source = ModelSource(model, server, api_key, backend, context)
     source.check()
     import asyncio
 
@@ -89,7 +89,7 @@ def batch(
     from gbnf_server.batch import Batch, read_requests
     from gbnf_server.bench.about import identity
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import notes
+    from gbnf_server.cli.text import stderr_console
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.shipped import manifests_path
@@ -102,12 +102,12 @@ def batch(
     for path in (results, log):
         if path.exists() and path.samefile(requests):
             raise typer.BadParameter(f"{path} is the file of requests: give another", param_hint="--out")
-    executors = load_manifests(manifests or manifests_path())
-    console = notes()
+    tools = load_manifests(manifests or manifests_path())
+    console = stderr_console()
     with interruptible(), source.open(parallel=concurrency or 1) as chosen:
         facts = source.facts(chosen)
         planner = Planner(
-            executors,
+            tools,
             chosen,
             context=Context(Workspace(workspace), person=AbsentPerson(approve_all=yes)),
             max_steps=max_steps,
@@ -122,14 +122,14 @@ def batch(
             )
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
     console.print(f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True)
-    raise typer.Exit(ExitCode.DONE if set(counts) == {"answered"} else ExitCode.NO)
+    raise typer.Exit(ExitCode.SUCCESS if set(counts) == {"answered"} else ExitCode.FAILURE)
 
 
 async def _do(work: Batch, out: Path, concurrency: int, console: Console, *, quiet: bool) -> Counter[str]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gbnf_server.batch import write_line
-    from gbnf_server.cli.text import brief, clean
+    from gbnf_server.batch import write_result
+    from gbnf_server.cli.text import escape_line, shorten
 
     counts: Counter[str] = Counter()
     columns = (
@@ -144,13 +144,15 @@ async def _do(work: Batch, out: Path, concurrency: int, console: Console, *, qui
     ):
         bar = progress.add_task("", total=len(work.requests), completed=work.done)
 
-        def watch(result: Result) -> None:
-            progress.update(bar, advance=1, description=clean(brief(f"{result.request.id} {result.outcome}")))
+        def on_result(result: BatchResult) -> None:
+            progress.update(
+                bar, advance=1, description=escape_line(shorten(f"{result.request.id} {result.outcome}"))
+            )
 
-        async for result in work.results(concurrency, watch):
+        async for result in work.results(concurrency, on_result):
             counts[result.outcome] += 1
             try:
-                write_line(file, result)
+                write_result(file, result)
             except OSError as error:
                 raise _unwritable(out, error) from None
     return counts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.help import flow
+from gbnf_server.cli.help import reflow
 from gbnf_server.cli.models import LAST_SEED, TemperatureOption, open_backend
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gbnf_server.bench.configurations import Configuration
     from gbnf_server.bench.records import RunLog
     from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import Options
+    from gbnf_server.bench.running import RunOptions
 
     _Source: TypeAlias = tuple[Path | None, str | None, str | None]
     """A model file, or a server and its key."""
@@ -120,21 +120,27 @@ def run(
             param_hint="--seed",
         )
     from gbnf_server.bench.configurations import named
-    from gbnf_server.bench.running import Options
+    from gbnf_server.bench.running import RunOptions
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import notes
+    from gbnf_server.cli.text import stderr_console
 
     try:
         configurations = named(config or [])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
-    console = notes()
+    console = stderr_console()
     if runs > 1 and temperature == 0:
         console.print(
             "at temperature 0 every run of a case is the same: give a --temperature", style="yellow"
         )
     asked = _Asked(
-        configurations, Options(runs, temperature, seed, max_tokens, warm), label, out, fresh, quiet, console
+        configurations,
+        RunOptions(runs, temperature, seed, max_tokens, warm),
+        label,
+        out,
+        fresh,
+        quiet,
+        console,
     )
     with interruptible():
         if bfcl is None:
@@ -149,7 +155,7 @@ def run(
 
             leaderboard = read(bfcl, category or [], limit, console)
             if compile_only:
-                raise typer.Exit(ExitCode.DONE if check(leaderboard, console) else ExitCode.NO)
+                raise typer.Exit(ExitCode.SUCCESS if check(leaderboard, console) else ExitCode.FAILURE)
             _run_leaderboard(asked, leaderboard, (model, server, api_key), markdown=markdown)
 
 
@@ -190,7 +196,7 @@ class _Asked:
     """What the command line says of both kinds of bench."""
 
     configurations: tuple[Configuration, ...]
-    options: Options
+    options: RunOptions
     label: str | None
     out: Path
     fresh: bool
@@ -205,11 +211,11 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
     from gbnf_server.bench.matching import references_of
     from gbnf_server.bench.results import Results
     from gbnf_server.bench.running import Bench
-    from gbnf_server.cli.bench_show import do_all
+    from gbnf_server.cli.bench_show import run_jobs
     from gbnf_server.shipped import manifests_path
 
-    executors = load_manifests(manifests or manifests_path())
-    suites = load_suites(names, executors)
+    pool = load_manifests(manifests or manifests_path())
+    suites = load_suites(names, pool)
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     backend, tell = open_backend(*source)
@@ -217,21 +223,21 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
         facts = tell()
         label = asked.label or _slug(facts["name"])
         bench = Bench(
-            suites, asked.configurations, executors, backend, model=identity(facts), options=asked.options
+            suites, asked.configurations, pool, backend, model=identity(facts), options=asked.options
         )
         with _log(asked, label) as log:
-            do_all(bench, log, asked.console, quiet=asked.quiet)
+            run_jobs(bench, log, asked.console, quiet=asked.quiet)
             records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)
             made_at = log.latest
     _tell_where(asked, label, "json and .html")
-    tools = [*executors, *(tool for each in suites for tool in each.decoys)]
+    tools = [*pool, *(tool for each in suites for tool in each.decoys)]
     header = about(label, facts, asked.options, made_at)
     return Results(header, asked.configurations, suites, references_of(tools), records)
 
 
 def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *, markdown: bool) -> None:
     from gbnf_server.bench.about import about, identity
-    from gbnf_server.bench.bfcl.calling import Quiz
+    from gbnf_server.bench.bfcl.calling import LeaderboardRun
     from gbnf_server.bench.bfcl.results import table, write
     from gbnf_server.bench.records import unwritable
     from gbnf_server.cli.bench_bfcl import ask_all
@@ -241,9 +247,11 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
     with backend:
         facts = tell()
         label = asked.label or f"{_slug(facts['name'])}-bfcl"
-        quiz = Quiz(leaderboard, asked.configurations, backend, model=identity(facts), options=asked.options)
+        leaderboard_run = LeaderboardRun(
+            leaderboard, asked.configurations, backend, model=identity(facts), options=asked.options
+        )
         with _log(asked, label) as log:
-            answers = ask_all(quiz, log, asked.console, quiet=asked.quiet)
+            answers = ask_all(leaderboard_run, log, asked.console, quiet=asked.quiet)
             made_at = log.latest
     path = asked.out / f"{label}.json"
     try:
@@ -270,7 +278,7 @@ def _tell_where(asked: _Asked, label: str, endings: str) -> None:
     asked.console.print(f"every run is in {asked.out / label}.{endings}", style="dim", soft_wrap=True)
 
 
-def _write(results: Results, out: Path, label: str, way_out: str) -> None:
+def _write(results: Results, out: Path, label: str, hint: str) -> None:
     import json
 
     from gbnf_server.bench.records import unwritable
@@ -283,7 +291,7 @@ def _write(results: Results, out: Path, label: str, way_out: str) -> None:
         try:
             replace_file(path, text)
         except OSError as error:
-            raise unwritable(path, error, way_out) from None
+            raise unwritable(path, error, hint) from None
 
 
 def _slug(name: str) -> str:
@@ -291,6 +299,6 @@ def _slug(name: str) -> str:
 
 
 bench = typer.Typer(invoke_without_command=True)
-bench.callback(help=flow(run.__doc__))(run)
-bench.command(help=flow(compare.__doc__))(compare)
-bench.command(help=flow(score.__doc__))(score)
+bench.callback(help=reflow(run.__doc__))(run)
+bench.command(help=reflow(compare.__doc__))(compare)
+bench.command(help=reflow(score.__doc__))(score)

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from gbnf_server.bench.bfcl.compiling import COLUMNS, Compiled, compile_all
+from gbnf_server.bench.bfcl.compiling import COLUMNS, CompileReport, compile_all
 from gbnf_server.bench.bfcl.files import Leaderboard, read_folder
-from gbnf_server.bench.tables import Cells
+from gbnf_server.bench.tables import TextTable
 from gbnf_server.cli.bench_show import show_tables
-from gbnf_server.cli.text import clean, plural
+from gbnf_server.cli.text import escape_line, plural
 
 if TYPE_CHECKING:
-    from gbnf_server.bench.bfcl.calling import Answer, Question, Quiz
+    from gbnf_server.bench.bfcl.calling import GradedAnswer, LeaderboardRun, Question
     from gbnf_server.bench.records import RunLog
 
 FAULTS_SHOWN = 20
@@ -35,10 +35,10 @@ def read(folder: Path, categories: Sequence[str], limit: int | None, console: Co
 def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
     """Check every pool without a model, and show what came of it. True where nothing is wrong."""
     from gbnf_server.embedded import model_path  # noqa: PLC0415 - only its vocabulary is loaded, and only here
-    from gbnf_server.engine import Engine  # noqa: PLC0415
+    from gbnf_server.engine import GrammarChecker  # noqa: PLC0415
 
-    engine = Engine.load(model_path())
-    results: list[Compiled] = []
+    engine = GrammarChecker.load(model_path())
+    results: list[CompileReport] = []
     with _progress(console) as progress:
         task = progress.add_task("", total=sum(map(len, leaderboard.entries.values())))
         for category, entries in leaderboard.entries.items():
@@ -51,32 +51,38 @@ def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
         counts = tuple(str(result.counts[key]) for key, _ in COLUMNS)
         rows.append((result.category, *counts, f"{p50:.1f}", f"{p95:.1f}"))
     heads = ("category", *(title for _, title in COLUMNS), "compile p50, ms", "p95, ms")
-    show_tables([Cells("grammars against the leaderboard's answers", heads, tuple(rows))])
+    show_tables([TextTable("grammars against the leaderboard's answers", heads, tuple(rows))])
     faults = [fault for result in results for fault in result.faults]
     for entry, why in faults[:FAULTS_SHOWN]:
-        console.print(Text(clean(f"{entry}: {why}")), soft_wrap=True)
+        console.print(Text(escape_line(f"{entry}: {why}")), soft_wrap=True)
     if len(faults) > FAULTS_SHOWN:
         console.print(f"and {len(faults) - FAULTS_SHOWN} more")
     return not faults
 
 
-def ask_all(quiz: Quiz, log: RunLog, console: Console, *, quiet: bool) -> dict[Question, Answer]:
+def ask_all(
+    leaderboard_run: LeaderboardRun, log: RunLog, console: Console, *, quiet: bool
+) -> dict[Question, GradedAnswer]:
     """Put every question that is left to the model; all answers, also those that were there."""
     from gbnf_server.bench.bfcl.calling import answer_of  # noqa: PLC0415 - without a model it is not needed
 
-    left = quiz.left(log)
-    done = len(quiz.questions) - len(left)
+    remaining = leaderboard_run.remaining(log)
+    done = len(leaderboard_run.questions) - len(remaining)
     if done and not quiet:
         console.print(
-            f"{plural(done, 'question')} of {len(quiz.questions)} were answered before", style="dim"
+            f"{plural(done, 'question')} of {len(leaderboard_run.questions)} were answered before",
+            style="dim",
         )
     with _progress(console, quiet=quiet) as progress:
-        task = progress.add_task("", total=len(quiz.questions), completed=done)
-        for question, _ in quiz.ask_all(log):
+        task = progress.add_task("", total=len(leaderboard_run.questions), completed=done)
+        for question, _ in leaderboard_run.ask_all(log):
             progress.update(
                 task, advance=1, description=f"{question.configuration.name} {question.entry.category}"
             )
-    return {each: answer_of(each.entry, log.records[each.key, each.fingerprint]) for each in quiz.questions}
+    return {
+        each: answer_of(each.entry, log.records[each.key, each.fingerprint])
+        for each in leaderboard_run.questions
+    }
 
 
 def _progress(console: Console, *, quiet: bool = False) -> Progress:

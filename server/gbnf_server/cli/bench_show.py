@@ -17,32 +17,32 @@ from rich.progress import (
 from rich.text import Text
 
 from gbnf_server.bench.tables import (
-    Cells,
+    TextTable,
     case_table,
     complexity_table,
     cost_table,
     gain_table,
     quality_table,
 )
-from gbnf_server.cli.text import brief, clean, plural, screen, write
+from gbnf_server.cli.text import escape_line, plural, shorten, stdout_console, write
 
 if TYPE_CHECKING:
     from gbnf_server.bench.records import RunLog
     from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import Bench, Job
+    from gbnf_server.bench.running import Bench, RunJob
 
 ROWS_SHOWN = 40
 """Cases that are listed on the terminal; the report lists them all."""
 PIPED_WIDTH = 160
 
 
-def do_all(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> None:
+def run_jobs(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> None:
     """Do what is left of a bench, and show how far it is."""
-    left = bench.left(log)
-    done = len(bench.jobs) - len(left)
+    remaining = bench.remaining(log)
+    done = len(bench.jobs) - len(remaining)
     if done and not quiet:
         console.print(f"{plural(done, 'run')} of {len(bench.jobs)} were done before", style="dim")
-    if not left:
+    if not remaining:
         return
     progress = Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
@@ -79,13 +79,13 @@ def show(results: Results, *, markdown: bool) -> None:
         write(f"the report lists the {len(cases.rows)} cases")
 
 
-def show_tables(tables: Sequence[Cells]) -> None:
+def show_tables(tables: Sequence[TextTable]) -> None:
     """Tables on stdout, as wide as they are where nobody looks."""
-    console = screen(PIPED_WIDTH)
+    console = stdout_console(PIPED_WIDTH)
     for table in tables:
         console.print(table.rich())
 
 
-def _job(job: Job) -> str:
-    case = clean(brief(job.case.id, 28))
+def _job(job: RunJob) -> str:
+    case = escape_line(shorten(job.case.id, 28))
     return f"{job.configuration.name} {case}" + (f" #{job.run + 1}" if job.run else "")

@@ -62,7 +62,7 @@ def check(
         write("accepted")
         return
     _show_refusal(text, match)
-    raise typer.Exit(ExitCode.NO)
+    raise typer.Exit(ExitCode.FAILURE)
 
 
 def _read(path: str) -> str:
@@ -93,11 +93,11 @@ def _piped() -> str | None:
 def _load_in_engine(source: str) -> bool:
     """Whether llama.cpp took the grammar; False where there is no vocabulary. Raises GrammarRefused."""
     from gbnf_server.embedded import model_path
-    from gbnf_server.engine import Engine
+    from gbnf_server.engine import GrammarChecker
 
     if not model_path().is_file():
         return False
-    Engine.load(model_path()).check(source)
+    GrammarChecker.load(model_path()).check(source)
     return True
 
 
@@ -106,20 +106,20 @@ def _show_refusal(text: str, match: Match) -> None:
     from rich.cells import cell_len
     from rich.text import Text
 
-    from gbnf_server.cli.text import clean, screen
+    from gbnf_server.cli.text import escape_line, stdout_console
 
-    console = screen()
+    console = stdout_console()
     start = match.position - (match.column - 1)
     end = text.find("\n", match.position)
     end = len(text) if end < 0 else end
     first, last = max(start, match.position - AROUND), min(end, match.position + AROUND)
-    before = ("…" if first > start else "") + clean(text[first : match.position])
-    after = clean(text[match.position : last]) + ("…" if last < end else "")
+    before = ("…" if first > start else "") + escape_line(text[first : match.position])
+    after = escape_line(text[match.position : last]) + ("…" if last < end else "")
     problem = "the text ends too early" if match.accepted else "refused"
     console.print(Text.assemble((problem, "bold red"), f" at line {match.line}, column {match.column}"))
     console.print(Text(f"  {before}{after}"), soft_wrap=True)
     console.print(Text("  " + " " * cell_len(before) + "^", style="bold red"), soft_wrap=True)
-    shown = [clean(terminal) for terminal in match.expected[:SHOWN_EXPECTED]]
+    shown = [escape_line(terminal) for terminal in match.expected[:SHOWN_EXPECTED]]
     more = len(match.expected) - len(shown)
     shown += [f"{more} more"] if more > 0 else []
     console.print(

@@ -55,13 +55,13 @@ def compile_(
     from gbnf_server.cli.text import write
     from gbnf_server.shipped import manifests_path
 
-    executors = load_manifests(paths or manifests_path())
-    selection = None if query is None else filter_pool(executors, query)
-    pool = executors if selection is None else selection.kept
+    tools = load_manifests(paths or manifests_path())
+    selection = None if query is None else filter_pool(tools, query)
+    pool = tools if selection is None else selection.kept
     grammar = compile_pool(
         pool, final_answer=final_answer, ask_user=ask_user, steps=tuple(step or ()), whitespace=whitespace
     )
-    kept = [executor.name for executor in pool]
+    kept = [tool.name for tool in pool]
     dropped = {} if selection is None else {tool.name: why for tool, why in selection.dropped.items()}
     if json_:
         value = {

@@ -26,7 +26,7 @@ def doctor(
     from rich.text import Text
 
     from gbnf_server.cli.exits import ExitCode
-    from gbnf_server.cli.text import clean, screen, write
+    from gbnf_server.cli.text import escape_line, stdout_console, write
     from gbnf_server.doctor import checks
 
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
@@ -34,11 +34,11 @@ def doctor(
     for check in checks(model, port=port):
         done.append(check)
         if not json_:
-            line = Text.assemble(styles[check.state], f" {check.name:<15} {clean(check.found)}")
+            line = Text.assemble(styles[check.state], f" {check.name:<15} {escape_line(check.found)}")
             if check.fix:
-                line.append(f"\n  {'':<15} → {clean(check.fix)}", style="bold")
-            screen().print(line, soft_wrap=True)
+                line.append(f"\n  {'':<15} → {escape_line(check.fix)}", style="bold")
+            stdout_console().print(line, soft_wrap=True)
     if json_:
         write(json.dumps([asdict(check) for check in done], ensure_ascii=False, indent=2))
     if any(check.state == "broken" for check in done):
-        raise typer.Exit(ExitCode.MACHINE)
+        raise typer.Exit(ExitCode.ENVIRONMENT)

@@ -8,9 +8,9 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """0 yes, 1 no; above that, something was in the way. `gbnf_server.cli.help` words them for people."""
 
-    DONE = 0
-    NO = 1
+    SUCCESS = 0
+    FAILURE = 1
     USAGE = 2
     INPUT = 3
-    MACHINE = 4
+    ENVIRONMENT = 4
     INTERRUPTED = 130

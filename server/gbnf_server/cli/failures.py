@@ -10,8 +10,8 @@ from rich.text import Text
 
 from gbnf.errors import GbnfError
 from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.text import notes
-from gbnf_server.errors import ClientError
+from gbnf_server.cli.text import stderr_console
+from gbnf_server.errors import GbnfServerError
 
 
 class InputError(GbnfError):
@@ -24,9 +24,9 @@ def report(error: BaseException) -> ExitCode:
         case KeyboardInterrupt():
             _tell("interrupted", "nothing was left half done")
             return ExitCode.INTERRUPTED
-        case ClientError():
+        case GbnfServerError():
             _tell("error", str(error))
-            return ExitCode.MACHINE
+            return ExitCode.ENVIRONMENT
         case GbnfError():
             _tell("error", str(error))
             return ExitCode.INPUT
@@ -44,4 +44,4 @@ def interruptible() -> Iterator[None]:
 
 
 def _tell(head: str, message: str) -> None:
-    notes().print(Text.assemble((f"{head}: ", "bold red"), message), soft_wrap=True)
+    stderr_console().print(Text.assemble((f"{head}: ", "bold red"), message), soft_wrap=True)

@@ -14,7 +14,7 @@ Exit codes:
   130  interrupted"""
 
 
-def flow(*texts: str | None) -> str:
+def reflow(*texts: str | None) -> str:
     """Join the lines of each paragraph, but for those that begin with \\b, whose lines stay as they are."""
     paragraphs = "\n\n".join(cleandoc(text or "") for text in texts).split("\n\n")
     return "\n\n".join(

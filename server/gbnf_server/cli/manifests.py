@@ -37,25 +37,23 @@ def manifests(
 
     rows = [
         ToolRow(
-            executor,
-            complexity=args_complexity(executor.model_args()),
-            is_complex=is_complex(executor.model_args()),
-            findings=compile_pool(
-                (executor,), steps=(1,)
-            ).report,  # with a step, so that all arguments are seen
+            tool,
+            complexity=args_complexity(tool.model_args()),
+            is_complex=is_complex(tool.model_args()),
+            findings=compile_pool((tool,), steps=(1,)).report,  # with a step, so that all arguments are seen
         )
-        for executor in load_manifests(path or manifests_path())
+        for tool in load_manifests(path or manifests_path())
     ]
     if not json_:
         show_tools(rows, findings=findings)
         return
     value = [
         {
-            "name": row.executor.name,
-            "version": row.executor.version,
-            "description": row.executor.description(),
-            "effect": row.executor.run.effect,
-            "confirm": row.executor.run.confirm,
+            "name": row.tool.name,
+            "version": row.tool.version,
+            "description": row.tool.description(),
+            "effect": row.tool.run.effect,
+            "confirm": row.tool.run.confirm,
             "complexity": {"score": row.complexity.score, **asdict(row.complexity)},
             "is_complex": row.is_complex,
             "findings": [asdict(finding) for finding in row.findings],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gbnf_server.profiles import ModelKey
 
 
-class Serving(StrEnum):
+class BackendName(StrEnum):
     """Where a model runs."""
 
     IN_PROCESS = "in-process"
@@ -33,7 +33,7 @@ class Serving(StrEnum):
     OPENAI = "openai"
 
 
-class Style(StrEnum):
+class PromptStyleChoice(StrEnum):
     """How tools are shown; see docs/calls.md."""
 
     MINIMAL = "minimal"
@@ -43,7 +43,7 @@ class Style(StrEnum):
     VERBOSE = "verbose"
 
 
-class Reasoning(StrEnum):
+class ReasoningChoice(StrEnum):
     """Whether the model thinks before a call; see docs/calls.md."""
 
     OFF = "off"
@@ -60,12 +60,12 @@ ServerOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
 ]
 BackendOption: TypeAlias = Annotated[
-    Serving | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
+    BackendName | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
 ]
 ApiKeyOption: TypeAlias = Annotated[
     str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
 ]
-ContextOption: TypeAlias = Annotated[
+ContextSizeOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
         min=1,
@@ -90,54 +90,54 @@ SeedOption: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """What the command line says. `model` is a file in process, else the server's name for it."""
 
     model: str | None = None
     server: str | None = None
     api_key: str | None = None
-    backend: Serving | None = None
+    backend: BackendName | None = None
     context: int | None = None
 
     @property
-    def serving(self) -> Serving:
-        return self.backend or (Serving.IN_PROCESS if self.server is None else Serving.LLAMA_SERVER)
+    def backend_name(self) -> BackendName:
+        return self.backend or (BackendName.IN_PROCESS if self.server is None else BackendName.LLAMA_SERVER)
 
     def check(self) -> None:
         """Raises BadParameter where the options don't go together, or the key can't be sent."""
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise typer.BadParameter("--api-key goes into a header, which takes printable ASCII only")
-        if self.context is not None and self.serving is Serving.LLAMA_SERVER:
+        if self.context is not None and self.backend_name is BackendName.LLAMA_SERVER:
             raise typer.BadParameter(
                 "a llama-server has the context that it was started with: leave --context out here, "
                 "and give it to `gbnf server start`"
             )
-        match self.serving:
-            case Serving.IN_PROCESS | Serving.LLAMA_SERVER if self.backend is None:
+        match self.backend_name:
+            case BackendName.IN_PROCESS | BackendName.LLAMA_SERVER if self.backend is None:
                 if self.model is not None and self.server is not None:
                     raise typer.BadParameter("give --model or --server, not both")
-            case Serving.IN_PROCESS:
+            case BackendName.IN_PROCESS:
                 if self.server is not None:
                     raise typer.BadParameter("--server goes with another --backend")
-            case Serving.LLAMA_SERVER:
+            case BackendName.LLAMA_SERVER:
                 if self.model is not None:
                     raise typer.BadParameter("a llama-server has one model: leave --model out")
-            case Serving.OLLAMA:
+            case BackendName.OLLAMA:
                 if self.model is None:
                     raise typer.BadParameter("--backend ollama needs --model NAME")
             case _:
                 if self.server is None:
-                    raise typer.BadParameter(f"--backend {self.serving} needs --server URL")
+                    raise typer.BadParameter(f"--backend {self.backend_name} needs --server URL")
 
     def key(self) -> ModelKey:
         """What tells the model apart; asks a llama-server."""
         from gbnf_server.profiles import ModelKey
 
-        match self.serving:
-            case Serving.IN_PROCESS:
+        match self.backend_name:
+            case BackendName.IN_PROCESS:
                 path = self.path()
                 return ModelKey(path.name, path.stat().st_size if path.is_file() else None)
-            case Serving.LLAMA_SERVER:
+            case BackendName.LLAMA_SERVER:
                 with self._llama_server() as server:
                     return ModelKey(server.model_name)
             case _:
@@ -152,8 +152,8 @@ class Source:
     def open(self, style: str | None = None, *, parallel: int = 1) -> Backend:
         """The backend. `style` None: as the backend chooses. `parallel`: calls at a time, in this process."""
         shown = cast("PromptStyle | None", style)
-        match self.serving:
-            case Serving.IN_PROCESS:
+        match self.backend_name:
+            case BackendName.IN_PROCESS:
                 from gbnf_server.backends.in_process import InProcess
 
                 return InProcess(
@@ -163,9 +163,9 @@ class Source:
                     guard_grammars=False,  # all come from our own compiler, here and below
                     parallel=parallel,
                 )
-            case Serving.LLAMA_SERVER:
+            case BackendName.LLAMA_SERVER:
                 return self._llama_server(shown)
-            case Serving.OLLAMA:
+            case BackendName.OLLAMA:
                 from gbnf_server.backends.ollama import Ollama
 
                 assert self.model is not None
@@ -176,14 +176,14 @@ class Source:
                     api_key=self.api_key,
                     prompt_style=shown,
                 )
-            case serving:
-                from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
+            case backend_name:
+                from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 
                 assert self.server is not None
-                kind = "plain" if serving is Serving.OPENAI else serving.value.replace("-", "_")
+                kind = "plain" if backend_name is BackendName.OPENAI else backend_name.value.replace("-", "_")
                 return OpenAICompatible(
                     self.server,
-                    cast("Server", kind),
+                    cast("ServerKind", kind),
                     model=self.model,
                     context_length=self.context,
                     api_key=self.api_key,
@@ -192,13 +192,16 @@ class Source:
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """What is known of the model behind the backend; asks a llama-server."""
-        from gbnf_server.bench.about import model_file, model_server  # a bench's header says the same
+        from gbnf_server.bench.about import (  # a bench's header says the same
+            describe_model_file,
+            describe_server_model,
+        )
 
-        match self.serving:
-            case Serving.IN_PROCESS:
-                return model_file(self.path(), backend)
-            case Serving.LLAMA_SERVER:
-                return model_server(self._url, self.api_key, backend)
+        match self.backend_name:
+            case BackendName.IN_PROCESS:
+                return describe_model_file(self.path(), backend)
+            case BackendName.LLAMA_SERVER:
+                return describe_server_model(self._url, self.api_key, backend)
             case _:
                 return {"name": backend.name}
 
@@ -216,6 +219,6 @@ def open_backend(
     model: Path | None, server: str | None, api_key: str | None
 ) -> tuple[Backend, Callable[[], dict[str, Any]]]:
     """A model file or a llama-server, and what tells its model apart."""
-    source = Source(None if model is None else str(model), server, api_key)
+    source = ModelSource(None if model is None else str(model), server, api_key)
     backend = source.open()
     return backend, lambda: source.facts(backend)

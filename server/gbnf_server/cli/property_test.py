@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gbnf import Grammar
-    from gbnf.manifests import Executor
+    from gbnf.manifests import Tool
     from gbnf.testing import Counterexample
-    from gbnf_server.engine import Engine
+    from gbnf_server.engine import GrammarChecker
 
 STEPS = (1, 3)
 """The earlier steps that step references may name, in the half of the tests that has some."""
@@ -59,20 +59,20 @@ def property_test(
     from gbnf_server.cli.failures import interruptible
     from gbnf_server.cli.text import plural, write
     from gbnf_server.embedded import model_path
-    from gbnf_server.engine import Engine
+    from gbnf_server.engine import GrammarChecker
     from gbnf_server.shipped import manifests_path
 
     _need_hypothesis()
-    executors = load_manifests(path or manifests_path())
-    engine = Engine.load(vocab or model_path())
+    tool_pool = load_manifests(path or manifests_path())
+    engine = GrammarChecker.load(vocab or model_path())
     with interruptible():
-        found = _tested(executors, engine, examples, seed)
+        found = _tested(tool_pool, engine, examples, seed)
     for tool, smallest in found:
         _show(tool, smallest)
-    tools, by = plural(len(executors), "tool"), f"{engine.name}, seed {seed}"
+    tools, by = plural(len(tool_pool), "tool"), f"{engine.name}, seed {seed}"
     if found:
         write(f"{plural(len(found), 'counterexample')} in {tools} ({by})")
-        raise typer.Exit(ExitCode.NO)
+        raise typer.Exit(ExitCode.FAILURE)
     write(f"{tools} sound and complete in {plural(examples, 'example')} of each kind ({by})")
 
 
@@ -88,16 +88,16 @@ def _need_hypothesis() -> None:
 
 
 def _tested(
-    executors: Sequence[Executor], engine: Engine, examples: int, seed: int
+    tool_pool: Sequence[Tool], engine: GrammarChecker, examples: int, seed: int
 ) -> list[tuple[str, Counterexample]]:
     """The first counterexample of each tool and law, with a progress bar on stderr while it searches."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from gbnf_server.cli.text import notes
+    from gbnf_server.cli.text import stderr_console
 
-    searches = list(_searches(executors, engine, examples, seed))
+    searches = list(_searches(tool_pool, engine, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
-    console = notes()
+    console = stderr_console()
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -121,7 +121,7 @@ def _tested(
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _PropertySearch:
     """One law of one tool: `kinds` times the examples are tried."""
 
     tool: str
@@ -130,30 +130,32 @@ class _Search:
     run: Callable[..., Counterexample | None]
 
 
-def _searches(executors: Sequence[Executor], engine: Engine, examples: int, seed: int) -> Iterator[_Search]:
+def _searches(
+    tool_pool: Sequence[Tool], engine: GrammarChecker, examples: int, seed: int
+) -> Iterator[_PropertySearch]:
     """Each tool alone for what its grammar derives, and in the pool of all for calls, broken and valid."""
     from gbnf import compile_pool
     from gbnf.steps import offered_args
     from gbnf.testing import PoolSubject, find_incomplete, find_unsound
 
-    for tool in executors:
+    for tool in tool_pool:
         for steps in ((), STEPS) if tool.step_references else ((),):
             if offered_args(tool, steps) is None:
                 continue
-            of = PoolSubject(tuple(executors), steps, only=tool.name)
-            alone, pool = compile_pool([tool], steps=steps), compile_pool(executors, steps=steps)
+            of = PoolSubject(tuple(tool_pool), steps, only=tool.name)
+            alone, pool = compile_pool([tool], steps=steps), compile_pool(tool_pool, steps=steps)
             options: dict[str, Any] = {"examples": examples, "seed": seed}
             sound = partial(find_unsound, alone, of, accepts=_judge(engine, alone, pool), **options)
             complete = partial(find_incomplete, pool, of, accepts=_judge(engine, pool), **options)
-            yield _Search(tool.name, "sound", 2, sound)
-            yield _Search(tool.name, "complete", 1, complete)
+            yield _PropertySearch(tool.name, "sound", 2, sound)
+            yield _PropertySearch(tool.name, "complete", 1, complete)
 
 
-def _judge(engine: Engine, *grammars: Grammar) -> Callable[[str], bool]:
+def _judge(engine: GrammarChecker, *grammars: Grammar) -> Callable[[str], bool]:
     """Whether the engine takes a text by any of the grammars."""
 
     def accepts(text: str) -> bool:
-        return any(engine.judge(str(one), text, trusted=True).complete for one in grammars)
+        return any(engine.match(str(one), text, trusted=True).complete for one in grammars)
 
     return accepts
 
@@ -162,17 +164,17 @@ def _show(tool: str, found: Counterexample) -> None:
     """A counterexample, as what a person needs in order to mend it."""
     from rich.text import Text
 
-    from gbnf_server.cli.text import clean, screen
+    from gbnf_server.cli.text import escape_line, stdout_console
 
-    console = screen()
+    console = stdout_console()
     problem = {
         "sound": "not sound: an invalid call is accepted",
         "complete": "not complete: a valid call is refused",
     }
-    console.print(Text.assemble((clean(tool), "bold red"), f"  {problem[found.law]}"), soft_wrap=True)
+    console.print(Text.assemble((escape_line(tool), "bold red"), f"  {problem[found.law]}"), soft_wrap=True)
     lines = [("broken", found.broken)] if found.broken else []
     lines += [("call", found.text), ("engine", found.engine)]
     lines += [("validator", said) for said in found.errors or ("valid",)]
     lines += [("finding", str(one)) for one in found.findings] or [("finding", "none")]
     for head, text in lines:
-        console.print(Text.assemble((f"  {head:<10}", "dim"), clean(text)), soft_wrap=True)
+        console.print(Text.assemble((f"  {head:<10}", "dim"), escape_line(text)), soft_wrap=True)

@@ -15,31 +15,31 @@ from gbnf_server.cli.exits import ExitCode
 from gbnf_server.cli.models import (
     ApiKeyOption,
     BackendOption,
-    ContextOption,
+    ContextSizeOption,
     ModelOption,
-    Reasoning,
+    ModelSource,
+    PromptStyleChoice,
+    ReasoningChoice,
     SeedOption,
     ServerOption,
-    Source,
-    Style,
     TemperatureOption,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gbnf.manifests import Executor
+    from gbnf.manifests import Tool
     from gbnf.prompt import Image
     from gbnf_server.backends.base import Backend
     from gbnf_server.executors import Person, Workspace
     from gbnf_server.planner import Event, Outcome, Run
 
 _CODES: dict[Outcome, ExitCode] = {
-    "answered": ExitCode.DONE,
-    "salvaged": ExitCode.NO,
-    "blocked": ExitCode.NO,
-    "exhausted": ExitCode.NO,
-    "failed": ExitCode.MACHINE,
+    "answered": ExitCode.SUCCESS,
+    "salvaged": ExitCode.FAILURE,
+    "blocked": ExitCode.FAILURE,
+    "exhausted": ExitCode.FAILURE,
+    "failed": ExitCode.ENVIRONMENT,
 }
 
 
@@ -49,7 +49,7 @@ def run(
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
-    context: ContextOption = None,
+    context: ContextSizeOption = None,
     manifests: Annotated[
         list[Path] | None,
         typer.Option(
@@ -87,12 +87,12 @@ def run(
         bool, typer.Option("--lines", help="No grammar: ask for calls in plain lines, and read them softly.")
     ] = False,
     reasoning: Annotated[
-        Reasoning | None, typer.Option(help="Thoughts before each call: in a field of it, or freely.")
+        ReasoningChoice | None, typer.Option(help="Thoughts before each call: in a field of it, or freely.")
     ] = None,
     thought_tokens: Annotated[
         int | None, typer.Option(min=1, help="Longest free thought, in tokens; 256.")
     ] = None,
-    style: Annotated[Style | None, typer.Option(help="How tools are shown to the model.")] = None,
+    style: Annotated[PromptStyleChoice | None, typer.Option(help="How tools are shown to the model.")] = None,
     no_profile: Annotated[
         bool, typer.Option("--no-profile", help="Leave out what `gbnf tune` found for this model.")
     ] = False,
@@ -125,23 +125,23 @@ def run(
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
       gbnf run "…" --backend ollama --model qwen2.5:7b --soft --stream
     """
-    source = Source(model, server, api_key, backend, context)
+    source = ModelSource(model, server, api_key, backend, context)
     source.check()
     if soft and lines:
         raise typer.BadParameter("give --soft or --lines, not both")
-    if (soft or lines or no_grammar) and reasoning is Reasoning.FIELD:
+    if (soft or lines or no_grammar) and reasoning is ReasoningChoice.FIELD:
         raise typer.BadParameter("--reasoning field needs the grammar; take --reasoning free")
     from gbnf import load_manifests
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.show import Progress, Typist
-    from gbnf_server.cli.text import notes, request_text, write
+    from gbnf_server.cli.show import AnswerPrinter, RunProgress
+    from gbnf_server.cli.text import request_text, stderr_console, write
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.shipped import manifests_path
 
     request_text(query)
-    executors = load_manifests(manifests or manifests_path())
-    console = notes()
+    pool = load_manifests(manifests or manifests_path())
+    console = stderr_console()
     place = Workspace(workspace)
     asked = {
         "grammar": False if no_grammar or soft else None,
@@ -151,15 +151,15 @@ def run(
         "thought_tokens": thought_tokens,
         "prompt_style": None if style is None else style.value,
     }
-    ways: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    call_settings: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     with interruptible():
-        if not ways and not no_profile:
-            ways = _profile(source, console, quiet=quiet)
-        with source.open(ways.pop("prompt_style", None)) as opened:
-            query, images, executors = _shown(query, image or [], opened, place, executors)
+        if not call_settings and not no_profile:
+            call_settings = _profile(source, console, quiet=quiet)
+        with source.open(call_settings.pop("prompt_style", None)) as opened:
+            query, images, pool = _shown(query, image or [], opened, place, pool)
             request_text(query)  # with the images' names
             planner = Planner(
-                executors,
+                pool,
                 opened,
                 context=Context(place, person=_person(place, console, approve_all=yes)),
                 max_steps=max_steps,
@@ -169,15 +169,15 @@ def run(
                 salvage=not no_salvage,
                 ask_user=ask_user,
                 language=lang,
-                **ways,
+                **call_settings,
             )
             events: list[Event] = []
-            typist = Typist() if stream and not json_ else None
-            with Progress(console, quiet=quiet) as progress:
+            printer = AnswerPrinter() if stream and not json_ else None
+            with RunProgress(console, quiet=quiet) as progress:
                 for event in planner.events(query, images=images, text=stream):
                     events.append(event)
-                    if typist is not None:
-                        typist.show(event)  # first: what is told of the end stands below the answer
+                    if printer is not None:
+                        printer.show(event)  # first: what is told of the end stands below the answer
                     elif stream:
                         write(json.dumps(event.to_json(), ensure_ascii=False))
                     progress.show(event)
@@ -189,7 +189,7 @@ def run(
     raise typer.Exit(_CODES[finished.outcome])
 
 
-def _profile(source: Source, console: Console, *, quiet: bool) -> dict[str, Any]:
+def _profile(source: ModelSource, console: Console, *, quiet: bool) -> dict[str, Any]:
     """What was found best for the model, and a word about it; {} where nothing was."""
     from gbnf_server.folders import profiles_folder
     from gbnf_server.profiles import find
@@ -203,7 +203,7 @@ def _profile(source: Source, console: Console, *, quiet: bool) -> dict[str, Any]
     profile, path = found
     if not quiet:
         console.print(
-            f"profile of {profile.model.name}: {profile.rung} ({path}; --no-profile leaves it out)",
+            f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile leaves it out)",
             style="dim",
             soft_wrap=True,
         )
@@ -211,26 +211,26 @@ def _profile(source: Source, console: Console, *, quiet: bool) -> dict[str, Any]
 
 
 def _shown(
-    query: str, files: list[Path], backend: Backend, place: Workspace, executors: tuple[Executor, ...]
-) -> tuple[str, tuple[Image, ...], tuple[Executor, ...]]:
+    query: str, files: list[Path], backend: Backend, place: Workspace, pool: tuple[Tool, ...]
+) -> tuple[str, tuple[Image, ...], tuple[Tool, ...]]:
     """The request with its images; for a model that sees none, with their names and `describe_frame`."""
     if not files:
-        return query, (), executors
+        return query, (), pool
     from gbnf import load_manifests
     from gbnf_server.backends.images import takes_images
     from gbnf_server.cli.failures import InputError
     from gbnf_server.errors import SetupError
     from gbnf_server.images import read_image
-    from gbnf_server.shipped import frame_manifest
+    from gbnf_server.shipped import describe_frame_manifest
 
     try:
         images = tuple(read_image(file) for file in files)
     except SetupError as error:
         raise InputError(f"{error}. Give --image a file in one of PNG, JPEG, GIF, WebP and BMP.") from None
     if takes_images(backend):
-        return query, images, executors
+        return query, images, pool
     names = [_placed(file, shown.data, place) for file, shown in zip(files, images, strict=True)]
-    tools = {tool.name: tool for tool in (*load_manifests(frame_manifest()), *executors)}
+    tools = {tool.name: tool for tool in (*load_manifests(describe_frame_manifest()), *pool)}
     return f"{query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
 
 

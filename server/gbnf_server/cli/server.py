@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.help import flow
+from gbnf_server.cli.help import reflow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,10 +30,10 @@ def install(
     where it stopped. Prints the path of the program.
     """
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import notes, write
+    from gbnf_server.cli.text import stderr_console, write
     from gbnf_server.llama_server_build import install as build
 
-    console = notes()
+    console = stderr_console()
     with interruptible():
         program = _build(console, jobs) if console.is_terminal else build(jobs=jobs)
     write(str(program))
@@ -43,8 +43,8 @@ def _build(console: Console, jobs: int | None) -> Path:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    from gbnf_server.cli.text import brief, clean
-    from gbnf_server.llama_server_build import Progress as Stage
+    from gbnf_server.cli.text import escape_line, shorten
+    from gbnf_server.llama_server_build import InstallProgress as Stage
     from gbnf_server.llama_server_build import install as build
 
     columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -56,7 +56,9 @@ def _build(console: Console, jobs: int | None) -> Path:
             nonlocal told
             if stage.stage != told:
                 told = stage.stage
-                bar.console.print(Text.assemble((f"{stage.stage:9} ", "bold"), brief(clean(stage.message))))
+                bar.console.print(
+                    Text.assemble((f"{stage.stage:9} ", "bold"), shorten(escape_line(stage.message)))
+                )
             bar.update(
                 task,
                 description=stage.stage,
@@ -96,7 +98,7 @@ def start(
       gbnf run "create a folder trips" --server http://127.0.0.1:8080
     """
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import notes, write
+    from gbnf_server.cli.text import stderr_console, write
     from gbnf_server.embedded import model_path
     from gbnf_server.llama_server_build import start as run
     from gbnf_server.server_keys import key_file
@@ -113,16 +115,18 @@ def start(
         ) as running,
     ):
         write(running.url)
-        notes().print("ready; Ctrl-C stops it", style="dim")
+        stderr_console().print("ready; Ctrl-C stops it", style="dim")
         if not api_key and (kept := key_file(running.url)):
-            notes().print(f"`gbnf` finds its API key; other clients read it from {kept}", style="dim")
+            stderr_console().print(
+                f"`gbnf` finds its API key; other clients read it from {kept}", style="dim"
+            )
         try:
             running.wait()
         except KeyboardInterrupt:
-            notes().print("stopped", style="dim")
+            stderr_console().print("stopped", style="dim")
             return
         raise running.failure()
 
 
-server.command(help=flow(install.__doc__))(install)
-server.command(help=flow(start.__doc__))(start)
+server.command(help=reflow(install.__doc__))(install)
+server.command(help=reflow(start.__doc__))(start)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from gbnf_server.cli.text import SHOWN_CHARACTERS, brief, clean, plural, put, write
+from gbnf_server.cli.text import SHOWN_CHARACTERS, escape_line, plural, shorten, write, write_stdout
 from gbnf_server.planner import (
     CallBlocked,
     Event,
@@ -18,7 +18,7 @@ from gbnf_server.planner import (
     Run,
     RunFinished,
     RunStarted,
-    Salvaged,
+    SalvagedAnswer,
     SalvageStarted,
     StepStarted,
     TextWritten,
@@ -31,7 +31,7 @@ from gbnf_server.planner import (
 SHOWN_ENTRIES = 3
 
 
-class Progress:
+class RunProgress:
     """Shows each event of a run as it happens; leaving it makes the terminal whole again.
 
     `quiet` shows only what a person would have to know: warnings, and why there is no answer.
@@ -56,7 +56,7 @@ class Progress:
             elif isinstance(event, RunFinished) and event.run.error is not None:
                 self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
                 if event.run.salvage is not None:
-                    self.console.print(Text(clean(source(event.run.salvage))), soft_wrap=True)
+                    self.console.print(Text(escape_line(describe_salvage(event.run.salvage))), soft_wrap=True)
             return
         match event:
             case RunStarted():
@@ -76,7 +76,7 @@ class Progress:
                     f"{event.step:>2} ",
                     event.name,
                     "bold cyan",
-                    brief(json.dumps(event.arguments, ensure_ascii=False)),
+                    shorten(json.dumps(event.arguments, ensure_ascii=False)),
                     self._model_s,
                 )
             case ToolDone():
@@ -88,7 +88,7 @@ class Progress:
                     f"{event.step:>2} ",
                     f"refused ({event.refusal})",
                     "yellow",
-                    brief(event.text),
+                    shorten(event.text),
                     self._model_s,
                 )
                 self._line("   ", "✗ ", "yellow", event.error)
@@ -117,15 +117,15 @@ class Progress:
             f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} written",
         )
         if run.salvage is not None:
-            self.console.print(Text(clean(source(run.salvage))), soft_wrap=True)
+            self.console.print(Text(escape_line(describe_salvage(run.salvage))), soft_wrap=True)
         elif run.error is not None:
-            self.console.print(Text(clean(run.error)))
+            self.console.print(Text(escape_line(run.error)))
 
     def _line(self, margin: str, head: str, style: str, tail: str = "", seconds: float | None = None) -> None:
         line = Text(margin)
-        line.append(clean(head), style=style)
+        line.append(escape_line(head), style=style)
         if tail:
-            line.append(("" if head.endswith(" ") else "  ") + clean(tail))
+            line.append(("" if head.endswith(" ") else "  ") + escape_line(tail))
         if seconds is not None:
             line.append(f"  {duration(seconds)}", style="dim")
         self.console.print(line, soft_wrap=True)
@@ -142,7 +142,7 @@ class Progress:
             self._status.start()
 
 
-class Typist:
+class AnswerPrinter:
     """Writes an answer to stdout as it comes; a person sees it twice only where it was not the last word."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Typist:
     def show(self, event: Event) -> None:
         if isinstance(event, TextWritten) and event.answer:
             self._written += event.answer
-            put(event.answer)
+            write_stdout(event.answer)
         elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
             self._break()
         elif isinstance(event, RunFinished):
@@ -167,7 +167,7 @@ class Typist:
 
     def _break(self) -> None:
         if not self._written.endswith("\n"):
-            put("\n")
+            write_stdout("\n")
         self._written = ""
 
 
@@ -175,15 +175,15 @@ def summary(result: Mapping[str, Any]) -> str:
     """What a person wants to see of a result: its entries, or else its fields."""
     entries = result.get("entries")
     if not isinstance(entries, list):
-        return brief(json.dumps(result, ensure_ascii=False))
+        return shorten(json.dumps(result, ensure_ascii=False))
     if not entries:
         return "nothing"
-    shown = ", ".join(brief(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
+    shown = ", ".join(shorten(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
     more = len(entries) - SHOWN_ENTRIES
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def source(salvage: Salvaged) -> str:
+def describe_salvage(salvage: SalvagedAnswer) -> str:
     """What a salvaged answer is made of."""
     steps = f"step {salvage.steps[0]}" if len(salvage.steps) == 1 else f"steps {_joined(salvage.steps)}"
     if salvage.by == "model":

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from gbnf import Finding, Grammar
 from gbnf.complexity import Complexity
-from gbnf.manifests import Executor
-from gbnf_server.cli.text import clean, notes, plural, screen
+from gbnf.manifests import Tool
+from gbnf_server.cli.text import escape_line, plural, stderr_console, stdout_console
 
 PIPED_WIDTH = 120
 """Columns of a table that is not shown on a terminal."""
@@ -23,7 +23,7 @@ PIPED_WIDTH = 120
 class ToolRow:
     """One tool at a glance."""
 
-    executor: Executor
+    tool: Tool
     complexity: Complexity
     is_complex: bool
     findings: tuple[Finding, ...]
@@ -31,11 +31,13 @@ class ToolRow:
 
 def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str]) -> None:
     """What a grammar leaves open, and whom the pool filter left out; on stderr."""
-    console = notes()
+    console = stderr_console()
     rules, size = len(grammar.rules.productions), len(str(grammar).encode())
     console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
     for name, reason in dropped.items():
-        console.print(Text(f"left out {clean(name)}: {clean(reason)}", style="dim"), soft_wrap=True)
+        console.print(
+            Text(f"left out {escape_line(name)}: {escape_line(reason)}", style="dim"), soft_wrap=True
+        )
     console.print(Text(f"{plural(rules, 'rule')}, {size} bytes", style="dim"))
     for finding in grammar.report:
         show_finding(console, finding)
@@ -50,13 +52,14 @@ def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str
 def show_finding(console: Console, finding: Finding) -> None:
     style = "yellow" if finding.kind == "unenforced" else "cyan"
     console.print(
-        Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), clean(str(finding))), soft_wrap=True
+        Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), escape_line(str(finding))),
+        soft_wrap=True,
     )
 
 
 def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
     """The table of `gbnf manifests`, on stdout."""
-    console = screen(PIPED_WIDTH)
+    console = stdout_console(PIPED_WIDTH)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("tool", style="bold", no_wrap=True)
     table.add_column("effect", no_wrap=True)
@@ -64,16 +67,16 @@ def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
     table.add_column("findings", justify="right")
     table.add_column("description", no_wrap=True, overflow="ellipsis")
     for row in rows:
-        policy = row.executor.run
+        policy = row.tool.run
         table.add_row(
-            Text(clean(row.executor.name)),
+            Text(escape_line(row.tool.name)),
             Text(
                 policy.effect + (", asks" if policy.confirm else ""),
                 style="yellow" if policy.effect == "write" else "",
             ),
             Text(str(row.complexity.score), style="yellow" if row.is_complex else ""),
             Text(str(len(row.findings)) if row.findings else "-", style="" if row.findings else "dim"),
-            Text(clean(row.executor.description())),
+            Text(escape_line(row.tool.description())),
         )
     console.print(table)
     if findings:

@@ -1,6 +1,6 @@
 """Text for terminals and pipes: what tools, models and files say is shown as text, not as markup or control.
 
-All output goes through `put`, `notes` or `screen`, which escape control characters, one character at a time:
+All output goes through `write_stdout`, `stderr_console` or `stdout_console`, which escape control characters, one character at a time:
 a text that comes in pieces is as safe as a whole one.
 """
 
@@ -24,15 +24,19 @@ class _CleanConsole(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+            yield (
+                segment
+                if segment.control
+                else Segment(escape_control_characters(segment.text), segment.style)
+            )
 
 
-def notes() -> Console:
+def stderr_console() -> Console:
     """Return where all goes that is not a command's result: stderr, without colours when piped."""
     return _CleanConsole(stderr=True, highlight=False, markup=False, emoji=False)
 
 
-def screen(piped_width: int | None = None) -> Console:
+def stdout_console(piped_width: int | None = None) -> Console:
     """Return stdout for coloured texts and tables; `piped_width` is in columns."""
     console = _CleanConsole(highlight=False, markup=False, emoji=False)
     if piped_width is not None and not console.is_terminal:
@@ -42,17 +46,17 @@ def screen(piped_width: int | None = None) -> Console:
 
 def write(text: str) -> None:
     """Print a command's result, on lines of its own."""
-    put(text if text.endswith("\n") else text + "\n")
+    write_stdout(text if text.endswith("\n") else text + "\n")
 
 
-def put(text: str) -> None:
+def write_stdout(text: str) -> None:
     """Write to stdout, and flush. Raises SetupError where it can't be; a reader that left is click's."""
     from gbnf_server.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
 
     if sys.stdout is None:  # it was closed before the process began
         raise SetupError("the result can't be written: standard output is closed")
     try:
-        sys.stdout.write(printable(text))
+        sys.stdout.write(escape_control_characters(text))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -78,7 +82,7 @@ def request_text(text: str) -> str:
     return text
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return the text with each control character as an escape of JSON, `\\u001b`; new lines and tabs stay.
 
     So JSON keeps its value, and a grammar too. What is escaped can move the cursor, change colours, turn the
@@ -96,12 +100,12 @@ def _escaped(found: re.Match[str]) -> str:
     return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
 
 
-def clean(text: str) -> str:
-    """Return `printable` text on one line: new lines and tabs are escaped too, so that none feigns a line."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+def escape_line(text: str) -> str:
+    """Return `escape_control_characters` text on one line: new lines and tabs are escaped too, so that none feigns a line."""
+    return escape_control_characters(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def brief(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+def shorten(text: str, limit: int = SHOWN_CHARACTERS) -> str:
     """The text on one line, clipped."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

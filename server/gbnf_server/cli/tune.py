@@ -12,13 +12,13 @@ import typer
 
 from gbnf_server.cli.models import (
     ApiKeyOption,
+    BackendName,
     BackendOption,
-    ContextOption,
+    ContextSizeOption,
     ModelOption,
+    ModelSource,
+    PromptStyleChoice,
     ServerOption,
-    Serving,
-    Source,
-    Style,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def tune(
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
-    context: ContextOption = None,
+    context: ContextSizeOption = None,
     manifests: Annotated[
         list[Path] | None,
         typer.Option(
@@ -46,10 +46,10 @@ def tune(
             help="Cases of the bench, whose tools are executed; made of the manifests when absent.",
         ),
     ] = None,
-    rung: Annotated[
+    strategy: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this rung, repeatable; all when absent.")
     ] = None,
-    style: Annotated[Style | None, typer.Option(help="How tools are shown to the model.")] = None,
+    style: Annotated[PromptStyleChoice | None, typer.Option(help="How tools are shown to the model.")] = None,
     lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
@@ -68,39 +68,39 @@ def tune(
       gbnf tune --server http://127.0.0.1:8080 --suite abstention
       gbnf tune --backend ollama --model qwen2.5:7b --rung grammar --rung soft
     """
-    source = Source(model, server, api_key, backend, context)
+    source = ModelSource(model, server, api_key, backend, context)
     source.check()
     from gbnf import load_manifests
     from gbnf_server.backends.base import dialect_of
     from gbnf_server.bench.about import about
-    from gbnf_server.bench.configurations import LADDER, rungs
+    from gbnf_server.bench.configurations import STRATEGIES, supported_strategies
     from gbnf_server.bench.dsl import load_suites
-    from gbnf_server.bench.ladder import best_rung, ladder_table
-    from gbnf_server.bench.made_cases import made_suite, pretend
+    from gbnf_server.bench.ladder import best_strategy, strategy_table
+    from gbnf_server.bench.made_cases import generate_suite, stub_result
     from gbnf_server.bench.matching import references_of
     from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import Bench, Options
+    from gbnf_server.bench.running import Bench, RunOptions
     from gbnf_server.cli.bench_show import show_tables
     from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import notes, write
+    from gbnf_server.cli.text import stderr_console, write
     from gbnf_server.executors import run_executor
     from gbnf_server.profiles import save
     from gbnf_server.shipped import manifests_path
 
-    known = {each.name for each in LADDER}
-    if unknown := set(rung or ()) - known:
+    known = {each.name for each in STRATEGIES}
+    if unknown := set(strategy or ()) - known:
         raise typer.BadParameter(
-            f"{', '.join(sorted(unknown))}: the rungs are {', '.join(each.name for each in LADDER)}",
+            f"{', '.join(sorted(unknown))}: the rungs are {', '.join(each.name for each in STRATEGIES)}",
             param_hint="--rung",
         )
-    console = notes()
-    executors = load_manifests(manifests or manifests_path())
+    console = stderr_console()
+    pool = load_manifests(manifests or manifests_path())
     if suite:
-        suites = load_suites(suite, executors)
+        suites = load_suites(suite, pool)
         if len({each.name for each in suites}) < len(suites):
             raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     else:
-        made, left_out = made_suite(executors, language=lang)
+        made, left_out = generate_suite(pool, language=lang)
         suites = (made,)
         if left_out and not quiet:
             console.print(
@@ -109,18 +109,20 @@ def tune(
                 soft_wrap=True,
             )
     with interruptible(), source.open(None if style is None else style.value) as opened:
-        ladder = tuple(each for each in rungs(dialect_of(opened)) if not rung or each.name in rung)
-        if not ladder:
+        strategies = tuple(
+            each for each in supported_strategies(dialect_of(opened)) if not strategy or each.name in strategy
+        )
+        if not strategies:
             raise typer.BadParameter("this server takes no grammar: the rungs are none, soft and lines")
-        options = Options(max_tokens=max_tokens, warm=True)
+        options = RunOptions(max_tokens=max_tokens, warm=True)
         bench = Bench(
             suites,
-            ladder,
-            executors,
+            strategies,
+            pool,
             opened,
             model=source.key().name,
             options=options,
-            execute=run_executor if suite else pretend,
+            execute=run_executor if suite else stub_result,
         )
         records = []
         for number, job in enumerate(bench.jobs, 1):
@@ -130,32 +132,36 @@ def tune(
                 line = f"{number}/{len(bench.jobs)} {job.configuration.name}: {job.case.id} {outcome}"
                 console.print(line, style="dim", soft_wrap=True)
         facts = {"name": opened.name}
-        tools = [*executors, *(decoy for each in suites for decoy in each.decoys)]
-        results = Results(about("tune", facts, options), ladder, suites, references_of(tools), tuple(records))
-    table = ladder_table(results)
+        tools = [*pool, *(decoy for each in suites for decoy in each.decoys)]
+        results = Results(
+            about("tune", facts, options), strategies, suites, references_of(tools), tuple(records)
+        )
+    table = strategy_table(results)
     if markdown:
         write(table.markdown())
     else:
         show_tables([table])
-    profile = _profile(source, results, best_rung(results), style)
-    console.print(f"best: {profile.rung}", style="bold")
+    profile = _profile(source, results, best_strategy(results), style)
+    console.print(f"best: {profile.strategy}", style="bold")
     if not dry_run:
         console.print(f"kept in {save(profile)}", soft_wrap=True)
 
 
-def _profile(source: Source, results: Results, rung: str, style: Style | None) -> Profile:
+def _profile(
+    source: ModelSource, results: Results, strategy: str, style: PromptStyleChoice | None
+) -> Profile:
     from gbnf_server.profiles import Profile
 
-    configuration = next(each for each in results.configurations if each.name == rung)
+    configuration = next(each for each in results.configurations if each.name == strategy)
     settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})
-    runs = [run for run in results.scored() if run.record.configuration == rung]
+    runs = [run for run in results.scored() if run.record.configuration == strategy]
     measured: dict[str, str | int] = {
         "at": results.about["made_at"],
         "suites": ", ".join(suite.name for suite in results.suites),
         "runs": len(runs),
         "converged": sum(run.score.converged for run in runs),
     }
-    if source.serving is Serving.IN_PROCESS:
+    if source.backend_name is BackendName.IN_PROCESS:
         with source.path().open("rb") as file:
             measured["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    return Profile(source.key(), rung, settings, measured)
+    return Profile(source.key(), strategy, settings, measured)

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar import forced as forcing
 from gbnf.grammar.chars import first_bytes
-from gbnf.grammar.forced import Course
+from gbnf.grammar.forced import ForcedContinuation
 from gbnf.grammar.match import MatchState
 from gbnf_server.native import NativeGrammar, NativeModel
 
-Tokens = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+TokenIds = npt.NDArray[np.int64]
+TokenMask = npt.NDArray[np.bool_]
 
 
 class Constraint(Protocol):
@@ -41,11 +41,11 @@ class Constraint(Protocol):
         """Tell whether the token may come next (one that ends the generation: whether the text may end)."""
         ...
 
-    def candidates(self) -> Tokens | None:
+    def candidates(self) -> TokenIds | None:
         """Tokens among which all that are allowed are, found cheaply; None: the whole vocabulary."""
         ...
 
-    def allowed(self, tokens: Tokens) -> Flags:
+    def allowed(self, tokens: TokenIds) -> TokenMask:
         """For each token what `allows` says, in one go."""
         ...
 
@@ -53,7 +53,7 @@ class Constraint(Protocol):
         """Go on by a token that `allows` has just let through, and that does not end the generation."""
         ...
 
-    def course(self, *, spaced: bool) -> Course | None:
+    def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
         """How the text goes on, None where nobody can say; `spaced`: guess that optional spaces stand."""
         ...
 
@@ -62,7 +62,7 @@ class Constraint(Protocol):
         ...
 
 
-class Utf8:
+class Utf8Decoder:
     """Whether tokens spell UTF-8, a character perhaps unfinished; and their text."""
 
     def __init__(self, model: NativeModel) -> None:
@@ -70,13 +70,13 @@ class Utf8:
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether no character is unfinished."""
         return not self._decoder.getstate()[0]
 
-    def spells(self, token: int) -> bool:
+    def accepts(self, token: int) -> bool:
         piece = self._model.piece(token)
-        if piece.isascii() and self.is_whole:
+        if piece.isascii() and self.is_complete:
             return True
         state = self._decoder.getstate()
         try:
@@ -89,34 +89,34 @@ class Utf8:
         # the decoder waits for the third byte of a surrogate, which no text holds, to refuse it
         return not (unfinished[:1] == b"\xed" and unfinished[1:2] > b"\x9f")
 
-    def take(self, token: int) -> str:
-        """Go on by a token that `spells`, and return the characters that it finishes."""
+    def decode(self, token: int) -> str:
+        """Go on by a token that `accepts`, and return the characters that it finishes."""
         return self._decoder.decode(self._model.piece(token))
 
 
-class Following:
+class ConstraintBase:
     """The part of a constraint that all engines share: what our automaton says of the text so far."""
 
     def __init__(self, model: NativeModel, gbnf: str) -> None:
         self.seconds = 0.0
         self._model = model
-        self._utf8 = Utf8(model)
-        self._unread = ""  # characters that `_state` has not followed yet
+        self._utf8 = Utf8Decoder(model)
+        self._pending_text = ""  # characters that `_state` has not followed yet
         self._state: MatchState | None = _state(gbnf)
 
-    def course(self, *, spaced: bool) -> Course | None:
+    def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
         begun = time.perf_counter()
-        state = self._followed() if self._utf8.is_whole else None
-        found = None if state is None else forcing.course(state, spaced=spaced)
+        state = self._current_state() if self._utf8.is_complete else None
+        found = None if state is None else forcing.forced_continuation(state, spaced=spaced)
         self.seconds += time.perf_counter() - begun
         return found
 
     def accept_text(self, text: str) -> bool:
         begun = time.perf_counter()
-        tokens = self._model.spelling(text)
+        tokens = self._model.tokenize_exactly(text)
         accepted = tokens is not None and self._accept_all(tokens)
         if accepted:
-            self._unread += text
+            self._pending_text += text
         else:
             self._state = None  # the engine sees it otherwise: from here on nothing is forced
         self.seconds += time.perf_counter() - begun
@@ -125,14 +125,14 @@ class Following:
     def _accept_all(self, tokens: list[int]) -> bool:
         raise NotImplementedError
 
-    def _followed(self) -> MatchState | None:
-        if self._unread and self._state is not None:
-            self._state = self._state.advance(self._unread)
-        self._unread = ""
+    def _current_state(self) -> MatchState | None:
+        if self._pending_text and self._state is not None:
+            self._state = self._state.advance(self._pending_text)
+        self._pending_text = ""
         return self._state
 
 
-class EngineConstraint(Following):
+class LlamaCppConstraint(ConstraintBase):
     """llama.cpp's own engine as judge."""
 
     def __init__(self, model: NativeModel, grammar: NativeGrammar, gbnf: str) -> None:
@@ -140,39 +140,39 @@ class EngineConstraint(Following):
         super().__init__(model, gbnf)
         self._start = grammar
         self._grammar = grammar.clone()
-        self._taken: list[int] = []
+        self._accepted_tokens: list[int] = []
 
     def allows(self, token: int) -> bool:
         begun = time.perf_counter()
-        allowed = self._grammar.allows(token) and self._utf8.spells(token)
+        allowed = self._grammar.allows(token) and self._utf8.accepts(token)
         self.seconds += time.perf_counter() - begun
         return allowed
 
-    def candidates(self) -> Tokens | None:
+    def candidates(self) -> TokenIds | None:
         begun = time.perf_counter()
-        tokens: Tokens | None = None
-        if not self._utf8.is_whole:
-            tokens = self._model.tokens_by_first_byte(_CONTINUING)
-        elif (state := self._followed()) is not None:
+        tokens: TokenIds | None = None
+        if not self._utf8.is_complete:
+            tokens = self._model.tokens_by_first_byte(_CONTINUATION_BYTES)
+        elif (state := self._current_state()) is not None:
             tokens = self._model.tokens_by_first_byte(first_bytes(state.allowed()))
             if state.can_end:
                 tokens = np.union1d(tokens, list(self._model.end_tokens))
         self.seconds += time.perf_counter() - begun
         return tokens
 
-    def allowed(self, tokens: Tokens) -> Flags:
+    def allowed(self, tokens: TokenIds) -> TokenMask:
         begun = time.perf_counter()
         found = self._grammar.allowed(tokens)
         for index in np.flatnonzero(found):
-            found[index] = self._utf8.spells(int(tokens[index]))
+            found[index] = self._utf8.accepts(int(tokens[index]))
         self.seconds += time.perf_counter() - begun
         return found
 
     def accept(self, token: int) -> None:
         begun = time.perf_counter()
         self._grammar.accept(token)
-        self._taken.append(token)
-        self._unread += self._utf8.take(token)
+        self._accepted_tokens.append(token)
+        self._pending_text += self._utf8.decode(token)
         self.seconds += time.perf_counter() - begun
 
     def _accept_all(self, tokens: list[int]) -> bool:
@@ -181,17 +181,17 @@ class EngineConstraint(Following):
                 self._rewind()
                 return False
             self._grammar.accept(token)
-        self._taken += tokens
+        self._accepted_tokens += tokens
         return True
 
     def _rewind(self) -> None:
         """Go back to what has been taken: the engine has let each of these tokens through at its place."""
         self._grammar = self._start.clone()
-        for token in self._taken:
+        for token in self._accepted_tokens:
             self._grammar.accept(token)
 
 
-_CONTINUING = frozenset(range(0x80, 0xC0))
+_CONTINUATION_BYTES = frozenset(range(0x80, 0xC0))
 
 
 def _state(gbnf: str) -> MatchState | None:

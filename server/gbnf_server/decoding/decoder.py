@@ -11,25 +11,25 @@ from typing import Literal
 
 from gbnf_server.decoding.constraint import Constraint
 from gbnf_server.decoding.jump import Jump, jump
-from gbnf_server.decoding.memory import Logits, Memory, Row
-from gbnf_server.decoding.sampling import Picker
+from gbnf_server.decoding.memory import CachedSequence, KVCache, Logits
+from gbnf_server.decoding.sampling import Sampler
 from gbnf_server.errors import BackendError
 from gbnf_server.native import NativeModel
 
-_WORTHWHILE = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
+_MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
 
 OnText = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Answer:
-    """What has been written so far. `forced` of the `tokens` cost no step; `began`: when the first came."""
+class Generation:
+    """What has been written so far. `forced_tokens` of the `tokens` cost no step; `first_token_at`: when the first came."""
 
     tokens: list[int] = field(default_factory=list)
     text: str = ""
-    forced: int = 0
+    forced_tokens: int = 0
     finish: Literal["stop", "length"] = "length"
-    began: float = 0.0
+    first_token_at: float = 0.0
 
 
 class Decoder:
@@ -41,114 +41,122 @@ class Decoder:
     def __init__(
         self,
         model: NativeModel,
-        memory: Memory,
-        row: Row,
-        picker: Picker,
+        memory: KVCache,
+        sequence: CachedSequence,
+        sampler: Sampler,
         constraint: Constraint | None,
         *,
         jumps: bool,
         stop: threading.Event,
         on_text: OnText | None = None,
     ) -> None:
-        self._model, self._memory, self._row, self._picker = model, memory, row, picker
+        self._model, self._kv_cache, self._sequence, self._sampler = model, memory, sequence, sampler
         self._constraint = constraint
         self._jumps = jumps and constraint is not None
         self._stop, self._on_text = stop, on_text
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
-        self._answer = Answer()
+        self._answer = Generation()
         # The logits behind the first so many tokens of prompt and answer, from the last evaluation. What was
         # evaluated may be ahead of the answer, by drafts: `row.past` agrees with it as far as both go.
         self._logits: dict[int, Logits] = {}
         self._spaced = True  # whether the model writes optional spaces, as far as it has been seen
 
-    def write(self, prompt: Sequence[int], room: int) -> Answer:
+    def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
         """Answer with at most `room` tokens, for which the memory has place. Raises BackendError."""
         answer = self._answer
         while True:
             drafts: list[tuple[int, bool]] = []
             if self._constraint is not None and self._jumps:
-                course = self._constraint.course(spaced=self._spaced)
-                made = None if course is None else jump(self._model, answer.tokens, answer.text, course)
-                if made is not None and len(made.tokens) > room:
-                    self._cut(made.tokens[:room])
+                forced_continuation = self._constraint.forced_continuation(spaced=self._spaced)
+                made = (
+                    None
+                    if forced_continuation is None
+                    else jump(self._model, answer.tokens, answer.text, forced_continuation)
+                )
+                if made is not None and len(made.tokens) > max_tokens:
+                    self._truncate(made.tokens[:max_tokens])
                     break
                 if made is not None and (not made.text or self._constraint.accept_text(made.text)):
-                    self._take(made, len(prompt))
-                    drafts = made.drafts[: room - len(answer.tokens)]
-                    if course is not None and course.ends:
+                    self._append_forced(made, len(prompt))
+                    drafts = made.drafts[: max_tokens - len(answer.tokens)]
+                    if forced_continuation is not None and forced_continuation.ends:
                         answer.finish = "stop"
                         break
-            if len(answer.tokens) >= room:
+            if len(answer.tokens) >= max_tokens:
                 break
-            token = self._pick(self._next(prompt, drafts))
+            token = self._sample(self._next_logits(prompt, drafts))
             if token in self._model.end_tokens:
                 answer.finish = "stop"
                 break
-            answer.forced += self._agree(len(prompt) + len(answer.tokens), token)
+            answer.forced_tokens += self._commit_token(len(prompt) + len(answer.tokens), token)
             answer.tokens.append(token)
-            self._say(self._characters.decode(self._model.piece(token)))
+            self._emit(self._characters.decode(self._model.piece(token)))
         if answer.finish == "stop":
-            self._say(self._characters.decode(b"", final=True))
+            self._emit(self._characters.decode(b"", final=True))
         return answer
 
-    def _take(self, made: Jump, start: int) -> None:
+    def _append_forced(self, made: Jump, start: int) -> None:
         answer = self._answer
-        answer.forced = max(0, answer.forced + len(made.tokens) - len(answer.tokens))
+        answer.forced_tokens = max(0, answer.forced_tokens + len(made.tokens) - len(answer.tokens))
         for index in range(made.kept, len(made.tokens)):
-            self._agree(start + index, made.tokens[index])
+            self._commit_token(start + index, made.tokens[index])
         answer.tokens = made.tokens
-        self._say(made.text)
+        self._emit(made.text)
 
-    def _agree(self, index: int, token: int) -> bool:
+    def _commit_token(self, index: int, token: int) -> bool:
         """The token of prompt and answer at an index is this one: forget what was evaluated otherwise.
 
         Returns whether it has been evaluated already.
         """
-        past = self._row.past
-        if index < len(past) and past[index] != token:
-            drafted, chosen = (self._model.piece(each).startswith(b" ") for each in (past[index], token))
+        cached_tokens = self._sequence.cached_tokens
+        if index < len(cached_tokens) and cached_tokens[index] != token:
+            drafted, chosen = (
+                self._model.piece(each).startswith(b" ") for each in (cached_tokens[index], token)
+            )
             if drafted != chosen:
                 self._spaced = chosen
-            self._memory.cut(self._row, index)
-        return index < len(past)
+            self._kv_cache.roll_back(self._sequence, index)
+        return index < len(cached_tokens)
 
-    def _cut(self, tokens: list[int]) -> None:
+    def _truncate(self, tokens: list[int]) -> None:
         """End with the tokens that there is room for."""
         answer = self._answer
         raw = b"".join([self._model.piece(token) for token in tokens])
         text = codecs.getincrementaldecoder("utf-8")().decode(raw)
         if len(text) >= len(answer.text):  # fewer only if the model had spelled it in fewer tokens
-            answer.forced = max(0, answer.forced + len(tokens) - len(answer.tokens))
+            answer.forced_tokens = max(0, answer.forced_tokens + len(tokens) - len(answer.tokens))
             answer.tokens = tokens
-            self._say(text[len(answer.text) :])
+            self._emit(text[len(answer.text) :])
 
-    def _next(self, prompt: Sequence[int], drafts: Sequence[tuple[int, bool]]) -> Logits:
+    def _next_logits(self, prompt: Sequence[int], drafts: Sequence[tuple[int, bool]]) -> Logits:
         """The logits of the next token. Where they have to be computed, those that drafts need are, too."""
-        tokens, row = self._answer.tokens, self._row
+        tokens, sequence = self._answer.tokens, self._sequence
         length = len(prompt) + len(tokens)
-        known = min(len(row.past), length)
+        known = min(len(sequence.cached_tokens), length)
         if known == length and length in self._logits:
             return self._logits[length]
         known = min(known, length - 1)
-        if known < len(row.past):
-            self._memory.cut(row, known)
+        if known < len(sequence.cached_tokens):
+            self._kv_cache.roll_back(sequence, known)
         left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
-        if len(left) + len(drafts) < _WORTHWHILE:
+        if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
             drafts = ()
         ahead = [
             0,
             *(count for count, (_, asks) in enumerate(drafts) if asks and count),
             *[len(drafts)] * bool(drafts),
         ]
-        asked = [len(left) - 1 + count for count in ahead]
-        found = self._memory.evaluate(row, [*left, *(token for token, _ in drafts)], self._stop, asked)
+        output_positions = [len(left) - 1 + count for count in ahead]
+        found = self._kv_cache.evaluate(
+            sequence, [*left, *(token for token, _ in drafts)], self._stop, output_positions
+        )
         self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
-        self._answer.began = self._answer.began or time.perf_counter()
+        self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
         return found[0]
 
-    def _pick(self, logits: Logits) -> int:
+    def _sample(self, logits: Logits) -> int:
         try:
-            token = self._picker.pick(logits, self._constraint)
+            token = self._sampler.sample(logits, self._constraint)
         except ValueError as error:
             raise BackendError(f"the model computes nonsense: {error}. Is its file whole?") from None
         if token is None:
@@ -159,7 +167,7 @@ class Decoder:
             self._constraint.accept(token)
         return token
 
-    def _say(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         self._answer.text += text
         if text and self._on_text is not None:
             self._on_text(text)

@@ -17,14 +17,14 @@ import numpy as np
 
 from gbnf.dialects.lark import lark_text
 from gbnf.errors import GrammarSyntaxError
-from gbnf_server.decoding.constraint import Flags, Following, Tokens
+from gbnf_server.decoding.constraint import ConstraintBase, TokenIds, TokenMask
 from gbnf_server.errors import BackendError, GrammarRefused, SetupError
 from gbnf_server.native import NativeModel
 
 _KEPT = 32  # grammars
 
 
-class Llguidance:
+class LlguidanceEngine:
     """llguidance's matchers over one model's vocabulary. For several threads."""
 
     def __init__(self, model: NativeModel) -> None:
@@ -46,14 +46,14 @@ class Llguidance:
         self._grammars: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def constraint(self, gbnf: str) -> GuidanceConstraint:
+    def constraint(self, gbnf: str) -> LlguidanceConstraint:
         """What holds one answer to the grammar. Raises GrammarRefused."""
         with self._lock:
             matcher = self._grammars.pop(gbnf, None) or self._read(gbnf)
             self._grammars[gbnf] = matcher
             if len(self._grammars) > _KEPT:
                 self._grammars.popitem(last=False)
-            return GuidanceConstraint(self._model, matcher.deep_copy(), gbnf)
+            return LlguidanceConstraint(self._model, matcher.deep_copy(), gbnf)
 
     def _read(self, gbnf: str) -> Any:
         try:
@@ -66,30 +66,30 @@ class Llguidance:
         return matcher
 
 
-class GuidanceConstraint(Following):
+class LlguidanceConstraint(ConstraintBase):
     """llguidance as judge. What is forced our automaton says here, too: it also sees where a text ends."""
 
     def __init__(self, model: NativeModel, matcher: Any, gbnf: str) -> None:
         super().__init__(model, gbnf)
         self._matcher = matcher
-        self._flags: Flags | None = None  # of the whole vocabulary, at this place
+        self._token_mask: TokenMask | None = None  # of the whole vocabulary, at this place
 
     def allows(self, token: int) -> bool:
         begun = time.perf_counter()
         if token in self._model.end_tokens:
             allowed = bool(self._matcher.is_accepting())
         else:
-            allowed = self._matcher.validate_tokens([token]) == 1 and self._utf8.spells(token)
+            allowed = self._matcher.validate_tokens([token]) == 1 and self._utf8.accepts(token)
         self.seconds += time.perf_counter() - begun
         return allowed
 
-    def candidates(self) -> Tokens:
+    def candidates(self) -> TokenIds:
         begun = time.perf_counter()
         tokens = np.flatnonzero(self._mask())
         self.seconds += time.perf_counter() - begun
         return tokens
 
-    def allowed(self, tokens: Tokens) -> Flags:
+    def allowed(self, tokens: TokenIds) -> TokenMask:
         begun = time.perf_counter()
         flags = np.asarray(self._mask()[tokens])
         self.seconds += time.perf_counter() - begun
@@ -97,25 +97,25 @@ class GuidanceConstraint(Following):
 
     def accept(self, token: int) -> None:
         begun = time.perf_counter()
-        self._flags = None
+        self._token_mask = None
         if not self._matcher.consume_token(token):
             raise BackendError(f"llguidance cannot go on: {self._matcher.get_error()}")
-        self._unread += self._utf8.take(token)
+        self._pending_text += self._utf8.decode(token)
         self.seconds += time.perf_counter() - begun
 
     def _accept_all(self, tokens: list[int]) -> bool:
-        self._flags = None
+        self._token_mask = None
         if self._matcher.validate_tokens(tokens) < len(tokens):
             return False
         if not self._matcher.consume_tokens(tokens):
             raise BackendError(f"llguidance cannot go on: {self._matcher.get_error()}")
         return True
 
-    def _mask(self) -> Flags:
-        if self._flags is None:
+    def _mask(self) -> TokenMask:
+        if self._token_mask is None:
             bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
             flags = np.unpackbits(bits, bitorder="little")[: self._model.size].astype(np.bool_)
             if self._matcher.is_error():
                 raise BackendError(f"llguidance cannot go on: {self._matcher.get_error()}")
-            self._flags = flags
-        return self._flags
+            self._token_mask = flags
+        return self._token_mask

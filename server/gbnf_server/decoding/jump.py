@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from gbnf.grammar.chars import first_bytes
-from gbnf.grammar.forced import Course
-from gbnf_server.decoding.memory import shared_length
+from gbnf.grammar.forced import ForcedContinuation
+from gbnf_server.decoding.memory import shared_prefix_length
 from gbnf_server.native import NativeModel
 
 _MOST_DRAFTS = 32
@@ -41,22 +41,24 @@ class Jump:
     drafts: list[tuple[int, bool]]
 
 
-def jump(model: NativeModel, tokens: Sequence[int], text: str, course: Course) -> Jump | None:
+def jump(
+    model: NativeModel, tokens: Sequence[int], text: str, forced_continuation: ForcedContinuation
+) -> Jump | None:
     """Go on from an answer, its tokens and its text, along a course; None where nothing is gained."""
-    if not course.text:
-        return Jump(list(tokens), "", len(tokens), []) if course.ends else None
-    whole = model.spelling(text + course.text)
+    if not forced_continuation.text:
+        return Jump(list(tokens), "", len(tokens), []) if forced_continuation.ends else None
+    whole = model.tokenize_exactly(text + forced_continuation.text)
     if whole is None:
         return None
-    if course.ends:
-        return Jump(whole, course.text, shared_length(tokens, whole), [])
+    if forced_continuation.ends:
+        return Jump(whole, forced_continuation.text, shared_prefix_length(tokens, whole), [])
     offsets = list(accumulate((len(model.piece(token)) for token in whole), initial=0))
-    raw = (text + course.text).encode()
+    raw = (text + forced_continuation.text).encode()
     begun = len(text.encode())
     choices: list[tuple[int, int]] = []  # in bytes: up to where all is settled, and the choice
-    for place, possible in course.choices:
-        at = begun + len(course.text[:place].encode())
-        choices.append((model.settled(raw[:at], offsets, first_bytes(possible)), at))
+    for place, possible in forced_continuation.choices:
+        at = begun + len(forced_continuation.text[:place].encode())
+        choices.append((model.stable_length(raw[:at], offsets, first_bytes(possible)), at))
     certain = max(
         count for count, at in enumerate(offsets) if at <= choices[0][0] and not _is_inside(raw, at)
     )
@@ -69,7 +71,7 @@ def jump(model: NativeModel, tokens: Sequence[int], text: str, course: Course) -
         for index, token in enumerate(whole[certain : certain + _MOST_DRAFTS], certain)
     ]
     added = raw[begun : offsets[certain]].decode()
-    return Jump(whole[:certain], added, shared_length(tokens, whole[:certain]), likely)
+    return Jump(whole[:certain], added, shared_prefix_length(tokens, whole[:certain]), likely)
 
 
 def _is_settled(start: int, end: int, choices: Sequence[tuple[int, int]]) -> bool:

@@ -1,9 +1,9 @@
 """A model's memory: one context of llama.cpp, shared by several sequences of tokens.
 
-Each call has a sequence (a `Row`) to itself, kept after the call for the next one that begins alike. What
+Each call has a sequence (a `CachedSequence`) to itself, kept after the call for the next one that begins alike. What
 must stay true:
 
-- `Row.past` holds a prefix of what the context remembers of the sequence, and where the two may differ, an
+- `CachedSequence.past` holds a prefix of what the context remembers of the sequence, and where the two may differ, an
   evaluation first cuts the context back to it. So whatever interrupts a call (an error, Ctrl-C, a
   cancellation), the next one goes on from a state that is known.
 - The context is touched only under `_lock`. Calls that come at about the same time are evaluated in one
@@ -29,45 +29,45 @@ from gbnf_server.native import NativeModel
 
 Logits = npt.NDArray[np.float32]
 
-_BATCH = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
+_BATCH_SIZE = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
 _NEGLIGIBLE = 32  # tokens that a sequence may lose before another one is taken instead
-_PATIENCE = 0.2  # of the time of an evaluation: for so long one waits for others to join the next
-_MOST_PATIENCE = 0.01  # seconds
+_WAIT_FRACTION = 0.2  # of the time of an evaluation: for so long one waits for others to join the next
+_MAX_WAIT_S = 0.01  # seconds
 
 
 @dataclass(eq=False, slots=True)
-class Lease:
+class Slot:
     """A call's claim on a sequence, so that whatever happens in between, it can be given back."""
 
 
 @dataclass(eq=False)
-class Row:
-    """One sequence. `past`: its tokens that the context surely remembers; nothing else, if it is `exact`."""
+class CachedSequence:
+    """One sequence. `cached_tokens`: its tokens that the context surely remembers; nothing else, if it is `is_synchronized`."""
 
-    number: int
-    past: list[int] = field(default_factory=list)
-    exact: bool = True
-    lease: Lease | None = None
-    used: float = 0.0
+    seq_id: int
+    cached_tokens: list[int] = field(default_factory=list)
+    is_synchronized: bool = True
+    slot: Slot | None = None
+    last_used: float = 0.0
 
-    def shared(self, tokens: Sequence[int]) -> int:
+    def shared_prefix(self, tokens: Sequence[int]) -> int:
         """How many tokens the two begin with in common."""
-        return shared_length(self.past, tokens)
+        return shared_prefix_length(self.cached_tokens, tokens)
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
     """Tokens to be evaluated at the end of a sequence, with the logits behind those at `asked`."""
 
-    row: Row
+    sequence: CachedSequence
     tokens: Sequence[int]
-    asked: frozenset[int]
+    output_positions: frozenset[int]
     logits: list[Logits] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
 
 
-def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
+def shared_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens the two begin with in common."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
@@ -75,7 +75,7 @@ def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
     return min(len(one), len(other))
 
 
-class Memory:
+class KVCache:
     """The context of a model for `parallel` sequences of up to `length` tokens. For several threads."""
 
     def __init__(self, model: NativeModel, *, length: int, parallel: int, threads: int) -> None:
@@ -83,18 +83,18 @@ class Memory:
         self._model, self.length, self.parallel = model, length, parallel
         self.context: Any = _new_context(model, length, parallel, threads)
         self._memory = llama_cpp.llama_get_memory(self.context)
-        self.batch: Any = llama_cpp.llama_batch_init(_BATCH, 0, 1)
-        self._rows = [Row(number) for number in range(parallel)]
+        self.batch: Any = llama_cpp.llama_batch_init(_BATCH_SIZE, 0, 1)
+        self._sequences = [CachedSequence(seq_id) for seq_id in range(parallel)]
         self._free = threading.Condition()
         self._lock = threading.Lock()
         self._turn = threading.Condition()
         self._waiting: list[_Request] = []
         self._is_decoding = False
         self._last_s = 0.0
-        self._leases: set[Lease] = set()
+        self._slots: set[Slot] = set()
         self._is_closed = False
 
-    def enter(self, lease: Lease) -> None:
+    def register(self, slot: Slot) -> None:
         """Keep the model from being freed until the lease is given back.
 
         Raises BackendError where the memory has been closed.
@@ -102,9 +102,9 @@ class Memory:
         with self._free:
             if self._is_closed:
                 raise BackendError(f"the model {self._model.name} has been closed. Load it again.")
-            self._leases.add(lease)
+            self._slots.add(slot)
 
-    def take(self, lease: Lease, tokens: Sequence[int]) -> tuple[Row, int]:
+    def acquire(self, slot: Slot, tokens: Sequence[int]) -> tuple[CachedSequence, int]:
         """Wait for a sequence, give it to the lease, and cut it to what it shares with `tokens`.
 
         Returns it with the number of tokens that need not be evaluated; one is always left to evaluate, its
@@ -113,38 +113,42 @@ class Memory:
         or free, is copied. The lease has entered.
         """
         with self._free:
-            while not (free := [row for row in self._rows if row.lease is None]):
+            while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):
                 self._free.wait()
-            row = min(free, key=lambda each: _loss(each, tokens))
-            row.lease = lease
+            sequence = min(free, key=lambda each: _eviction_cost(each, tokens))
+            sequence.slot = slot
         with self._lock:
-            donor = max(self._rows, key=lambda each: (each.shared(tokens), each is row))
-            common = min(donor.shared(tokens), len(tokens) - 1)
-            if donor is not row and not self._model.forgets:
-                row.exact = False
-                row.past.clear()
-                llama_cpp.llama_memory_seq_rm(self._memory, row.number, -1, -1)
-                llama_cpp.llama_memory_seq_cp(self._memory, donor.number, row.number, 0, common)
-                row.past += tokens[:common]
-            self._cut(row, min(row.shared(tokens), common))
-        return row, len(row.past)
+            donor = max(self._sequences, key=lambda each: (each.shared_prefix(tokens), each is sequence))
+            common = min(donor.shared_prefix(tokens), len(tokens) - 1)
+            if donor is not sequence and not self._model.has_recurrent_state:
+                sequence.is_synchronized = False
+                sequence.cached_tokens.clear()
+                llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, -1, -1)
+                llama_cpp.llama_memory_seq_cp(self._memory, donor.seq_id, sequence.seq_id, 0, common)
+                sequence.cached_tokens += tokens[:common]
+            self._roll_back(sequence, min(sequence.shared_prefix(tokens), common))
+        return sequence, len(sequence.cached_tokens)
 
-    def give(self, lease: Lease) -> None:
+    def release(self, slot: Slot) -> None:
         """Give back what the lease holds, if anything."""
         with self._free:
-            self._leases.discard(lease)
-            for row in self._rows:
-                if row.lease is lease:
-                    row.lease, row.used = None, time.monotonic()
+            self._slots.discard(slot)
+            for sequence in self._sequences:
+                if sequence.slot is slot:
+                    sequence.slot, sequence.last_used = None, time.monotonic()
             self._free.notify_all()
 
-    def cut(self, row: Row, length: int) -> None:
+    def roll_back(self, sequence: CachedSequence, length: int) -> None:
         """Forget all but the first `length` tokens of the sequence; the context does so at its next turn."""
-        row.exact = False
-        del row.past[length:]
+        sequence.is_synchronized = False
+        del sequence.cached_tokens[length:]
 
     def evaluate(
-        self, row: Row, tokens: Sequence[int], stop: threading.Event, asked: Sequence[int]
+        self,
+        sequence: CachedSequence,
+        tokens: Sequence[int],
+        stop: threading.Event,
+        output_positions: Sequence[int],
     ) -> list[Logits]:
         """Evaluate tokens at the end of a sequence; the logits behind those at the indices `asked`, rising.
 
@@ -157,9 +161,9 @@ class Memory:
             if stop.is_set():
                 raise BackendError("the call was cancelled")
             left = len(tokens) - first
-            size = left if left <= _BATCH else min(_BATCH, asked[0] - first)
-            here = frozenset(index - first for index in asked if index - first < size)
-            request = _Request(row, tokens[first : first + size], here)
+            size = left if left <= _BATCH_SIZE else min(_BATCH_SIZE, output_positions[0] - first)
+            here = frozenset(index - first for index in output_positions if index - first < size)
+            request = _Request(sequence, tokens[first : first + size], here)
             self._run(request)
             if request.error:
                 raise BackendError(request.error)
@@ -167,20 +171,20 @@ class Memory:
             logits = request.logits
         return logits
 
-    def forget(self) -> None:
+    def clear_unused(self) -> None:
         """Forget what free sequences remember: their next calls go the way that they go in a new context."""
         with self._free, self._lock:
-            free = [row for row in self._rows if row.lease is None]
-            for row in free:
-                self._cut(row, 0)
-            if len(free) == len(self._rows):  # the places in the context count too
+            free = [sequence for sequence in self._sequences if sequence.slot is None]
+            for sequence in free:
+                self._roll_back(sequence, 0)
+            if len(free) == len(self._sequences):  # the places in the context count too
                 llama_cpp.llama_memory_clear(self._memory, False)
 
     def close(self) -> None:
         """Let nobody enter any more, and wait for those that have."""
         with self._free:
             self._is_closed = True
-            while self._leases:
+            while self._slots:
                 self._free.wait()
 
     def _run(self, request: _Request) -> None:
@@ -213,11 +217,11 @@ class Memory:
 
     def _gather(self, request: _Request) -> list[_Request]:
         """The request and what others ask for, as far as it fits into a batch. Under `_turn`."""
-        until = time.monotonic() + min(_PATIENCE * self._last_s, _MOST_PATIENCE)
-        busy = sum(row.lease is not None for row in self._rows)
+        until = time.monotonic() + min(_WAIT_FRACTION * self._last_s, _MAX_WAIT_S)
+        busy = sum(sequence.slot is not None for sequence in self._sequences)
         while len(self._waiting) < busy and (left := until - time.monotonic()) > 0:
             self._turn.wait(left)
-        chosen, room = [request], _BATCH - len(request.tokens)
+        chosen, room = [request], _BATCH_SIZE - len(request.tokens)
         for other in self._waiting:
             if other is not request and not other.is_done and len(other.tokens) <= room:
                 chosen.append(other)
@@ -229,15 +233,17 @@ class Memory:
         batch, size = self.batch, 0
         outputs: list[tuple[_Request, int]] = []
         for request in requests:
-            row, start = request.row, len(request.row.past)
-            if not row.exact:
-                self._cut(row, start)
-            assert len(row.past) == start, "a memory that can't be cut is cut at the start of a call only"
-            row.exact = False
+            sequence, start = request.sequence, len(request.sequence.cached_tokens)
+            if not sequence.is_synchronized:
+                self._roll_back(sequence, start)
+            assert len(sequence.cached_tokens) == start, (
+                "a memory that can't be cut is cut at the start of a call only"
+            )
+            sequence.is_synchronized = False
             for index, token in enumerate(request.tokens):
                 batch.token[size], batch.pos[size] = token, start + index
-                batch.n_seq_id[size], batch.seq_id[size][0] = 1, row.number
-                batch.logits[size] = is_asked = index in request.asked
+                batch.n_seq_id[size], batch.seq_id[size][0] = 1, sequence.seq_id
+                batch.logits[size] = is_asked = index in request.output_positions
                 if is_asked:
                     outputs.append((request, size))
                 size += 1
@@ -254,8 +260,8 @@ class Memory:
             request.logits.append(logits if self.parallel == 1 else logits.copy())
         for request in requests:
             if not status:
-                request.row.past.extend(request.tokens)
-                request.row.exact = True
+                request.sequence.cached_tokens.extend(request.tokens)
+                request.sequence.is_synchronized = True
             request.is_done = True
 
     def _logits(self, index: int) -> Logits:
@@ -264,25 +270,25 @@ class Memory:
             raise BackendError("llama.cpp gave no logits")
         return np.ctypeslib.as_array(pointer, shape=(self._model.size,))
 
-    def _cut(self, row: Row, length: int) -> None:
+    def _roll_back(self, sequence: CachedSequence, length: int) -> None:
         """Make the context remember just the first `length` tokens of the sequence. Under `_lock`."""
-        del row.past[length:]
-        if not llama_cpp.llama_memory_seq_rm(self._memory, row.number, length, -1):
-            row.past.clear()  # recurrent memories cannot be cut: forget all
-            llama_cpp.llama_memory_seq_rm(self._memory, row.number, -1, -1)
-        row.exact = True
+        del sequence.cached_tokens[length:]
+        if not llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, length, -1):
+            sequence.cached_tokens.clear()  # recurrent memories cannot be cut: forget all
+            llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, -1, -1)
+        sequence.is_synchronized = True
 
 
-def _loss(row: Row, tokens: Sequence[int]) -> tuple[bool, int, float]:
+def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int]) -> tuple[bool, int, float]:
     """The smallest is the sequence to take."""
-    shared = row.shared(tokens)
-    return len(row.past) - shared > _NEGLIGIBLE, -shared, row.used
+    shared_prefix = sequence.shared_prefix(tokens)
+    return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
 
 
 def _new_context(model: NativeModel, length: int, parallel: int, threads: int) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_seq_max = length * parallel, parallel
-    params.n_batch = params.n_ubatch = _BATCH
+    params.n_batch = params.n_ubatch = _BATCH_SIZE
     params.kv_unified = True  # sequences that begin alike share what they remember
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True

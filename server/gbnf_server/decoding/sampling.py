@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gbnf_server.decoding.constraint import Constraint, Tokens
+from gbnf_server.decoding.constraint import Constraint, TokenIds
 
 Logits = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -72,7 +72,7 @@ class Truncation:
         return least if least == most and (least < len(known) or not len(left)) else None
 
 
-class Picker:
+class Sampler:
     """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities.
 
     `seed` -1 is another one each time, as in llama.cpp.
@@ -87,13 +87,13 @@ class Picker:
         self._truncation = truncation or Truncation()
         self._random = np.random.default_rng(None if seed == -1 else seed)
 
-    def pick(self, logits: Logits, held: Constraint | None) -> int | None:
+    def sample(self, logits: Logits, constraint: Constraint | None) -> int | None:
         """One token that is allowed, None where none is. Raises ValueError where a logit is no number."""
         if self._temperature == 0:
-            return _greatest(logits, held)
+            return _greatest(logits, constraint)
         if self._truncation.keeps_all:
-            return _greatest(self._keys(logits), held)
-        kept = self._kept(logits, held)
+            return _greatest(self._keys(logits), constraint)
+        kept = self._kept(logits, constraint)
         return None if kept is None else int(kept[np.argmax(self._keys(logits[kept]))])
 
     def _keys(self, logits: Logits) -> npt.NDArray[np.float64]:
@@ -103,10 +103,10 @@ class Picker:
         np.log(noise, out=noise)
         return np.subtract(logits / np.float64(self._temperature), noise, out=noise)
 
-    def _kept(self, logits: Logits, held: Constraint | None) -> Tokens | None:
+    def _kept(self, logits: Logits, constraint: Constraint | None) -> TokenIds | None:
         """What the truncation keeps of the allowed tokens."""
         found = np.empty(0, dtype=np.int64)
-        for allowed, left in _batches(logits, held):
+        for allowed, left in _batches(logits, constraint):
             found = np.concatenate([found, allowed])
             if len(found):
                 count = self._truncation.kept(logits[found].astype(np.float64), left.astype(np.float64))
@@ -115,19 +115,19 @@ class Picker:
         return None
 
 
-def _greatest(keys: Keys, held: Constraint | None) -> int | None:
+def _greatest(keys: Keys, constraint: Constraint | None) -> int | None:
     """The allowed token of the greatest key, None where none is."""
     greatest = int(np.argmax(keys))
     if np.isnan(keys[greatest]):
         raise ValueError("a logit is no number")
-    if held is None or held.allows(greatest):
+    if constraint is None or constraint.allows(greatest):
         return greatest
-    return next((int(allowed[0]) for allowed, _ in _batches(keys, held) if len(allowed)), None)
+    return next((int(allowed[0]) for allowed, _ in _batches(keys, constraint) if len(allowed)), None)
 
 
-def _batches(keys: Keys, held: Constraint | None) -> Iterator[tuple[Tokens, Keys]]:
+def _batches(keys: Keys, constraint: Constraint | None) -> Iterator[tuple[TokenIds, Keys]]:
     """The allowed tokens by descending keys, in widening batches, each with the keys that are left."""
-    tokens = held.candidates() if held is not None else None
+    tokens = constraint.candidates() if constraint is not None else None
     if tokens is None:
         tokens = np.arange(len(keys))
     left = keys[tokens]
@@ -143,4 +143,4 @@ def _batches(keys: Keys, held: Constraint | None) -> Iterator[tuple[Tokens, Keys
         top.sort()  # equal keys by token, as a mask and an argmax would have it
         top = top[np.argsort(-left[top], kind="stable")]
         batch, tokens, left = tokens[top], tokens[rest], left[rest]
-        yield batch if held is None else batch[held.allowed(batch)], left
+        yield batch if constraint is None else batch[constraint.allowed(batch)], left

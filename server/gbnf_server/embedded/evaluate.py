@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf import load_manifests
-from gbnf_server.cpu import protect
+from gbnf_server.cpu import patch_default_model_params
 from gbnf_server.embedded import model_path
 from gbnf_server.embedded.chat import conversation
 from gbnf_server.embedded.source import Source
@@ -62,21 +62,19 @@ def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) 
     from gbnf_server.backends.in_process import InProcess  # noqa: PLC0415  # the rest needs no engine
     from gbnf_server.bench.configurations import named  # noqa: PLC0415
     from gbnf_server.bench.matching import references_of  # noqa: PLC0415
-    from gbnf_server.bench.running import Bench, Options  # noqa: PLC0415
+    from gbnf_server.bench.running import Bench, RunOptions  # noqa: PLC0415
     from gbnf_server.bench.scoring import score  # noqa: PLC0415
     from gbnf_server.bench.suite_files import load_suite  # noqa: PLC0415
 
-    executors = load_manifests(manifests_path())
+    pool = load_manifests(manifests_path())
     with InProcess(model, guard_grammars=False) as backend:
         for name in names:
-            suite = load_suite(name, executors)
+            suite = load_suite(name, pool)
             for configuration in named(configurations):
-                bench = Bench(
-                    [suite], [configuration], executors, backend, model=model.name, options=Options()
-                )
+                bench = Bench([suite], [configuration], pool, backend, model=model.name, options=RunOptions())
                 missed: list[str] = []
                 for job in bench.jobs:
-                    tools = job.case.tools(executors, suite.decoys)
+                    tools = job.case.tools(pool, suite.decoys)
                     result = score(job.case, bench.run(job), references_of(tools))
                     if not result.converged:
                         missed.append(f"{job.case.id}: {job.case.query!r}: {'; '.join(result.faults)}")
@@ -152,7 +150,7 @@ def report(
     if traces:
         from llama_cpp import Llama  # noqa: PLC0415  # the rest is read by tests without an engine
 
-        protect()
+        patch_default_model_params()
         print(on_traces(Llama(str(model), n_ctx=1024, verbose=False), traces, show=show).text())
 
 

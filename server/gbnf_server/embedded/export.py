@@ -21,8 +21,8 @@ import torch
 from llama_cpp import Llama
 from tokenizers import Tokenizer
 
-from gbnf_server.backends.base import DEMONSTRATION_MODEL
-from gbnf_server.cpu import protect
+from gbnf_server.backends.base import DEMO_MODEL_NAME
+from gbnf_server.cpu import patch_default_model_params
 from gbnf_server.embedded import tokenizer as tokens
 from gbnf_server.embedded.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, conversation, pieces
 from gbnf_server.embedded.model import Model, Shape
@@ -76,7 +76,7 @@ def write(model: Model, tokenizer: Tokenizer, path: Path, *, kind: str = "Q8_0")
     """The GGUF file; `kind` is the type of its matrices, Q8_0 or F16."""
     shape = model.shape
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_name(DEMONSTRATION_MODEL)
+    writer.add_name(DEMO_MODEL_NAME)
     writer.add_description(DESCRIPTION)
     writer.add_license("MIT")
     writer.add_size_label(f"{sum(each.numel() for each in model.parameters()) / 1e6:.1f}M")
@@ -183,7 +183,7 @@ def main() -> None:
     model, tokenizer = load(asked.folder)
     write(model, tokenizer, asked.to, kind=asked.kind)
     print(f"{asked.to}: {asked.to.stat().st_size:,} bytes")
-    protect()
+    patch_default_model_params()
     llama = Llama(str(asked.to), n_ctx=1024, verbose=False)
     wrong = tokenizer_mismatches(llama, tokenizer, asked.texts)
     print(f"tokenizer: {len(wrong)} of {asked.texts} texts split differently {wrong[:2]}")

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import GbnfError
 from gbnf_server.bench.cases import TIMEZONE, read_case
-from gbnf_server.bench.worlds import Snapshot, make_world, snapshot
-from gbnf_server.embedded.pools import executors
+from gbnf_server.bench.worlds import Snapshot, make_case_context, snapshot
+from gbnf_server.embedded.pools import shipped_tools
 from gbnf_server.embedded.source import Source
 from gbnf_server.embedded.traces import trace
 from gbnf_server.embedded.vocabulary import WEEKDAYS_IT
@@ -150,9 +150,9 @@ def _expected(step: Step, request: str) -> dict[str, Any]:
 def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
     """What the plan makes of the world: the `after` and the `answer` of the case. Raises GbnfError."""
     case = read_case({"id": "x", **table})
-    tools = executors()
+    tools = shipped_tools()
     with tempfile.TemporaryDirectory(prefix="gbnf-held-out-") as folder:
-        context = make_world(case, Path(folder), tools)
+        context = make_case_context(case, Path(folder), tools)
         before = snapshot(context)
         turn = context.for_turn("held-out")
         entries: dict[int, tuple[Any, ...]] = {}

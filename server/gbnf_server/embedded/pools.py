@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gbnf.manifests import FINAL_ANSWER, Executor, load_manifests
+from gbnf.manifests import FINAL_ANSWER, Tool, load_manifests
 from gbnf.pool import filter_pool
 from gbnf.prompt import system_prompt
 from gbnf_server.embedded import vocabulary as v
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 @cache
-def executors() -> dict[str, Executor]:
+def shipped_tools() -> dict[str, Tool]:
     """The shipped executors by name, in name order."""
-    return {executor.name: executor for executor in load_manifests(manifests_path())}
+    return {tool.name: tool for tool in load_manifests(manifests_path())}
 
 
 @cache
 def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
     """The system message of shipped executors, by name, and of decoys, by signature, in name order."""
     head, *lines, last = system_prompt(
-        [*(executors()[name] for name in pool), FINAL_ANSWER], style="minimal"
+        [*(shipped_tools()[name] for name in pool), FINAL_ANSWER], style="minimal"
     ).split("\n")
     if decoys:
         lines = sorted([*lines, *decoys], key=lambda line: line.split("(", 1)[0])
@@ -38,8 +38,8 @@ def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
 
 def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str, ...]:
     """Mostly what the filter leaves; else some of the tools, now and then in another order."""
-    names = tuple(executors())
-    usual = tuple(tool.name for tool in filter_pool(executors().values(), request).kept)
+    names = tuple(shipped_tools())
+    usual = tuple(tool.name for tool in filter_pool(shipped_tools().values(), request).kept)
     kind = random.random()
     if kind < 0.6:
         return usual if needed.issubset(usual) else tuple(sorted({*usual, *needed}))
@@ -69,9 +69,9 @@ def decoys_for(random: Source, pool: tuple[str, ...]) -> tuple[str, ...]:
             name = f"{random.choice(lists['verbs'])}_{v.noun(random).lower()}"
         else:
             name = f"{random.choice(lists['verbs'])}_{random.choice(lists['objects'])}"
-        if name in executors() or not name.isascii():
+        if name in shipped_tools() or not name.isascii():
             continue
-        if kind < 0.4 and real in executors() and random.random() < 0.5:
+        if kind < 0.4 and real in shipped_tools() and random.random() < 0.5:
             signature = pool_prompt((real,)).split("\n")[1].partition("(")[2]
         else:
             count = random.randint(0, 3)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gbnf_server.executors.person import Form, Person
     from gbnf_server.executors.workspace import Workspace
 
-PREFIX = "GBNF_"
+SETTINGS_PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""
 
 
@@ -34,7 +34,7 @@ COMMON_SETTINGS = frozenset({"GBNF_TIMEZONE", "GBNF_USER_EMAIL"})
 
 
 def settings_from_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS_PREFIX)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ class Context:
         """Make all the changes or none, so that undo can take them back. Raises `ExecutorError`."""
         journal = self.workspace.journal
         with journal.locked():
-            journal.apply(changes, turn=self.turn, tool=self.tool, then=lambda: None)
+            journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None)
 
 
 def machine_timezone() -> ZoneInfo:

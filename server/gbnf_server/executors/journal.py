@@ -29,26 +29,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.records import (
-    FOLDER,
+    JOURNAL_FOLDER,
     MAX_CHANGES,
     MAX_KEPT_BYTES,
-    PRUNED,
-    TRASH,
-    Entry,
+    PRUNED_FOLDER,
+    TRASH_FOLDER,
+    JournalEntry,
+    JournalStore,
     Operation,
-    Records,
 )
-from gbnf_server.executors.undoing import Undoing, Undone, content, with_parents
-from gbnf_server.executors.workspace import DIRECTORY, STATE
+from gbnf_server.executors.undoing import UndoOperation, UndoResult, content, with_parents
+from gbnf_server.executors.workspace import DIRECTORY, STATE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gbnf_server.executors.workspace import Workspace
 
-Result = TypeVar("Result")
+_Value = TypeVar("_Value")
 
-_STAGING = f"{STATE}/staging"
+_STAGING = f"{STATE_FOLDER}/staging"
 _RETENTION = (
     f"only the last {MAX_CHANGES:,} changes are kept, "
     f"and at most {MAX_KEPT_BYTES >> 20:,} MiB of what they replaced and deleted"
@@ -86,12 +86,12 @@ class Journal:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._records = Records(workspace)
+        self._records = JournalStore(workspace)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the workspace, so that what is read is still true when it is changed. Not reentrant."""
-        with self._workspace.opened(STATE) as state:
+        with self._workspace.open_folder(STATE_FOLDER) as state:
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -107,9 +107,9 @@ class Journal:
         *,
         turn: str,
         tool: str,
-        then: Callable[[], Result],
+        action: Callable[[], _Value],
         sent: str = "",
-    ) -> Result:
+    ) -> _Value:
         """Make all the changes, then call `then`; where anything fails, none of them stands.
 
         Call it while `locked`. `sent` says in a few words what `then` does that no undo takes back. Raises
@@ -123,7 +123,7 @@ class Journal:
                 self._make(operation, change, source)
             if sent:
                 self._step(operation, {"step": "sent", "text": sent})
-            result = then()
+            result = action()
         except BaseException:
             self._roll_back(operation, killed=False)
             raise
@@ -136,7 +136,7 @@ class Journal:
         with self.locked():
             pass
 
-    def undo_last_turn(self, turn: str) -> Undone:
+    def undo_last_turn(self, turn: str) -> UndoResult:
         """Undo all that the latest turn other than `turn`, and not undone yet, has changed.
 
         What something is in the way of stays to be undone, and is the first of its turn's to be taken up by
@@ -156,7 +156,7 @@ class Journal:
             ]
             if not done:
                 raise ExecutorError(self._nothing_to_undo())
-            undoing = Undoing(self._workspace)
+            undoing = UndoOperation(self._workspace)
             latest = [operation for operation in done if operation.turn == done[-1].turn]
             for operation in reversed(latest):
                 for index in undoing.undo(operation):
@@ -171,12 +171,12 @@ class Journal:
                 self._settle(marker, self._records.entries())
         return undoing.outcome()
 
-    def _readable(self, entries: Sequence[Entry]) -> list[Operation]:
+    def _readable(self, entries: Sequence[JournalEntry]) -> list[Operation]:
         readable = []
         for entry in entries:
             operation = None if entry.is_damaged else self._records.load(entry)
             if operation is not None and operation.end is None:  # `locked` has left none: its end is lost
-                self._records.set_aside(operation)
+                self._records.quarantine(operation)
             elif operation is not None:
                 readable.append(operation)
         return readable
@@ -191,7 +191,7 @@ class Journal:
         """What an undo of these operations cannot know any more, in sentences."""
         lost = [
             f"{operation.unreadable} lines of the record of '{operation.tool}' "
-            f"('{FOLDER}/{operation.file}') cannot be read: what they say stays as it is"
+            f"('{JOURNAL_FOLDER}/{operation.file}') cannot be read: what they say stays as it is"
             for operation in undone
             if operation.unreadable
         ]
@@ -201,13 +201,13 @@ class Journal:
 
     def _damaged(self, after: int) -> list[str]:
         return [
-            f"a change whose record cannot be read stays as it is; see '{FOLDER}/{entry.file}', "
-            f"and '{TRASH}/{entry.number}' for the files that it replaced or deleted"
+            f"a change whose record cannot be read stays as it is; see '{JOURNAL_FOLDER}/{entry.file}', "
+            f"and '{TRASH_FOLDER}/{entry.number}' for the files that it replaced or deleted"
             for entry in self._records.entries()
             if entry.is_damaged and int(entry.number) > after
         ]
 
-    def _settle(self, operation: Operation, earlier: Sequence[Entry]) -> None:
+    def _settle(self, operation: Operation, earlier: Sequence[JournalEntry]) -> None:
         """Name the record of what has ended, and forget the oldest.
 
         No failure here is one of the operation: the next one comes by again.
@@ -225,7 +225,7 @@ class Journal:
                 if self._workspace.resolve(path) == self._workspace.root or path.endswith("/"):
                     raise ExecutorError(f"'{path}' is a folder, not a file")
                 staged = f"{_STAGING}/{operation.number}-{index}"
-                with self._workspace.opened_parent(staged) as (parent, name):
+                with self._workspace.open_parent(staged) as (parent, name):
                     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                     with os.fdopen(os.open(name, flags, 0o666, dir_fd=parent), "wb") as file:
                         file.write(data)
@@ -254,7 +254,7 @@ class Journal:
 
     def _make_folders(self, operation: Operation, path: str) -> None:
         """Make what is missing on the way to a folder: each part is looked at once, however long the way."""
-        with self._workspace.opened(".") as root:
+        with self._workspace.open_folder(".") as root:
             parent = os.dup(root)
             try:
                 for folder in with_parents(path):
@@ -272,11 +272,11 @@ class Journal:
                 os.close(parent)
 
     def _move_to_trash(self, operation: Operation, path: str) -> None:
-        with self._workspace.opened_parent(path) as (parent, name):
+        with self._workspace.open_parent(path) as (parent, name):
             os.stat(name, dir_fd=parent, follow_symlinks=False)
             slot = self._slot(operation)
             self._step(operation, {"step": "trash", "path": path, "kept": f"{slot}/{name}"})
-            with self._workspace.opened(slot) as trash:
+            with self._workspace.open_folder(slot) as trash:
                 os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
 
     def _replace(self, operation: Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
@@ -286,32 +286,32 @@ class Journal:
         if new and before is not None:
             raise ExecutorError(f"'{path}' exists already")
         step: dict[str, Any] = {"step": "write", "path": path, "before": before, "after": _digest(data)}
-        with self._workspace.opened_parent(path) as (parent, name):
+        with self._workspace.open_parent(path) as (parent, name):
             if before is not None:
                 step["kept"] = f"{self._slot(operation)}/{name}"
             self._step(operation, step)
-            with self._workspace.opened_parent(staged) as (stage, source):
+            with self._workspace.open_parent(staged) as (stage, source):
                 if before is not None:
                     mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
                     os.chmod(source, stat.S_IMODE(mode), dir_fd=stage)
-                    with self._workspace.opened_parent(step["kept"]) as (trash, _):
+                    with self._workspace.open_parent(step["kept"]) as (trash, _):
                         _keep(name, parent, trash)
                 os.rename(source, name, src_dir_fd=stage, dst_dir_fd=parent)
 
     def _slot(self, operation: Operation) -> str:
         """A fresh folder in the trash for what the next step takes away."""
-        slot = f"{TRASH}/{operation.number}"
-        with self._workspace.opened(TRASH) as trash, suppress(FileExistsError):
+        slot = f"{TRASH_FOLDER}/{operation.number}"
+        with self._workspace.open_folder(TRASH_FOLDER) as trash, suppress(FileExistsError):
             os.mkdir(operation.number, dir_fd=trash)
-        with self._workspace.opened(slot) as folder:
+        with self._workspace.open_folder(slot) as folder:
             os.mkdir(str(len(operation.steps)), dir_fd=folder)
         return f"{slot}/{len(operation.steps)}"
 
     # ── rolling back ────────────────────────────────────────────────────────────────────────────────────
 
     def _make_folders_of_state(self) -> None:
-        with self._workspace.opened(STATE) as state:
-            for path in (FOLDER, TRASH, PRUNED, _STAGING):
+        with self._workspace.open_folder(STATE_FOLDER) as state:
+            for path in (JOURNAL_FOLDER, TRASH_FOLDER, PRUNED_FOLDER, _STAGING):
                 name = path.rpartition("/")[2]
                 try:
                     os.mkdir(name, dir_fd=state)
@@ -335,10 +335,10 @@ class Journal:
 
     def _roll_back(self, operation: Operation, *, killed: bool) -> None:
         """Take back an operation that failed, or that was `killed`, perhaps after it had sent something."""
-        undoing = Undoing(self._workspace)
+        undoing = UndoOperation(self._workspace)
         for _ in undoing.undo(operation):
             pass
-        with self._workspace.opened(_STAGING) as staging:
+        with self._workspace.open_folder(_STAGING) as staging:
             for name in os.listdir(staging):  # noqa: PTH208 - by descriptor
                 if name.startswith(f"{operation.number}-"):
                     with suppress(OSError):
@@ -348,7 +348,7 @@ class Journal:
             self._records.settle(operation)
         elif operation.unreadable or self._records.is_incomplete(operation):
             self._records.append(operation, {"end": "rolled back"})
-            self._records.set_aside(operation)
+            self._records.quarantine(operation)
         elif undoing.kept:  # what could not be put back is still wanted
             self._records.append(operation, {"end": "rolled back"})
             self._records.settle(operation)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gbnf_server.executors.workspace import Workspace
 
-Kind = Literal[
+FieldKind = Literal[
     "text",
     "credentials",
     "yes_no",
@@ -37,7 +37,7 @@ Kind = Literal[
     "location",
 ]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+FIELD_KINDS: tuple[FieldKind, ...] = get_args(FieldKind)
 
 _CHOICES = ("choice", "choice_with_preview", "multi_choice")
 _PREVIEW_BYTES = 64 * 1024
@@ -53,13 +53,13 @@ class Field:
 
     var: str
     prompt: str
-    kind: Kind
+    kind: FieldKind
     options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in FIELD_KINDS:
             raise ExecutorError(
-                f"field '{self.var}': '{self.kind}' is no kind of field; there are {', '.join(KINDS)}"
+                f"field '{self.var}': '{self.kind}' is no kind of field; there are {', '.join(FIELD_KINDS)}"
             )
         if self.kind in _CHOICES and not self.options:
             raise ExecutorError(
@@ -140,12 +140,12 @@ class TerminalPerson:
         from rich.text import Text  # noqa: PLC0415 - as above
 
         try:
-            return self._console.input(Text(printable(prompt)), password=hidden).strip()
+            return self._console.input(Text(replace_control_characters(prompt)), password=hidden).strip()
         except EOFError:
             raise ExecutorError("the person closed the input without an answer") from None
 
     def _print(self, text: str, style: str | None = None) -> None:
-        self._console.print(printable(text), style=style, markup=False, highlight=False)
+        self._console.print(replace_control_characters(text), style=style, markup=False, highlight=False)
 
     def _preview(self, option: str) -> str:
         """The first lines of the file that an option names; nothing where it names none."""
@@ -247,7 +247,7 @@ def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -
             assert_never(field.kind)
 
 
-def printable(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """Text with control and direction-changing characters replaced, but for line breaks and tabs."""
     return "".join(
         "�"

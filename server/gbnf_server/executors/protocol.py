@@ -6,7 +6,7 @@
 Every message is an object with the key ``is`` and the keys listed at its constructor. The executor's own
 standard streams are other pipes, so that what it prints cannot be taken for a message.
 
-The child is not trusted: whatever bytes it writes are one of `Asked`, `SecretAsked`, `Returned` and `Failed`,
+The child is not trusted: whatever bytes it writes are one of `FormRequest`, `SecretRequest`, `ResultMessage` and `ErrorMessage`,
 or an `ExecutorError`, and no more of them is kept than the largest message may have.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import Field, Form
-from gbnf_server.executors.results import DEPTH, depth_of, too_deep
+from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,30 +92,30 @@ def error(text: str, trace: str = "") -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FormRequest:
     form: Form
 
 
 @dataclass(frozen=True, slots=True)
-class SecretAsked:
+class SecretRequest:
     handle: str
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class ResultMessage:
     value: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ErrorMessage:
     text: str
     trace: str
 
 
-Message: TypeAlias = Asked | SecretAsked | Returned | Failed
+ChildMessage: TypeAlias = FormRequest | SecretRequest | ResultMessage | ErrorMessage
 
 
-class Inbox:
+class MessageReader:
     """What came from the child of the tool `name`, whose result may have `limit_kb`. Sans I/O."""
 
     def __init__(self, name: str, limit_kb: int, secrets: Secrets) -> None:
@@ -127,7 +127,7 @@ class Inbox:
     def feed(self, data: bytes) -> None:
         self._data += data
 
-    def take(self) -> Message | None:
+    def next_message(self) -> ChildMessage | None:
         """Return the next message, None where it is not complete.
 
         Raises `ExecutorError` where it is none, or a result that is too large, too deep or no result.
@@ -142,11 +142,11 @@ class Inbox:
         del self._data[: end + 1]
         self._searched = 0
         message = self._read(line)
-        if isinstance(message, Returned) and end > self._limit_kb * 1024:
+        if isinstance(message, ResultMessage) and end > self._limit_kb * 1024:
             raise self._too_large()
         return message
 
-    def _read(self, line: bytes) -> Message:
+    def _read(self, line: bytes) -> ChildMessage:
         try:
             message = json.loads(
                 line.decode("utf-8", "surrogatepass"), parse_constant=_no_constant, parse_float=_finite
@@ -157,13 +157,13 @@ class Inbox:
             raise self._no_message(line) from None
         match message:
             case {"is": "ask", "title": str(title), "fields": list(fields)}:
-                return Asked(Form(title, tuple(self._field(each, line) for each in fields)))
+                return FormRequest(Form(title, tuple(self._field(each, line) for each in fields)))
             case {"is": "secret", "handle": str(handle)}:
-                return SecretAsked(handle)
+                return SecretRequest(handle)
             case {"is": "result", "value": value}:
-                return Returned(self._result(value))
+                return ResultMessage(self._result(value))
             case {"is": "error", "text": str(text), "trace": str(trace)}:
-                return Failed(text, trace)
+                return ErrorMessage(text, trace)
             case _:
                 raise self._no_message(line)
 
@@ -182,7 +182,7 @@ class Inbox:
         entries = value.get("entries", [])
         if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
             raise ExecutorError(f"'{self._name}' returned 'entries' that are not a list of strings")
-        if depth_of(value, DEPTH) > DEPTH:
+        if nesting_depth(value, MAX_DEPTH) > MAX_DEPTH:
             raise too_deep(self._name)
         return value
 
@@ -193,7 +193,7 @@ class Inbox:
         )
 
     def _no_message(self, line: bytes) -> ExecutorError:
-        text = self._secrets.hidden(line.decode(errors="backslashreplace"))
+        text = self._secrets.redact(line.decode(errors="backslashreplace"))
         shown = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
         return ExecutorError(
             f"'{self._name}' wrote to the connection with its runner what is no message: {shown!a}. "

@@ -30,17 +30,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors.trees import measure, remove_trees
-from gbnf_server.executors.workspace import STATE
+from gbnf_server.executors.trees import folder_size, remove_trees
+from gbnf_server.executors.workspace import STATE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gbnf_server.executors.workspace import Workspace
 
-FOLDER = f"{STATE}/journal"
-TRASH = f"{STATE}/trash"
-PRUNED = f"{STATE}/pruned"
+JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
+TRASH_FOLDER = f"{STATE_FOLDER}/trash"
+PRUNED_FOLDER = f"{STATE_FOLDER}/pruned"
 
 MAX_CHANGES = 1000
 """Operations that are kept, so that they can be undone."""
@@ -59,7 +59,7 @@ _UNREADABLE = {errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One file of the journal. `kept_bytes`: None while the operation is under way."""
 
     number: str
@@ -87,33 +87,35 @@ class Operation:
     file: str = ""
 
 
-class Records:
+class JournalStore:
     """The operations of a workspace. Whoever calls holds the journal's lock."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """The files of the journal, the oldest operation first."""
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             names = os.listdir(folder)  # noqa: PTH208 - by descriptor
         entries = [
-            Entry(number, match[0], int(kept) if kept else None, is_damaged=kind == "damaged")
+            JournalEntry(number, match[0], int(kept) if kept else None, is_damaged=kind == "damaged")
             for match in map(_NAME.fullmatch, names)
             if match
             for number, kept, kind in [match.groups()]
         ]
         return sorted(entries, key=lambda entry: (int(entry.number), entry.file))
 
-    def begin(self, entries: Sequence[Entry], turn: str, tool: str, undid: str | None = None) -> Operation:
+    def begin(
+        self, entries: Sequence[JournalEntry], turn: str, tool: str, undid: str | None = None
+    ) -> Operation:
         """Record the head of a new operation, under a number that neither a record nor the trash has."""
-        with self._workspace.opened(TRASH) as trash:
+        with self._workspace.open_folder(TRASH_FOLDER) as trash:
             used = os.listdir(trash)  # noqa: PTH208 - by descriptor
         numbers = [entry.number for entry in entries] + [n for n in used if re.fullmatch("[0-9]{1,17}", n)]
         highest = max(map(int, numbers), default=0)
         if highest + 1 >= 10**17:
             raise ExecutorError(
-                f"the journal has no number after {highest}: move that file out of '{FOLDER}' or '{TRASH}'"
+                f"the journal has no number after {highest}: move that file out of '{JOURNAL_FOLDER}' or '{TRASH_FOLDER}'"
             )
         operation = Operation(f"{highest + 1:08d}", turn, tool, undid=undid)
         operation.file = f"{operation.number}.jsonl"
@@ -121,12 +123,12 @@ class Records:
         self.append(operation, head if undid is None else {**head, "undid": undid})
         return operation
 
-    def load(self, entry: Entry) -> Operation | None:
+    def load(self, entry: JournalEntry) -> Operation | None:
         """The operation; None where its file cannot be read and is set aside."""
         operation = Operation(entry.number, "", "", file=entry.file)
         data = self._read(entry.file)
         if data is None:
-            self.set_aside(operation)
+            self.quarantine(operation)
             return None
         steps_end, lines, refused = 0, [line for line in data.splitlines() if line.strip()], []
         for position, line in enumerate(lines):
@@ -136,27 +138,27 @@ class Records:
             elif len(operation.steps) > steps:
                 steps_end = position
         # begun like a record, and no step behind it: truncated by a kill
-        is_cut = refused and refused[-1] >= steps_end and lines[refused[-1]].startswith(b"{")
-        operation.unreadable = len(refused) - bool(is_cut)
+        is_truncated = refused and refused[-1] >= steps_end and lines[refused[-1]].startswith(b"{")
+        operation.unreadable = len(refused) - bool(is_truncated)
         return operation
 
     def append(self, operation: Operation, record: dict[str, Any]) -> None:
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(operation.file, flags, 0o666, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as file:
                 # a line break first: a truncated line before it stays a line by itself
                 file.write(b"\n" + json.dumps(record).encode() + b"\n")
 
-    def settle(self, operation: Operation) -> Entry | None:
+    def settle(self, operation: Operation) -> JournalEntry | None:
         """Say in the record's name that the operation has ended, and how much of it lies in the trash."""
-        kept = measure(self._workspace.trash / operation.number)
-        settled = Entry(operation.number, f"{operation.number}-{kept}.jsonl", kept, is_damaged=False)
+        kept = folder_size(self._workspace.trash / operation.number)
+        settled = JournalEntry(operation.number, f"{operation.number}-{kept}.jsonl", kept, is_damaged=False)
         if settled.file == operation.file:
             return settled
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             if _exists(settled.file, folder):  # somebody's copy: neither is to be lost
-                self.set_aside(operation)
+                self.quarantine(operation)
                 return None
             os.rename(operation.file, settled.file, src_dir_fd=folder, dst_dir_fd=folder)
         operation.file = settled.file
@@ -165,9 +167,9 @@ class Records:
     def is_incomplete(self, operation: Operation) -> bool:
         """Whether the trash holds something that no step of the operation says it has put there."""
         recorded = {str(step.get("kept")).rpartition("/")[0] for step in operation.steps}
-        place = f"{TRASH}/{operation.number}"
+        place = f"{TRASH_FOLDER}/{operation.number}"
         try:
-            with self._workspace.opened(place) as folder:
+            with self._workspace.open_folder(place) as folder:
                 slots = os.listdir(folder)  # noqa: PTH208 - by descriptor
             return any(
                 f"{place}/{slot}" not in recorded and not self._is_empty(f"{place}/{slot}") for slot in slots
@@ -178,19 +180,19 @@ class Records:
             return True
 
     def _is_empty(self, place: str) -> bool:
-        with self._workspace.opened(place) as folder, os.scandir(folder) as inside:
+        with self._workspace.open_folder(place) as folder, os.scandir(folder) as inside:
             return next(inside, None) is None
 
     def drop(self, operation: Operation) -> None:
         """Forget an operation that changed nothing in the end."""
         self._discard(operation.number)
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             os.unlink(operation.file, dir_fd=folder)
         self._remove_discarded()
 
-    def set_aside(self, operation: Operation) -> None:
+    def quarantine(self, operation: Operation) -> None:
         """Rename a damaged record, so that it is kept, with what the trash has of it, and no longer read."""
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             number, name = 0, f"{operation.number}.damaged"
             while _exists(name, folder):
                 number += 1
@@ -198,7 +200,7 @@ class Records:
             os.rename(operation.file, name, src_dir_fd=folder, dst_dir_fd=folder)
         operation.file = name
 
-    def prune(self, entries: Sequence[Entry]) -> None:
+    def prune(self, entries: Sequence[JournalEntry]) -> None:
         """Forget the oldest of `entries`, with what the trash holds of them, beyond what is to be kept."""
         total, count = sum(entry.kept_bytes or 0 for entry in entries), len(entries)
         turns: list[str] = []
@@ -208,7 +210,7 @@ class Records:
             if not entry.is_damaged and (operation := self.load(entry)) and operation.end == "done":
                 turns.append(operation.turn)
             self._discard(entry.number)  # before its record: what is killed here goes on with the next change
-            with self._workspace.opened(FOLDER) as folder, suppress(OSError):
+            with self._workspace.open_folder(JOURNAL_FOLDER) as folder, suppress(OSError):
                 os.unlink(entry.file, dir_fd=folder)
             count, total = count - 1, total - (entry.kept_bytes or 0)
         if turns:
@@ -230,7 +232,7 @@ class Records:
         for turn in turns:
             noted[turn] = noted.pop(turn, 0) + 1
         latest = dict(list(noted.items())[-_NOTED_TURNS:])
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             with os.fdopen(os.open(f"{_NOTE}.new", flags, 0o666, dir_fd=folder), "wb") as file:
                 file.write(json.dumps(latest).encode())
@@ -238,7 +240,10 @@ class Records:
 
     def _discard(self, number: str) -> None:
         """Take an operation's folder out of the trash: `_remove_discarded` removes it, in pieces."""
-        with self._workspace.opened(TRASH) as trash, self._workspace.opened(PRUNED) as pruned:
+        with (
+            self._workspace.open_folder(TRASH_FOLDER) as trash,
+            self._workspace.open_folder(PRUNED_FOLDER) as pruned,
+        ):
             if not _exists(number, trash):
                 return
             name, again = number, 0
@@ -248,12 +253,12 @@ class Records:
             os.rename(number, name, src_dir_fd=trash, dst_dir_fd=pruned)
 
     def _remove_discarded(self) -> None:
-        with self._workspace.opened(PRUNED) as pruned:
+        with self._workspace.open_folder(PRUNED_FOLDER) as pruned:
             remove_trees(pruned, _REMOVED_AT_ONCE)
 
     def _read(self, name: str) -> bytes | None:
         """The bytes of a file of the folder; None where it is no file that can be read."""
-        with self._workspace.opened(FOLDER) as folder:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:
                 descriptor = os.open(name, flags, dir_fd=folder)

@@ -30,21 +30,23 @@ from typing import TYPE_CHECKING, Any, Self
 from gbnf.errors import GbnfError
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
-from gbnf_server.executors.context import COMMON_SETTINGS, PREFIX
-from gbnf_server.executors.results import cleaned, whole
+from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
+from gbnf_server.executors.results import redact_result, replace_lone_surrogates
 from gbnf_server.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from gbnf.manifests import Executor
+    from gbnf.manifests import Tool
     from gbnf_server.executors.context import Context
 
-PASSED_ON = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
-"""Environment variables that every executor gets, beside those that begin with ``LC_`` and `PATHS`."""
+INHERITED_VARIABLES = frozenset(
+    {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+"""Environment variables that every executor gets, beside those that begin with ``LC_`` and `PATH_VARIABLES`."""
 
-PATHS = frozenset(
+PATH_VARIABLES = frozenset(
     {"PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
     | {"DYLD_FALLBACK_LIBRARY_PATH"}
 )
@@ -82,22 +84,22 @@ _HINTS = {
 _OTHER_HINT = "its own code or another program sent that signal: look at what it starts"
 
 
-def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """Return the executor's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`.
 
     `arguments` are valid already; arguments that the runtime fills, and are known here (`actor`), are added.
     """
-    context = replace(context, tool=executor.name, settings=_settings(executor, context))
-    if "actor" in executor.runtime_resolved:
+    context = replace(context, tool=tool.name, settings=_settings(tool, context))
+    if "actor" in tool.runtime_resolved:
         arguments = {"actor": context.user_email, **arguments}
     try:
-        message = protocol.start(str(_code(executor)), arguments, context, executor.run)
+        message = protocol.start(str(_code(tool)), arguments, context, tool.run)
         try:
             start = protocol.encode(message)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ExecutorError(f"the arguments of '{executor.name}' are no JSON: {error}") from None
-        with _Child(executor, context) as child:
-            result: dict[str, Any] = cleaned(child.converse(start), context.secrets)
+            raise ExecutorError(f"the arguments of '{tool.name}' are no JSON: {error}") from None
+        with _Child(tool, context) as child:
+            result: dict[str, Any] = redact_result(child.converse(start), context.secrets)
             return result
     except ExecutorError as error:
         _clean(error, context)
@@ -106,21 +108,21 @@ def run_executor(executor: Executor, arguments: Mapping[str, Any], context: Cont
 
 def _clean(error: ExecutorError, context: Context) -> None:
     """Take credentials, halves of characters and text without end out of an error and its notes."""
-    hidden = context.secrets.hidden
-    error.message = hidden(whole(error.message))[:_LONGEST_ERROR]
+    redact = context.secrets.redact
+    error.message = redact(replace_lone_surrogates(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
     if notes := getattr(error, "__notes__", None):
-        hidden_notes = (hidden(whole(note))[-_OUTPUT_KEPT:].strip() for note in notes)
+        hidden_notes = (redact(replace_lone_surrogates(note))[-_OUTPUT_KEPT:].strip() for note in notes)
         notes[:] = [note for note in hidden_notes if note]
 
 
-def _code(executor: Executor) -> Path:
-    if executor.path is None:
-        raise ExecutorError(f"'{executor.name}' has no manifest file, so no executor.py to run")
-    code = executor.path.parent.absolute() / "executor.py"
+def _code(tool: Tool) -> Path:
+    if tool.path is None:
+        raise ExecutorError(f"'{tool.name}' has no manifest file, so no executor.py to run")
+    code = tool.path.parent.absolute() / "executor.py"
     if not code.is_file():
         raise ExecutorError(
-            f"'{executor.name}' cannot run: there is no {code}. Put one there with a function "
+            f"'{tool.name}' cannot run: there is no {code}. Put one there with a function "
             f"run(arguments, context) that returns an object, or leave the tool out of the pool"
         )
     return code
@@ -133,9 +135,9 @@ class _Declared(ExecutorError):  # noqa: N818 - what the executor itself said, i
 class _Child:
     """A running executor. Leaving the context ends it, with all that it has started."""
 
-    def __init__(self, executor: Executor, context: Context) -> None:
-        self._name, self._policy, self._context = executor.name, executor.run, context
-        self._inbox = protocol.Inbox(executor.name, executor.run.max_result_kb, context.secrets)
+    def __init__(self, tool: Tool, context: Context) -> None:
+        self._name, self._policy, self._context = tool.name, tool.run, context
+        self._inbox = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
         self._output = b""
         self._pending = b""  # what is still to be sent
 
@@ -211,7 +213,7 @@ class _Child:
                     selector.register(self._from_child, selectors.EVENT_READ)
                 if self._from_child in ready and not self._received():
                     raise self._crash()
-                if not self._pending and (message := self._inbox.take()):
+                if not self._pending and (message := self._inbox.next_message()):
                     began = time.monotonic()
                     reply = self._reply(message)
                     if isinstance(reply, dict):
@@ -223,10 +225,10 @@ class _Child:
                 elif self._connection.fileno() in ready:
                     raise self._crash()
 
-    def _reply(self, message: protocol.Message) -> dict[str, Any] | bytes:
+    def _reply(self, message: protocol.ChildMessage) -> dict[str, Any] | bytes:
         """The result, or what to send back."""
         match message:
-            case protocol.Asked(form):
+            case protocol.FormRequest(form):
                 try:
                     values = self._context.person.answer(form)
                 except ExecutorError as error:
@@ -235,11 +237,11 @@ class _Child:
                     if field.kind == "credentials" and isinstance(value := values.get(field.var), str):
                         self._context.secrets.keep(value, field.prompt)
                 return protocol.encode(protocol.answer(values))
-            case protocol.SecretAsked(handle):
+            case protocol.SecretRequest(handle):
                 return protocol.encode(protocol.answer({"value": self._context.secrets.value(handle)}))
-            case protocol.Returned(result):
+            case protocol.ResultMessage(result):
                 return result
-            case protocol.Failed(text, trace):
+            case protocol.ErrorMessage(text, trace):
                 declared = _Declared(text)
                 declared.add_note(trace)
                 raise declared
@@ -278,7 +280,7 @@ class _Child:
         assert self._process.stdout is not None
         self._capture_rest(self._process.stdout.fileno())
         # hidden before it is truncated: a part of a credential is not found
-        printed = self._context.secrets.hidden(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
+        printed = self._context.secrets.redact(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
         lines = printed.strip().splitlines()
         said = f"; its last words: {lines[-1][:_LAST_WORDS]}" if lines else ""
         return ExecutorError(f"'{self._name}' crashed: it {how}{said}")
@@ -331,9 +333,9 @@ class _Child:
         ]
 
 
-def _settings(executor: Executor, context: Context) -> dict[str, str]:
+def _settings(tool: Tool, context: Context) -> dict[str, str]:
     """The settings that the manifest names, and everybody's."""
-    wanted = COMMON_SETTINGS.union(executor.run.env)
+    wanted = COMMON_SETTINGS.union(tool.run.env)
     return {name: value for name, value in context.settings.items() if name in wanted}
 
 
@@ -346,10 +348,10 @@ def _environment(context: Context, named: tuple[str, ...]) -> dict[str, str]:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name in PASSED_ON or name in PATHS or name.startswith("LC_") or name in named
-        if not name.startswith(PREFIX)  # a program may have given others
+        if name in INHERITED_VARIABLES or name in PATH_VARIABLES or name.startswith("LC_") or name in named
+        if not name.startswith(SETTINGS_PREFIX)  # a program may have given others
     }
-    for name in PATHS & environment.keys():
+    for name in PATH_VARIABLES & environment.keys():
         # an empty entry, or a relative one, would be looked for in the folder that the child starts in
         paths = [Path(path).absolute() for path in environment.pop(name).split(os.pathsep) if path]
         if kept := [str(path) for path in paths if not path.resolve().is_relative_to(workspace)]:

@@ -15,7 +15,7 @@ import os
 import re
 from contextlib import suppress
 
-SECRET = "secret:"  # noqa: S105 - it marks a handle, and is no secret
+HANDLE_PREFIX = "secret:"
 """What every handle begins with."""
 
 
@@ -36,7 +36,7 @@ class Secrets:
 
     def keep(self, value: str, prompt: str) -> str:
         """Return the handle of a credential: that of the same value, or a new one."""
-        handle = self._handles.get(value) or SECRET + os.urandom(8).hex()
+        handle = self._handles.get(value) or HANDLE_PREFIX + os.urandom(8).hex()
         self.restore(handle, value, prompt)
         return handle
 
@@ -53,13 +53,13 @@ class Secrets:
         """Return the credential behind a handle; None where there is none."""
         return self._values.get(handle)
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text with every credential in it replaced by its handle."""
         if self._found is None:
             return text
         return self._found.sub(lambda found: self._handles[found[0]], text)
 
-    def hidden_number(self, number: float) -> float | str:
+    def redact_number(self, number: float) -> float | str:
         """Return a number, or the handle of the credential that is spelled like it."""
         return self._handles.get(json.dumps(number), number)
 

@@ -23,7 +23,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from gbnf_server.processes import has_ended, kill_descendants
+from gbnf_server.processes import has_exited, kill_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -53,7 +53,7 @@ def supervise(executor: int, connection: int) -> NoReturn:
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, no byte is written
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    while not has_ended(executor):
+    while not has_exited(executor):
         ready, _, _ = select.select([woken, connection], [], [])
         if connection in ready:
             break
@@ -65,7 +65,7 @@ def supervise(executor: int, connection: int) -> NoReturn:
 
 def _end(executor: int, connection: int) -> None:
     if not _LINUX:  # nothing finds its grandchildren any more once it has ended
-        kill_descendants(os.getpid(), patience=_PATIENCE_S)
+        kill_descendants(os.getpid(), grace_period=_PATIENCE_S)
     for kill in (os.kill, os.killpg):  # it leads a group, or has not come to that yet
         with suppress(ProcessLookupError, PermissionError):
             kill(executor, signal.SIGKILL)
@@ -74,7 +74,7 @@ def _end(executor: int, connection: int) -> None:
         os.write(connection, b"%d\n" % os.waitstatus_to_exitcode(status))
     end = time.monotonic() + _PATIENCE_S
     while _has_children() and time.monotonic() < end:
-        kill_descendants(os.getpid(), patience=_PATIENCE_S)
+        kill_descendants(os.getpid(), grace_period=_PATIENCE_S)
 
 
 def _reap_orphans(executor: int) -> None:

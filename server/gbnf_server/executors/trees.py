@@ -17,13 +17,13 @@ from gbnf_server.executors.workspace import DIRECTORY
 if TYPE_CHECKING:
     from pathlib import Path
 
-MEASURED = 200_000
-"""Entries that `measure` looks at: what is beyond them counts nothing."""
+MAX_MEASURED = 200_000
+"""Entries that `folder_size` looks at: what is beyond them counts nothing."""
 
 
-def measure(path: Path) -> int:
+def folder_size(path: Path) -> int:
     """The bytes of the files below `path`, as far as they can be seen; 0 where nothing is there."""
-    total, left, pending = 0, MEASURED, [str(path)]
+    total, left, pending = 0, MAX_MEASURED, [str(path)]
     while pending and left:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:

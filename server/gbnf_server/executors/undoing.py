@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors.records import TRASH
+from gbnf_server.executors.records import TRASH_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoResult:
     """`undone`: what was taken back, `kept`: what could not be, and why; one sentence each."""
 
     undone: tuple[str, ...]
     kept: tuple[str, ...]
 
 
-class _InTheWay(Exception):  # noqa: N818 - an answer that travels
+class _Conflict(Exception):  # noqa: N818 - an answer that travels
     """What is there now forbids to undo a step; once it is gone, the step can be undone."""
 
 
-class Undoing:
+class UndoOperation:
     """One undo, of one operation or several. `kept` are sentences on what is left as it is."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -54,8 +54,8 @@ class Undoing:
         """Whether something is in the way that somebody can clear."""
         return bool(self._blocked)
 
-    def outcome(self) -> Undone:
-        return Undone(tuple(dict.fromkeys(self._undone)), tuple(dict.fromkeys(self.kept)))
+    def outcome(self) -> UndoResult:
+        return UndoResult(tuple(dict.fromkeys(self._undone)), tuple(dict.fromkeys(self.kept)))
 
     def undo(self, operation: Operation) -> Iterator[int]:
         """Undo an operation's steps that are not undone yet; give the index of each once it is."""
@@ -65,11 +65,11 @@ class Undoing:
                 continue
             try:
                 done = self._undo_step(operation, step)
-            except (_InTheWay, OSError, ExecutorError) as error:
+            except (_Conflict, OSError, ExecutorError) as error:
                 self._blocked.add(step["path"])
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 left = f"'{step['path']}' is left as it is: {reason}"
-                self.kept.append(str(error) if isinstance(error, _InTheWay) else left)
+                self.kept.append(str(error) if isinstance(error, _Conflict) else left)
             else:
                 if done:
                     yield index
@@ -80,7 +80,7 @@ class Undoing:
             case {"step": "sent", "text": str(text)}:
                 self.kept.append(f"{text} cannot be taken back")
                 return True
-            case {"step": str(), "path": str(path)} if problem := self._strange(operation, step):
+            case {"step": str(), "path": str(path)} if problem := self._invalid_path(operation, step):
                 self.kept.append(f"'{path}' is left as it is: {problem}")
                 return True
             case {"step": "folder", "path": str(path)}:
@@ -95,10 +95,10 @@ class Undoing:
                 self.kept.append(f"a step '{step.get('step')}' of another version is left as it is")
                 return True
 
-    def _strange(self, operation: Operation, step: dict[str, Any]) -> str:
+    def _invalid_path(self, operation: Operation, step: dict[str, Any]) -> str:
         """What is wrong with a record's paths, "" where this journal may have written them."""
-        path, source = step["path"], step.get("kept", f"{TRASH}/{operation.number}/0/x")
-        head, _, name = str(source).removeprefix(f"{TRASH}/{operation.number}/").partition("/")
+        path, source = step["path"], step.get("kept", f"{TRASH_FOLDER}/{operation.number}/0/x")
+        head, _, name = str(source).removeprefix(f"{TRASH_FOLDER}/{operation.number}/").partition("/")
         if not head.isdecimal() or name in {"", ".", ".."} or "/" in name or "\0" in name:
             return "its record names another place than the trash"
         try:
@@ -114,7 +114,7 @@ class Undoing:
 
     def _undo_folder(self, path: str) -> bool:
         try:
-            with self._workspace.opened_parent(path) as (parent, name):
+            with self._workspace.open_parent(path) as (parent, name):
                 os.rmdir(name, dir_fd=parent)
         except FileNotFoundError:
             return True
@@ -128,7 +128,7 @@ class Undoing:
         if not self._exists(source):
             return
         if self._exists(path):
-            raise _InTheWay(
+            raise _Conflict(
                 f"'{path}' exists again, so the deleted one stays in '{source}' until it is moved away"
             )
         self._restore(source, path)
@@ -140,9 +140,9 @@ class Undoing:
         if present == before:
             return
         if present not in {None, step["after"]}:
-            raise _InTheWay(f"'{path}' was changed since and is left as it is, until it is moved away")
+            raise _Conflict(f"'{path}' was changed since and is left as it is, until it is moved away")
         if source is None:
-            with self._workspace.opened_parent(path) as (parent, name):
+            with self._workspace.open_parent(path) as (parent, name):
                 os.unlink(name, dir_fd=parent)
             self._undone.append(f"removed '{path}'")
         else:
@@ -151,18 +151,18 @@ class Undoing:
 
     def _restore(self, source: str, path: str) -> None:
         for folder in with_parents(path.rpartition("/")[0] or "."):
-            with self._workspace.opened_parent(folder) as (parent, name):
+            with self._workspace.open_parent(folder) as (parent, name):
                 if not self._exists(folder):
                     os.mkdir(name, dir_fd=parent)
         with (
-            self._workspace.opened_parent(source) as (trash, kept),
-            self._workspace.opened_parent(path) as (parent, name),
+            self._workspace.open_parent(source) as (trash, kept),
+            self._workspace.open_parent(path) as (parent, name),
         ):
             os.rename(kept, name, src_dir_fd=trash, dst_dir_fd=parent)
 
     def _exists(self, path: str) -> bool:
         try:
-            with self._workspace.opened_parent(path) as (parent, name):
+            with self._workspace.open_parent(path) as (parent, name):
                 os.stat(name, dir_fd=parent, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -172,7 +172,7 @@ class Undoing:
 def content(workspace: Workspace, path: str) -> str | None:
     """The digest of a file's bytes; None where nothing is there, "other" where it is no regular file."""
     try:
-        with workspace.opened_parent(path) as (parent, name):
+        with workspace.open_parent(path) as (parent, name):
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 return "other"
             with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent), "rb") as file:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gbnf_server.executors.journal import Journal
 
-STATE = ".gbnf"
+STATE_FOLDER = ".gbnf"
 """Name of the runtime's own folder inside a workspace."""
 
 MAX_PATH_BYTES = 4096
@@ -54,15 +54,15 @@ class Workspace:
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             self.root = Path(root).resolve(strict=True)
-            if not (self.root / STATE).exists():
-                (self.root / STATE).mkdir(exist_ok=True)
-                (self.root / STATE / ".gitignore").write_text("*\n")
-            with self.opened(STATE):
+            if not (self.root / STATE_FOLDER).exists():
+                (self.root / STATE_FOLDER).mkdir(exist_ok=True)
+                (self.root / STATE_FOLDER / ".gitignore").write_text("*\n")
+            with self.open_folder(STATE_FOLDER):
                 pass
         except OSError as error:
             raise SetupError(
                 f"'{root}' cannot be the workspace: {error.strerror or error}. "
-                f"Give a folder that you can write to, and in which '{STATE}' is no link or file."
+                f"Give a folder that you can write to, and in which '{STATE_FOLDER}' is no link or file."
             ) from None
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Workspace:
     @property
     def state(self) -> Path:
         """The runtime's own folder."""
-        return self.root / STATE
+        return self.root / STATE_FOLDER
 
     @property
     def trash(self) -> Path:
@@ -101,7 +101,7 @@ class Workspace:
     def check(self, relative: str) -> None:
         """Raise `ExecutorError` where a link-free path leads out, or into the runtime's own folder.
 
-        Nothing is looked at: that no part of it is a link, `opened_parent` sees to.
+        Nothing is looked at: that no part of it is a link, `open_parent` sees to.
         """
         self._inside(relative, self.root.joinpath(*self._parts(relative)))
 
@@ -120,7 +120,7 @@ class Workspace:
         if path == ".":
             raise ExecutorError(f"'{relative}' is a folder; find_files lists the files in it")
         try:
-            with self.opened_parent(path) as (parent, name):
+            with self.open_parent(path) as (parent, name):
                 # O_NONBLOCK: opening a named pipe must not wait for a writer
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
                 with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as file:
@@ -137,7 +137,7 @@ class Workspace:
         return data
 
     @contextmanager
-    def opened(self, relative: str) -> Iterator[int]:
+    def open_folder(self, relative: str) -> Iterator[int]:
         """A descriptor of the folder at a link-free path, for use as `dir_fd`. Raises OSError."""
         descriptor = os.open(self.root, DIRECTORY)
         try:
@@ -152,15 +152,15 @@ class Workspace:
             os.close(descriptor)
 
     @contextmanager
-    def opened_parent(self, relative: str) -> Iterator[tuple[int, str]]:
+    def open_parent(self, relative: str) -> Iterator[tuple[int, str]]:
         """The folder that holds a link-free path, as a descriptor, and the name in it. Raises OSError."""
         parent, _, name = relative.rpartition("/")
-        with self.opened(parent or ".") as descriptor:
+        with self.open_folder(parent or ".") as descriptor:
             yield descriptor, name
 
     def append_to_state(self, name: str, line: bytes) -> None:
         """Add a line to a file of the runtime's own folder, in one piece (``O_APPEND``, write(2))."""
-        with self.opened(STATE) as state:
+        with self.open_folder(STATE_FOLDER) as state:
             # O_NONBLOCK: a named pipe is an error, and nobody's reader is waited for
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=state), "wb", buffering=0) as file:
@@ -216,8 +216,8 @@ class Workspace:
         if not path.is_relative_to(self.root):
             raise ExecutorError(f"'{relative}' is refused: a symbolic link leads out of the workspace")
         inner = path.relative_to(self.root).parts
-        if any(part.casefold() == STATE for part in inner):
-            raise ExecutorError(f"'{relative}' is refused: '{STATE}' belongs to the runtime")
+        if any(part.casefold() == STATE_FOLDER for part in inner):
+            raise ExecutorError(f"'{relative}' is refused: '{STATE_FOLDER}' belongs to the runtime")
         return path
 
     def _similar(self, relative: str) -> str:
@@ -230,7 +230,7 @@ class Workspace:
                 names = [entry.name for entry in islice(entries, _SIMILAR_AMONG)]
         except (OSError, ExecutorError):
             return ""
-        shown = [name for name in names if name != STATE and is_text(name)]
+        shown = [name for name in names if name != STATE_FOLDER and is_text(name)]
         close = get_close_matches(Path(relative).name, shown, n=1)
         return f"; did you mean '{self.relative(parent / close[0])}'?" if close else ""
 

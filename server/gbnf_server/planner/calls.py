@@ -7,13 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from gbnf.calls import Final
-from gbnf.calls import parse as parse_softly
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.calls import FinalAnswer, parse_tool_calls
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.repair import repair_call
-from gbnf.validation import filled_errors
+from gbnf.validation import filled_argument_errors
 
-REPEATS = 2
+MAX_REPEATS = 2
 """How many times one call may be made in a run; once more is refused."""
 
 
@@ -33,8 +32,8 @@ def parse(text: str) -> Any:
     return value
 
 
-def read_softly(
-    text: str, tools: Sequence[Executor], *, steps: Sequence[int] = (), cut: bool = False
+def parse_text_call(
+    text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The first call in the text, a text without one being the final answer; and what was done to read it.
 
@@ -42,21 +41,23 @@ def read_softly(
     `steps` as in `validate_call`. `cut`: the token limit ended the text, which matters where the call had not
     ended before, or stands amid prose. Raises ValueError with the sentence that the model reads.
     """
-    step = parse_softly(text, tools)
+    step = parse_tool_calls(text, tools)
     repairs = [str(repair) for repair in step.repairs]
-    if isinstance(step, Final):
-        if cut or not step.content.strip():
-            raise ValueError("the answer was cut" if cut else "the text is empty; write a call, or an answer")
+    if isinstance(step, FinalAnswer):
+        if truncated or not step.content.strip():
+            raise ValueError(
+                "the answer was cut" if truncated else "the text is empty; write a call, or an answer"
+            )
         answer = {"name": FINAL_ANSWER.name, "arguments": {"message": step.content.strip()}}
         return answer, (*repairs, "answer: took a text without a call for the final answer")
     if not step.calls:
-        raise ValueError("; ".join(refused.error for refused in step.refused))
+        raise ValueError("; ".join(invalid.error for invalid in step.invalid))
     call = step.calls[0]
     # lines, and a bare name, have no end of their own: only the backend tells that they were cut
-    endless = step.shape == "yaml" or (step.shape == "call" and not call.arguments)
-    if call.cut or (cut and endless):
+    endless = step.syntax == "yaml" or (step.syntax == "call" and not call.arguments)
+    if call.truncated or (truncated and endless):
         raise ValueError("the call was cut and not executed; write a shorter one")
-    if cut and step.amid:
+    if truncated and step.inside_prose:
         raise ValueError("the text was cut, and its call may be a thought of many; write the call alone")
     if len(step.calls) > 1:
         repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
@@ -71,7 +72,7 @@ def canonical(call: Mapping[str, Any]) -> str:
 
 
 def fill_references(
-    executor: Executor, arguments: Mapping[str, Any], entries: Mapping[int, Sequence[Any]]
+    tool: Tool, arguments: Mapping[str, Any], entries: Mapping[int, Sequence[Any]]
 ) -> dict[str, Any]:
     """Replace each step number by that step's entries, in the property that it fills.
 
@@ -80,15 +81,15 @@ def fill_references(
     ValueError, with the sentence that the model reads, where the property takes them in none of these ways.
     """
     filled = dict(arguments)
-    for reference, target in executor.step_references.items():
+    for reference, target in tool.step_references.items():
         if target is None or reference not in filled:
             continue
         step = filled.pop(reference)
         faults: list[str] = []
-        for value in _ways_to_hold(
-            entries[step], filled.get(target), executor.args["properties"].get(target)
+        for value in _candidate_values(
+            entries[step], filled.get(target), tool.args["properties"].get(target)
         ):
-            errors = filled_errors(executor, target, value)
+            errors = filled_argument_errors(tool, target, value)
             if not errors:
                 filled[target] = value
                 break
@@ -110,7 +111,7 @@ def clip(text: str, limit: int = 400) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _ways_to_hold(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[Any]:
+def _candidate_values(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[Any]:
     """What a property may hold of entries after what was given, the likeliest first."""
     texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in entries]
     held = schema.get("type") if isinstance(schema, Mapping) else None

@@ -22,24 +22,33 @@ from typing import Any, Generic, TypeVar, assert_never
 from gbnf.errors import GbnfError
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Field, Form, Person
-from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Planning
-from gbnf_server.planner.writing import Hook, World, Written, limits, show, written
+from gbnf_server.planner.writing import (
+    Hook,
+    RunEnvironment,
+    TextStream,
+    call_hooks,
+    generation_options,
+    stream_text,
+)
 
-__all__ = ["Hook", "World", "adrive", "astream", "drive"]
+__all__ = ["Hook", "RunEnvironment", "adrive", "astream", "drive"]
 
 _Value = TypeVar("_Value")
 
 
-def drive(planning: Planning, world: World, *, text: bool = False) -> Generator[Event, None, Run]:
+def drive(
+    planning: Planning, environment: RunEnvironment, *, text: bool = False
+) -> Generator[Event, None, Run]:
     """Run to the end, blocking; give each event once its hooks have seen it. Returns the run.
 
     With `text`, the model's text comes in pieces; it then writes in a thread of its own.
     """
     reply: Any = None
     error: GbnfError | None = None
-    complaints: list[str] = []
+    hook_errors: list[str] = []
     try:
         while True:
             try:
@@ -49,37 +58,37 @@ def drive(planning: Planning, world: World, *, text: bool = False) -> Generator[
                 return run
             reply = error = None
             if isinstance(request, Event):
-                reply = (*complaints, *show(world.hooks, request))
-                complaints.clear()
+                reply = (*hook_errors, *call_hooks(environment.hooks, request))
+                hook_errors.clear()
                 yield request
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    reply = yield from written(request, world, complaints)
+                    reply = yield from stream_text(request, environment, hook_errors)
                 else:
-                    reply = _perform(request, world)
+                    reply = _perform(request, environment)
             except GbnfError as fault:
                 error = fault
     finally:
         planning.close()
 
 
-async def adrive(planning: Planning, world: World) -> Run:
+async def adrive(planning: Planning, environment: RunEnvironment) -> Run:
     """Run to the end without blocking the event loop; hooks are called in it."""
     finished: list[Run] = []
-    async with aclosing(astream(planning, world, finished=finished)) as events:
+    async with aclosing(astream(planning, environment, finished=finished)) as events:
         async for _ in events:
             pass
     return finished[0]
 
 
 async def astream(
-    planning: Planning, world: World, *, text: bool = False, finished: list[Run] | None = None
+    planning: Planning, environment: RunEnvironment, *, text: bool = False, finished: list[Run] | None = None
 ) -> AsyncGenerator[Event, None]:
     """As `drive`, for an event loop. `finished` gets the run, with what hooks complained of at its end."""
     reply: Any = None
     error: GbnfError | None = None
-    complaints: list[str] = []
+    hook_errors: list[str] = []
     try:
         while True:
             try:
@@ -90,57 +99,57 @@ async def astream(
                 return
             reply = error = None
             if isinstance(request, Event):
-                reply = (*complaints, *show(world.hooks, request))
-                complaints.clear()
+                reply = (*hook_errors, *call_hooks(environment.hooks, request))
+                hook_errors.clear()
                 yield request
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    writing = Written(request, world, complaints)
+                    writing = TextStream(request, environment, hook_errors)
                     async with aclosing(writing.pieces()) as pieces:
                         async for piece in pieces:
                             yield piece
                     reply = writing.completion
                 else:
-                    reply = await _aperform(request, world)
+                    reply = await _aperform(request, environment)
             except GbnfError as fault:
                 error = fault
     finally:
         planning.close()
 
 
-def _perform(effect: Effect, world: World) -> Any:
+def _perform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return world.backend.complete(effect.messages, **limits(effect))
-        case Execute():
-            return _executed(effect, world, world.context)
+            return environment.backend.complete(effect.messages, **generation_options(effect))
+        case ExecuteTool():
+            return _execute_blocking(effect, environment, environment.context)
         case AskPerson():
-            return _ask(world.context, effect)
-        case Approve():
-            return world.context.person.approve(effect.call)
+            return _ask(environment.context, effect)
+        case AskApproval():
+            return environment.context.person.approve(effect.call)
         case _:
             assert_never(effect)
 
 
-async def _aperform(effect: Effect, world: World) -> Any:
+async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return await world.backend.acomplete(effect.messages, **limits(effect))
-        case Execute():
-            return await _execute(effect, world)
+            return await environment.backend.acomplete(effect.messages, **generation_options(effect))
+        case ExecuteTool():
+            return await _execute(effect, environment)
         case AskPerson():
-            return await _Thread(lambda: _ask(world.context, effect)).result()
-        case Approve():
-            return await _Thread(lambda: world.context.person.approve(effect.call)).result()
+            return await _Thread(lambda: _ask(environment.context, effect)).result()
+        case AskApproval():
+            return await _Thread(lambda: environment.context.person.approve(effect.call)).result()
         case _:
             assert_never(effect)
 
 
-def _executed(effect: Execute, world: World, context: Context) -> dict[str, Any]:
+def _execute_blocking(effect: ExecuteTool, environment: RunEnvironment, context: Context) -> dict[str, Any]:
     """What the tool gave; an error that isn't the tool's own takes back what it had begun to change."""
     try:
-        return world.execute(effect.executor, effect.arguments, context)
+        return environment.execute(effect.tool, effect.arguments, context)
     except GbnfError:
         raise
     except BaseException:
@@ -154,37 +163,37 @@ def _ask(context: Context, effect: AskPerson) -> str:
     return str(context.ask(Form("A question before going on", (field,)))["answer"])
 
 
-async def _execute(effect: Execute, world: World) -> dict[str, Any]:
-    person = _Leaving(world.context.person)
-    context = replace(world.context, person=person)
-    thread = _Thread(lambda: _executed(effect, world, context))
+async def _execute(effect: ExecuteTool, environment: RunEnvironment) -> dict[str, Any]:
+    person = _CancellablePerson(environment.context.person)
+    context = replace(environment.context, person=person)
+    thread = _Thread(lambda: _execute_blocking(effect, environment, context))
     try:
         return await thread.result()
     except asyncio.CancelledError:
-        person.left = True
-        while not (thread.is_done() or person.is_thinking):  # noqa: ASYNC110 - the first of two threads' facts
+        person.cancelled = True
+        while not (thread.is_done() or person.is_answering):  # noqa: ASYNC110 - the first of two threads' facts
             await asyncio.sleep(0.02)
         raise
 
 
-class _Leaving:
-    """A person whom nobody waits for any more once `left` is set."""
+class _CancellablePerson:
+    """A person whom nobody waits for any more once `cancelled` is set."""
 
     def __init__(self, person: Person) -> None:
         self._person = person
-        self.left = False
-        self.is_thinking = False
+        self.cancelled = False
+        self.is_answering = False
 
     def answer(self, form: Form) -> dict[str, Any]:
-        self.is_thinking = True
+        self.is_answering = True
         try:
-            if not self.left:
+            if not self.cancelled:
                 answer = self._person.answer(form)
-            if self.left:
+            if self.cancelled:
                 raise ExecutorError("the run was cancelled")
             return answer
         finally:
-            self.is_thinking = False
+            self.is_answering = False
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         return self._person.approve(call)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.prompt import Message
 from gbnf_server.planner.events import Purpose
 
@@ -34,10 +34,10 @@ class CallModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Execute:
+class ExecuteTool:
     """Run one tool with these arguments, references to earlier steps filled in."""
 
-    executor: Executor
+    tool: Tool
     arguments: Mapping[str, Any]
 
 
@@ -50,10 +50,10 @@ class AskPerson:
 
 
 @dataclass(frozen=True, slots=True)
-class Approve:
+class AskApproval:
     """Let the person decide whether this call, references filled in, is executed."""
 
     call: Mapping[str, Any]
 
 
-Effect: TypeAlias = CallModel | Execute | AskPerson | Approve
+Effect: TypeAlias = CallModel | ExecuteTool | AskPerson | AskApproval

@@ -81,7 +81,7 @@ class Step(_Json):
     `call` is None where the text held no valid call. `refusal` and `fault` say why nothing was executed or
     no result came, with `error` as the text that the model read; both are None for a step that succeeded,
     whose `result` is the tool's whole answer (the model may have seen it clipped). `model_s` and `tool_s`
-    are seconds. `repairs` say what was done to read the call, where it was read softly. `thought` is what
+    are seconds. `repairs` say what was done to read the call, where it was read softly. `reasoning` is what
     the model thought before the call, as far as it showed; it is no part of the call.
     """
 
@@ -95,7 +95,7 @@ class Step(_Json):
     model_s: float = 0.0
     tool_s: float = 0.0
     repairs: tuple[str, ...] = ()
-    thought: str = ""
+    reasoning: str = ""
 
     @property
     def name(self) -> str | None:
@@ -104,7 +104,7 @@ class Step(_Json):
 
 
 @dataclass(frozen=True, slots=True)
-class Salvaged(_Json):
+class SalvagedAnswer(_Json):
     """An answer from results: `by` the model, or as a list. `steps` are the numbers that it stands on.
 
     `error` says why the model's words were not used, where they were asked for.
@@ -137,7 +137,7 @@ class Run(_Json):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    salvage: Salvaged | None = None
+    salvage: SalvagedAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)

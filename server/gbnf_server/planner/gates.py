@@ -18,17 +18,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.validation import validate_call
 from gbnf_server.backends.base import Completion
-from gbnf_server.executors.results import DEPTH, depth_of
+from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
-from gbnf_server.planner.reasoning import LEFT_OUT, take_thought, thought_in
-from gbnf_server.planner.state import Settings, State
+from gbnf_server.planner.reasoning import DROPPED_REASONING, find_reasoning, pop_reasoning
+from gbnf_server.planner.state import RunState, Settings
 
 
-class Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
+class CallRefused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
     """A gate's verdict on the model's text, with the sentence that the model reads."""
 
     def __init__(self, refusal: Refusal, error: str) -> None:
@@ -37,95 +37,103 @@ class Refused(Exception):  # noqa: N818 - a verdict that travels, not a fault of
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class AcceptedCall:
     """A call that passed every gate, its tool, and its arguments with the entries that they refer to.
 
-    `repairs`: what reading it took; `thought`: what the model thought in it.
+    `repairs`: what reading it took; `reasoning`: what the model thought in it.
     """
 
     call: dict[str, Any]
-    executor: Executor
+    tool: Tool
     arguments: dict[str, Any]
     repairs: tuple[str, ...] = ()
-    thought: str = ""
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTools:
     """What the model may do in a step.
 
-    `shown`: the tools that the system message tells of, those of the pool as the filter left it when the run
-    began and the built-in ones; `told`: those and what later messages told of; `callable`: of those, what may
+    `in_system_message`: the tools that the system message tells of, those of the pool as the filter left it when the run
+    began and the built-in ones; `described`: those and what later messages told of; `callable`: of those, what may
     be called; `refers_to`: the earlier steps that have entries.
     """
 
-    shown: tuple[Executor, ...]
+    in_system_message: tuple[Tool, ...]
 
-    told: tuple[Executor, ...]
-    callable: tuple[Executor, ...]
+    described: tuple[Tool, ...]
+    callable: tuple[Tool, ...]
     refers_to: tuple[int, ...]
     grammar: str | None
 
 
-def judge(completion: Completion, offer: Offer, state: State, settings: Settings) -> Judged:
-    """The call in the model's text. Raises `Refused` at the first gate that the text does not pass."""
+def check_completion(
+    completion: Completion, offer: OfferedTools, state: RunState, settings: Settings
+) -> AcceptedCall:
+    """The call in the model's text. Raises `CallRefused` at the first gate that the text does not pass."""
     call, repairs = _read(completion, offer, settings)
-    if depth_of(call, DEPTH) > DEPTH:  # what comes after walks through it, and JSON has no limit of its own
-        raise Refused(
-            "invalid", f"the call is nested deeper than {DEPTH} arrays and objects; write a flatter one"
+    if (
+        nesting_depth(call, MAX_DEPTH) > MAX_DEPTH
+    ):  # what comes after walks through it, and JSON has no limit of its own
+        raise CallRefused(
+            "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
-    thought = ""
+    reasoning = ""
     if settings.reasoning == "field":
-        thought, call = take_thought(call)
-        left_out = [repair for repair in repairs if LEFT_OUT in repair]
+        reasoning, call = pop_reasoning(call)
+        left_out = [repair for repair in repairs if DROPPED_REASONING in repair]
         if left_out:
-            thought = thought_in(completion.text)
+            reasoning = find_reasoning(completion.text)
             repairs = tuple(repair for repair in repairs if repair not in left_out)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
         early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
         if early and FINAL_ANSWER not in offer.callable:
             first = settings.final_answer_from
-            raise Refused("invalid", f"final_answer is possible from step {first} on; call a tool first")
-        raise Refused("invalid", "; ".join(verdict.errors))
-    if state.made[calls.canonical(call)] >= calls.REPEATS:
-        raise Refused(
+            raise CallRefused("invalid", f"final_answer is possible from step {first} on; call a tool first")
+        raise CallRefused("invalid", "; ".join(verdict.errors))
+    if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
+        raise CallRefused(
             "repeated",
-            f"{call['name']} was already called {calls.REPEATS} times with these arguments; "
+            f"{call['name']} was already called {calls.MAX_REPEATS} times with these arguments; "
             "use what it returned, or call something else",
         )
-    executor = next(tool for tool in offer.callable if tool.name == call["name"])
+    tool = next(tool for tool in offer.callable if tool.name == call["name"])
     try:
-        arguments = calls.fill_references(executor, call["arguments"], state.entries)
+        arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
-        raise Refused("invalid", str(error)) from None
-    return Judged(call, executor, arguments, repairs, thought)
+        raise CallRefused("invalid", str(error)) from None
+    return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
-def _read(completion: Completion, offer: Offer, settings: Settings) -> tuple[Any, tuple[str, ...]]:
-    """The JSON value in the text, not yet validated. Raises `Refused` where there is none."""
-    cut = completion.finish == "length"
+def _read(completion: Completion, offer: OfferedTools, settings: Settings) -> tuple[Any, tuple[str, ...]]:
+    """The JSON value in the text, not yet validated. Raises `CallRefused` where there is none."""
+    truncated = completion.finish == "length"
     if not completion.text.strip() and completion.reasoning:
-        raise Refused(
-            "cut" if cut else "unparsed",
+        raise CallRefused(
+            "cut" if truncated else "unparsed",
             "all of the text is thoughts, and no call came after them; think less, and write the call",
         )
     if settings.soft and not settings.grammar:
         try:
-            return calls.read_softly(completion.text, offer.told, steps=offer.refers_to, cut=cut)
+            return calls.parse_text_call(
+                completion.text, offer.described, steps=offer.refers_to, truncated=truncated
+            )
         except ValueError as error:
-            raise Refused("cut" if cut else "unparsed", str(error)) from None
-    if cut:
-        raise Refused(
+            raise CallRefused("cut" if truncated else "unparsed", str(error)) from None
+    if truncated:
+        raise CallRefused(
             "cut",
             f"the call was cut after {completion.completion_tokens} tokens and not executed; "
             "write a shorter one",
         )
     if completion.grammar_violation is not None:
-        raise Refused("ungrammatical", f"the call does not fit the format: {completion.grammar_violation}")
+        raise CallRefused(
+            "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
+        )
     try:
         return calls.parse(completion.text), ()
     except ValueError as error:
-        raise Refused(
+        raise CallRefused(
             "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
         ) from None

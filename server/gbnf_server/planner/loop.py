@@ -19,16 +19,16 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.pool import Selection
 from gbnf.prompt import Image, Message, error_text, result_text
 from gbnf.steps import offered_args
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import thoughts_grammar
+from gbnf_server.backends.thinking import reasoning_grammar
 from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
-from gbnf_server.executors.results import DEPTH, depth_of, too_deep
+from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvaging
-from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
@@ -46,10 +46,10 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
-from gbnf_server.planner.gates import Offer, Refused, judge
-from gbnf_server.planner.offering import make_offer, select, system_message, written
-from gbnf_server.planner.reasoning import thoughts_of, to_call, to_think
-from gbnf_server.planner.state import Settings, State
+from gbnf_server.planner.gates import CallRefused, OfferedTools, check_completion
+from gbnf_server.planner.offering import offer_tools, render_call, select, system_message
+from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
+from gbnf_server.planner.state import RunState, Settings
 
 Clock: TypeAlias = Callable[[], datetime]
 Planning: TypeAlias = Generator[Effect | Event, Any, Run]
@@ -61,7 +61,7 @@ _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
 
 def plan(
     query: str,
-    executors: tuple[Executor, ...],
+    tools: tuple[Tool, ...],
     settings: Settings,
     *,
     turn: str,
@@ -73,7 +73,7 @@ def plan(
     Raises ValueError at once where the query is blank, or no text.
     """
     check_request(query)
-    return _Loop(executors, settings, clock, State(query, turn, clock(), images)).run()
+    return _Loop(tools, settings, clock, RunState(query, turn, clock(), images)).run()
 
 
 def check_request(query: str) -> None:
@@ -88,17 +88,17 @@ def check_request(query: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    executors: tuple[Executor, ...]
+    tools: tuple[Tool, ...]
     settings: Settings
     clock: Clock
-    state: State
+    state: RunState
 
     def run(self) -> Planning:
         state, settings = self.state, self.settings
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = select(self.executors, state.query, settings)
-        yield from self._tell(self._started(selection))
+        selection = select(self.tools, state.query, settings)
+        yield from self._emit(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
         lost = False
@@ -111,8 +111,8 @@ class _Loop:
             lost = isinstance(error, BackendUnreachable)
         if settings.salvage and run.outcome != "answered":
             run = yield from self._salvage(run, ask=not lost)
-        complaints = yield RunFinished(self.clock(), run)
-        return replace(run, warnings=(*run.warnings, *(complaints or ())))
+        hook_errors = yield RunFinished(self.clock(), run)
+        return replace(run, warnings=(*run.warnings, *(hook_errors or ())))
 
     def _step(self) -> _Part[Run | None]:
         """Do one step; the finished run where it was the last."""
@@ -125,53 +125,53 @@ class _Loop:
             )
         state.number += 1
         begun = self.clock()
-        offer = make_offer(self.executors, state, settings)
+        offer = offer_tools(self.tools, state, settings)
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
-        yield from self._tell(StepStarted(at, state.number, names, offer.refers_to, seconds))
+        yield from self._emit(StepStarted(at, state.number, names, offer.refers_to, seconds))
         try:
-            completion, model_s, thought = yield from self._decode(offer)
+            completion, model_s, reasoning = yield from self._decode(offer)
         except MalformedText as error:
             seconds = (self.clock() - at).total_seconds()
-            return (yield from self._block("", Refused("unparsed", str(error)), seconds, ""))
+            return (yield from self._block("", CallRefused("unparsed", str(error)), seconds, ""))
         try:
-            judged = judge(completion, offer, state, settings)
-        except Refused as refused:
-            return (yield from self._block(completion.text, refused, model_s, thought))
+            judged = check_completion(completion, offer, state, settings)
+        except CallRefused as refused:
+            return (yield from self._block(completion.text, refused, model_s, reasoning))
         call = judged.call
         state.blocked_in_a_row = 0
-        state.history.append({"role": "assistant", "content": written(call, settings)})
+        state.history.append({"role": "assistant", "content": render_call(call, settings)})
         step = Step(
             state.number,
             completion.text,
             call,
             model_s=model_s,
             repairs=judged.repairs,
-            thought=judged.thought or thought,
+            reasoning=judged.reasoning or reasoning,
         )
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
-        state.made[calls.canonical(call)] += 1
-        yield from self._execute(judged.executor, step, judged.arguments)
+        state.call_counts[calls.canonical(call)] += 1
+        yield from self._execute(judged.tool, step, judged.arguments)
         return None
 
-    def _decode(self, offer: Offer) -> _Part[tuple[Completion, float, str]]:
+    def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
         """Let the model write the next call; the completion, its seconds, and what was thought before."""
         state, settings = self.state, self.settings
         messages: tuple[Message, ...] = (system_message(offer, settings), *state.history)
-        thought, thinking_s = "", 0.0
+        reasoning, thinking_s = "", 0.0
         if settings.reasoning == "free":
-            markers, language = settings.markers, settings.language
+            reasoning_tags, language = settings.reasoning_tags, settings.language
             thinking, thinking_s = yield from self._ask(
-                to_think(messages, markers, language),
-                None if markers is None else thoughts_grammar(markers.closing),
+                reasoning_messages(messages, reasoning_tags, language),
+                None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
                 "thought",
             )
-            thought = thoughts_of(thinking, markers)
-            messages = to_call(messages, thought, markers, language)
+            reasoning = reasoning_text(thinking, reasoning_tags)
+            messages = call_messages(messages, reasoning, reasoning_tags, language)
         completion, seconds = yield from self._ask(messages, offer.grammar, "call")
         if completion.reclaimed:
             yield from self._warn(
@@ -183,7 +183,7 @@ class _Loop:
                 f"step {state.number}: the backend did not keep to the grammar "
                 f"({completion.grammar_violation}); update it, or run without grammar to take what it writes"
             )
-        return completion, seconds + thinking_s, thought or completion.reasoning
+        return completion, seconds + thinking_s, reasoning or completion.reasoning
 
     def _ask(
         self, messages: tuple[Message, ...], grammar: str | None, purpose: Purpose
@@ -208,7 +208,7 @@ class _Loop:
             completion=completion.completion_tokens,
             cached=completion.cached_tokens,
         )
-        yield from self._tell(
+        yield from self._emit(
             ModelCalled(
                 at,
                 state.number,
@@ -238,24 +238,24 @@ class _Loop:
             return run
         assert run.error is not None
         numbers = tuple(step.number for step in done)
-        yield from self._tell(
+        yield from self._emit(
             SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
         )
         if ask:
-            held = settings.grammar and settings.dialect == "gbnf"
+            constrained = settings.grammar and settings.dialect == "gbnf"
             messages = salvaging.asked(state.query, done, settings.language)
             try:
                 completion, _ = yield from self._ask(
-                    messages, salvaging.CONTRACT.gbnf() if held else None, "salvage"
+                    messages, salvaging.CONTRACT.gbnf() if constrained else None, "salvage"
                 )
                 salvage = salvaging.read(completion, done, settings.language)
             except GbnfError as error:
-                salvage = salvaging.listed(done, settings.language, f"error: {error}")
+                salvage = salvaging.answer_from_results(done, settings.language, f"error: {error}")
         else:
-            salvage = salvaging.listed(done, settings.language, "error: the server is gone")
+            salvage = salvaging.answer_from_results(done, settings.language, "error: the server is gone")
         return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
-    def _block(self, text: str, refused: Refused, model_s: float, thought: str) -> _Part[Run | None]:
+    def _block(self, text: str, refused: CallRefused, model_s: float, reasoning: str) -> _Part[Run | None]:
         """Put the refusal into the history; the finished run where it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
@@ -268,10 +268,10 @@ class _Loop:
                 error=refused.error,
                 refusal=refused.refusal,
                 model_s=model_s,
-                thought=thought,
+                reasoning=reasoning,
             )
         )
-        yield from self._tell(
+        yield from self._emit(
             CallBlocked(
                 self.clock(), state.number, refused.refusal, text, refused.error, state.blocked_in_a_row
             )
@@ -284,23 +284,21 @@ class _Loop:
             error=f"{state.blocked_in_a_row} calls in a row were refused; the last: {refused.error}",
         )
 
-    def _execute(self, executor: Executor, done: Step, arguments: dict[str, Any]) -> _Part[None]:
+    def _execute(self, tool: Tool, done: Step, arguments: dict[str, Any]) -> _Part[None]:
         """Have a valid call approved where it must be, run it, put what came of it into the history."""
         state, number = self.state, self.state.number
         begun = self.clock()
-        yield from self._tell(
-            ToolCalled(
-                begun, number, executor.name, arguments, executor.run.effect, asks=executor.run.confirm
-            )
+        yield from self._emit(
+            ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=tool.run.confirm)
         )
         try:
-            result = yield from self._perform(executor, arguments)
+            result = yield from self._perform(tool, arguments)
         except GbnfError as error:
             at = self.clock()
             seconds = (at - begun).total_seconds()
             fault = _fault(error)
             state.history.append({"role": "tool", "content": error_text(number, str(error))})
-            yield from self._tell(ToolFailed(at, number, executor.name, fault, str(error), seconds))
+            yield from self._emit(ToolFailed(at, number, tool.name, fault, str(error), seconds))
             state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds))
             if not isinstance(error, ExecutorError):
                 raise  # not the tool's fault but the machine's: the model can do nothing about it
@@ -310,30 +308,30 @@ class _Loop:
         if entries := calls.result_entries(result):
             state.entries[number] = entries
         state.history.append({"role": "tool", "content": result_text(number, result)})
-        yield from self._tell(ToolDone(at, number, executor.name, result, seconds))
+        yield from self._emit(ToolDone(at, number, tool.name, result, seconds))
         state.steps.append(replace(done, result=result, tool_s=seconds))
 
-    def _perform(self, executor: Executor, arguments: Mapping[str, Any]) -> _Part[dict[str, Any]]:
-        if executor == ASK_USER:
+    def _perform(self, tool: Tool, arguments: Mapping[str, Any]) -> _Part[dict[str, Any]]:
+        if tool == ASK_USER:
             answer = yield AskPerson(arguments["question"], tuple(arguments.get("options", ())))
             assert isinstance(answer, str)
             self.state.said.append(answer)
             return {"answer": answer, "entries": [answer]}
-        if executor.run.confirm:
-            call = {"name": executor.name, "arguments": arguments}
+        if tool.run.confirm:
+            call = {"name": tool.name, "arguments": arguments}
             asked = calls.canonical(call)
             try:
-                approved = yield Approve(call)
+                approved = yield AskApproval(call)
             except ExecutorError as error:  # nobody is there to ask
                 self.state.pending.add(asked)
                 raise _Denied(str(error)) from None
             self.state.pending.discard(asked)
             if approved is not True:
                 raise _Denied("the person did not approve this call; it was not executed")
-        result = yield Execute(executor, arguments)
+        result = yield ExecuteTool(tool, arguments)
         assert isinstance(result, dict)
-        if depth_of(result, DEPTH) > DEPTH:  # whoever executed it: a run is written as JSON
-            raise too_deep(executor.name)
+        if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # whoever executed it: a run is written as JSON
+            raise too_deep(tool.name)
         return result
 
     def _started(self, selection: Selection) -> RunStarted:
@@ -347,7 +345,7 @@ class _Loop:
             {tool.name: reason for tool, reason in selection.dropped.items()},
         )
 
-    def _tell(self, event: Event) -> _Part[None]:
+    def _emit(self, event: Event) -> _Part[None]:
         """Yield an event; what its hooks complain of becomes warnings, each said once."""
         for complaint in (yield event) or ():
             yield from self._warn(complaint)

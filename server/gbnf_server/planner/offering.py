@@ -10,42 +10,42 @@ from collections.abc import Mapping
 from typing import Any
 
 from gbnf import compile_pool
-from gbnf.calls import ToolCall, render
+from gbnf.calls import ToolCall, render_tool_calls
 from gbnf.dialects import call_schema, schema_text
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.pool import Selection, filter_pool
-from gbnf.prompt import Message, call_text, more_tools, system_prompt
-from gbnf_server.planner.gates import Offer
-from gbnf_server.planner.reasoning import thoughtful_grammar, thoughtful_schema
-from gbnf_server.planner.state import Settings, State
+from gbnf.prompt import Message, call_text, describe_added_tools, system_prompt
+from gbnf_server.planner.gates import OfferedTools
+from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
+from gbnf_server.planner.state import RunState, Settings
 
 
-def select(executors: tuple[Executor, ...], said: str, settings: Settings) -> Selection:
+def select(pool: tuple[Tool, ...], said: str, settings: Settings) -> Selection:
     """The tools that what the person said has a use for; all of them where the filter is off."""
-    return filter_pool(executors, said) if settings.filter else Selection(executors)
+    return filter_pool(pool, said) if settings.filter else Selection(pool)
 
 
-def make_offer(executors: tuple[Executor, ...], state: State, settings: Settings) -> Offer:
+def offer_tools(pool: tuple[Tool, ...], state: RunState, settings: Settings) -> OfferedTools:
     """Filter the pool by all that the person said, tell of what is new, and link the grammar of the rest."""
-    tools = select(executors, "\n".join([state.query, *state.said]), settings).kept
-    _tell(tools, state, settings)
+    tools = select(pool, "\n".join([state.query, *state.said]), settings).kept
+    _describe_tools(tools, state, settings)
     refers_to = tuple(sorted(state.entries))
     answers = state.number >= settings.final_answer_from
     asking = (ASK_USER,) if settings.ask_user else ()
     # final_answer is told of from the start: the prompt stays the same when it becomes possible
     built_in = (*asking, FINAL_ANSWER)
-    return Offer(
-        (*state.shown, *built_in),
-        (*state.told, *built_in),
+    return OfferedTools(
+        (*state.in_system_message, *built_in),
+        (*state.described, *built_in),
         (*tools, *(built_in if answers else asking)),
         refers_to,
         _grammar(tools, refers_to, settings, answers=answers) if settings.grammar else None,
     )
 
 
-def system_message(offer: Offer, settings: Settings) -> Message:
+def system_message(offer: OfferedTools, settings: Settings) -> Message:
     content = system_prompt(
-        offer.shown,
+        offer.in_system_message,
         style=settings.prompt_style,
         language=settings.language,
         thought=settings.reasoning == "field",
@@ -54,34 +54,32 @@ def system_message(offer: Offer, settings: Settings) -> Message:
     return {"role": "system", "content": content}
 
 
-def written(call: Mapping[str, Any], settings: Settings) -> str:
+def render_call(call: Mapping[str, Any], settings: Settings) -> str:
     """A call as the model is to write the next one."""
     if settings.lines:
-        return render(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
+        return render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
     return call_text(call)
 
 
-def _grammar(
-    tools: tuple[Executor, ...], steps: tuple[int, ...], settings: Settings, *, answers: bool
-) -> str:
+def _grammar(tools: tuple[Tool, ...], steps: tuple[int, ...], settings: Settings, *, answers: bool) -> str:
     """The grammar of a step's calls, in the backend's dialect."""
     asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": steps}
     thoughtful = settings.reasoning == "field"
     if settings.dialect == "json_schema":
         schema = call_schema(tools, **asked)
-        return schema_text(thoughtful_schema(schema) if thoughtful else schema)
+        return schema_text(with_reasoning_schema(schema) if thoughtful else schema)
     grammar = str(compile_pool(tools, **asked, union=settings.union))
-    return thoughtful_grammar(grammar) if thoughtful else grammar
+    return with_reasoning_grammar(grammar) if thoughtful else grammar
 
 
-def _tell(tools: tuple[Executor, ...], state: State, settings: Settings) -> None:
+def _describe_tools(tools: tuple[Tool, ...], state: RunState, settings: Settings) -> None:
     """Tell of tools, once: the first in the system message, later ones behind what brought them."""
-    if not state.shown:
-        state.shown = state.told = tools
+    if not state.in_system_message:
+        state.in_system_message = state.described = tools
         return
-    more = tuple(tool for tool in tools if tool not in state.told)
+    more = tuple(tool for tool in tools if tool not in state.described)
     if more:
         last = state.history[-1]  # the answer of a person, who spoke of something new
-        said = more_tools(more, style=settings.prompt_style, language=settings.language)
+        said = describe_added_tools(more, style=settings.prompt_style, language=settings.language)
         state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
-        state.told = (*state.told, *more)
+        state.described = (*state.described, *more)

@@ -7,11 +7,11 @@ import re
 
 from gbnf.manifests import FINAL_ANSWER
 from gbnf_server.planner.events import Purpose
-from gbnf_server.planner.reasoning import THOUGHT
+from gbnf_server.planner.reasoning import REASONING_KEY
 from gbnf_server.planner.salvaging import looks_like_call
 
 _HEAD = re.compile(
-    rf'\s*\{{\s*(?:"{THOUGHT}"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*)?"name"\s*:\s*"{FINAL_ANSWER.name}"'
+    rf'\s*\{{\s*(?:"{REASONING_KEY}"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*)?"name"\s*:\s*"{FINAL_ANSWER.name}"'
     r'\s*,\s*"arguments"\s*:\s*\{\s*"message"\s*:\s*"'
 )
 _WHOLE = re.compile(

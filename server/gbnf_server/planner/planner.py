@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.prompt import Image
-from gbnf_server.backends.base import Backend, dialect_of, markers_of
+from gbnf_server.backends.base import Backend, dialect_of, reasoning_tags_of
 from gbnf_server.executors import Context
-from gbnf_server.planner.drivers import Hook, World, adrive, astream, drive
+from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, check_request, plan
-from gbnf_server.planner.reasoning import Reasoning
+from gbnf_server.planner.reasoning import ReasoningMode
 from gbnf_server.planner.state import Settings
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
@@ -42,7 +42,7 @@ class Planner:
 
     def __init__(
         self,
-        executors: Iterable[Executor],
+        tools: Iterable[Tool],
         backend: Backend,
         *,
         context: Context,
@@ -54,7 +54,7 @@ class Planner:
         soft: bool = False,
         lines: bool = False,
         salvage: bool = True,
-        reasoning: Reasoning = "off",
+        reasoning: ReasoningMode = "off",
         thought_tokens: int = 256,
         max_tokens: int = 512,
         temperature: float = 0.0,
@@ -63,10 +63,10 @@ class Planner:
         hooks: Sequence[Hook] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.executors = tuple(executors)
-        if not self.executors:
+        self.tools = tuple(tools)
+        if not self.tools:
             raise PoolError("the pool is empty: give the planner at least one executor")
-        names = Counter(executor.name for executor in self.executors)
+        names = Counter(tool.name for tool in self.tools)
         if twice := [name for name, count in names.items() if count > 1]:
             raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
@@ -84,7 +84,7 @@ class Planner:
             salvage=salvage,
             reasoning=reasoning,
             thought_tokens=thought_tokens,
-            markers=markers_of(backend) if reasoning == "free" else None,
+            reasoning_tags=reasoning_tags_of(backend) if reasoning == "free" else None,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,
@@ -114,8 +114,8 @@ class Planner:
 
         With `text`, what the model writes comes piece by piece, as `TextWritten`.
         """
-        planning, world = self._begin(query, images)
-        return drive(planning, world, text=text)
+        planning, environment = self._begin(query, images)
+        return drive(planning, environment, text=text)
 
     def stream(
         self, query: str, *, images: Sequence[Image] = (), text: bool = True
@@ -124,13 +124,13 @@ class Planner:
 
         Leaving the loop early stops the run once the generator is closed, as `contextlib.aclosing` does.
         """
-        planning, world = self._begin(query, images)
-        return astream(planning, world, text=text)
+        planning, environment = self._begin(query, images)
+        return astream(planning, environment, text=text)
 
     async def arun(self, query: str, *, images: Sequence[Image] = ()) -> Run:
         """As `run`, without blocking the event loop."""
-        planning, world = self._begin(query, images)
-        return await adrive(planning, world)
+        planning, environment = self._begin(query, images)
+        return await adrive(planning, environment)
 
     def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
         """The runs of all queries, in their order, at most `concurrency` at a time. Not inside an event loop.
@@ -160,13 +160,13 @@ class Planner:
             tasks = [group.create_task(run(query)) for query in queries]
         return [task.result() for task in tasks]
 
-    def _begin(self, query: str, images: Sequence[Image]) -> tuple[Planning, World]:
+    def _begin(self, query: str, images: Sequence[Image]) -> tuple[Planning, RunEnvironment]:
         context = self.context.for_turn()
         clock = self._clock or steady_clock(context.now())
         planning = plan(
-            query, self.executors, self.settings, turn=context.turn, clock=clock, images=tuple(images)
+            query, self.tools, self.settings, turn=context.turn, clock=clock, images=tuple(images)
         )
-        return planning, World(self.backend, context, self.hooks, clock=clock)
+        return planning, RunEnvironment(self.backend, context, self.hooks, clock=clock)
 
 
 def steady_clock(start: datetime) -> Clock:

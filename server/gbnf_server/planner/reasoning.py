@@ -16,28 +16,28 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from gbnf.languages import chosen
+from gbnf.languages import localized_text
 from gbnf.prompt import Message
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import Markers, begun
+from gbnf_server.backends.thinking import ReasoningTags, reasoning_message
 
-Reasoning: TypeAlias = Literal["off", "field", "free"]
+ReasoningMode: TypeAlias = Literal["off", "field", "free"]
 
-THOUGHT = "thought"
+REASONING_KEY = "thought"
 """The property's name."""
 
-THOUGHT_LENGTH = 300
+MAX_REASONING_LENGTH = 300
 """Characters of a thought in a field, at most."""
 
-LEFT_OUT = f"left out {THOUGHT!r} beside the arguments"
+DROPPED_REASONING = f"left out {REASONING_KEY!r} beside the arguments"
 """What reading softly says of a thought."""
 
 _HEAD = 'root ::= "{\\"name\\":"'
-_THOUGHTFUL = f'root ::= "{{\\"{THOUGHT}\\":" thought-space thought-text "," thought-space "\\"name\\":"'
-_RULES = (
-    f'thought-space ::= " "?\nthought-text ::= "\\"" [^"\\\\\\x00-\\x1F\\x7F]{{1,{THOUGHT_LENGTH}}} "\\""\n'
+_THOUGHTFUL = (
+    f'root ::= "{{\\"{REASONING_KEY}\\":" thought-space thought-text "," thought-space "\\"name\\":"'
 )
-_IN_TEXT = re.compile(rf'"{THOUGHT}"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_RULES = f'thought-space ::= " "?\nthought-text ::= "\\"" [^"\\\\\\x00-\\x1F\\x7F]{{1,{MAX_REASONING_LENGTH}}} "\\""\n'
+_IN_TEXT = re.compile(rf'"{REASONING_KEY}"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 _THINK = {
     "en": (
@@ -52,60 +52,62 @@ _THINK = {
 _NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chiamata."}
 
 
-def thoughtful_grammar(gbnf: str) -> str:
+def with_reasoning_grammar(gbnf: str) -> str:
     """A pool's grammar in which each call begins with a thought."""
     assert gbnf.startswith(_HEAD), "a pool's grammar begins with its calls' first key"
     return f"{_THOUGHTFUL}{gbnf.removeprefix(_HEAD)}{_RULES}"
 
 
-def thoughtful_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A pool's JSON Schema, likewise."""
     if "anyOf" in schema:
-        return {**schema, "anyOf": [thoughtful_schema(branch) for branch in schema["anyOf"]]}
-    thought = {"type": "string", "minLength": 1, "maxLength": THOUGHT_LENGTH}
+        return {**schema, "anyOf": [with_reasoning_schema(branch) for branch in schema["anyOf"]]}
+    reasoning_message = {"type": "string", "minLength": 1, "maxLength": MAX_REASONING_LENGTH}
     return {
         **schema,
-        "properties": {THOUGHT: thought, **schema["properties"]},
-        "required": [THOUGHT, *schema["required"]],
+        "properties": {REASONING_KEY: reasoning_message, **schema["properties"]},
+        "required": [REASONING_KEY, *schema["required"]],
     }
 
 
-def take_thought(call: Any) -> tuple[str, Any]:
+def pop_reasoning(call: Any) -> tuple[str, Any]:
     """Part a call from its thought; "" where it has none that is a text."""
-    if isinstance(call, dict) and isinstance(call.get(THOUGHT), str):
-        return call[THOUGHT], {key: value for key, value in call.items() if key != THOUGHT}
+    if isinstance(call, dict) and isinstance(call.get(REASONING_KEY), str):
+        return call[REASONING_KEY], {key: value for key, value in call.items() if key != REASONING_KEY}
     return "", call
 
 
-def thought_in(text: str) -> str:
+def find_reasoning(text: str) -> str:
     """The thought in a text that is read softly, "" where there is none."""
     found = _IN_TEXT.search(text)
     return found[1] if found else ""
 
 
-def to_think(messages: tuple[Message, ...], markers: Markers | None, language: str) -> tuple[Message, ...]:
+def reasoning_messages(
+    messages: tuple[Message, ...], reasoning_tags: ReasoningTags | None, language: str
+) -> tuple[Message, ...]:
     """The conversation in which the model thinks about its next call."""
-    if markers is not None:
-        return (*messages, begun(""))
+    if reasoning_tags is not None:
+        return (*messages, reasoning_message(""))
     last = messages[-1]
-    asking: Message = {**last, "content": f"{last['content']}\n\n{chosen(_THINK, language)}"}
+    asking: Message = {**last, "content": f"{last['content']}\n\n{localized_text(_THINK, language)}"}
     return (*messages[:-1], asking)
 
 
-def thoughts_of(completion: Completion, markers: Markers | None) -> str:
+def reasoning_text(completion: Completion, reasoning_tags: ReasoningTags | None) -> str:
     """What it thought: one that thinks aloud may have put all of it, or a part, into its reasoning."""
-    text = completion.text if markers is None else completion.text.removesuffix(markers.closing)
+    text = completion.text if reasoning_tags is None else completion.text.removesuffix(reasoning_tags.closing)
     return "\n".join(part for part in (completion.reasoning.strip(), text.strip()) if part)
 
 
-def to_call(
-    messages: tuple[Message, ...], thoughts: str, markers: Markers | None, language: str
+def call_messages(
+    messages: tuple[Message, ...], text: str, reasoning_tags: ReasoningTags | None, language: str
 ) -> tuple[Message, ...]:
     """The conversation in which it writes the call that it has thought about."""
-    if markers is not None:
-        return (*messages, begun(thoughts, closed=True))
-    if not thoughts:
+    if reasoning_tags is not None:
+        return (*messages, reasoning_message(text, closed=True))
+    if not text:
         return messages
-    thought: Message = {"role": "assistant", "content": thoughts}
-    call: Message = {"role": "user", "content": chosen(_NOW_CALL, language)}
-    return (*to_think(messages, None, language), thought, call)
+    thinking: Message = {"role": "assistant", "content": text}
+    call: Message = {"role": "user", "content": localized_text(_NOW_CALL, language)}
+    return (*reasoning_messages(messages, None, language), thinking, call)

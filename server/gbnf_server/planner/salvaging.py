@@ -11,14 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gbnf.calls import Final
-from gbnf.calls import parse as parse_softly
-from gbnf.languages import chosen
-from gbnf.lines import Abstention, Contract, text
+from gbnf.calls import FinalAnswer, parse_tool_calls
+from gbnf.languages import localized_text
+from gbnf.lines import Contract, InvalidAnswer, text
 from gbnf.manifests import FINAL_ANSWER
 from gbnf.prompt import Message, result_text
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.events import Salvaged, Step
+from gbnf_server.planner.events import SalvagedAnswer, Step
 
 CONTRACT = Contract(answer=text(rest=True))
 
@@ -53,7 +52,7 @@ def question(query: str, done: Sequence[Step], language: str = "en") -> str:
         f"[{step.number}] {step.name}: {result_text(step.number, step.result or {}, limit=_RESULT_LIMIT)}"
         for step in done
     )
-    return chosen(_ASKED, language).format(query=query, found=results)
+    return localized_text(_ASKED, language).format(query=query, found=results)
 
 
 def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
@@ -62,34 +61,38 @@ def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Messa
     return ({"role": "user", "content": content},)
 
 
-def read(completion: Completion, done: Sequence[Step], language: str = "en") -> Salvaged:
+def read(completion: Completion, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
     """The model's words, or the list where they cannot be used."""
-    outcome = CONTRACT.parse(completion.text, cut=completion.finish == "length")
-    if isinstance(outcome, Abstention):
-        return listed(done, language, f"error: {outcome.reason}")
-    return worded(outcome.values["answer"], done, language)
+    outcome = CONTRACT.parse(completion.text, truncated=completion.finish == "length")
+    if isinstance(outcome, InvalidAnswer):
+        return answer_from_results(done, language, f"error: {outcome.reason}")
+    return answer_from_text(outcome.values["answer"], done, language)
 
 
-def worded(answer: str, done: Sequence[Step], language: str = "en") -> Salvaged:
+def answer_from_text(answer: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
     """An answer that kept the contract; the list where it is a call of a tool."""
-    step = parse_softly(answer, (FINAL_ANSWER,))
-    if not isinstance(step, Final):
-        message = step.calls[0].arguments.get("message") if step.calls and not step.calls[0].cut else None
+    step = parse_tool_calls(answer, (FINAL_ANSWER,))
+    if not isinstance(step, FinalAnswer):
+        message = (
+            step.calls[0].arguments.get("message") if step.calls and not step.calls[0].truncated else None
+        )
         if not isinstance(message, str) or not message.strip():
-            return listed(done, language, "error: the model wrote a call and no answer")
+            return answer_from_results(done, language, "error: the model wrote a call and no answer")
         answer = message
     elif looks_like_call(answer):
-        return listed(done, language, "error: the model wrote something like a call and no answer")
+        return answer_from_results(
+            done, language, "error: the model wrote something like a call and no answer"
+        )
     numbers = tuple(step.number for step in done)
     named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
-    return Salvaged(answer, "model", tuple(number for number in numbers if number in named) or numbers)
+    return SalvagedAnswer(answer, "model", tuple(number for number in numbers if number in named) or numbers)
 
 
-def listed(done: Sequence[Step], language: str = "en", error: str = "") -> Salvaged:
+def answer_from_results(done: Sequence[Step], language: str = "en", error: str = "") -> SalvagedAnswer:
     """The results as they are. `error` says why the model's words are not used."""
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
-    return Salvaged(chosen(_LISTED, language).format(found=lines), "list", numbers, error)
+    return SalvagedAnswer(localized_text(_LISTED, language).format(found=lines), "list", numbers, error)
 
 
 def looks_like_call(text: str) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.prompt import Image, Message, PromptStyle
 from gbnf_server.backends.base import Dialect
-from gbnf_server.backends.thinking import Markers
-from gbnf_server.planner.events import Outcome, Run, Salvaged, Step
-from gbnf_server.planner.reasoning import Reasoning
+from gbnf_server.backends.thinking import ReasoningTags
+from gbnf_server.planner.events import Outcome, Run, SalvagedAnswer, Step
+from gbnf_server.planner.reasoning import ReasoningMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Settings:
     lines: bool = False
     dialect: Dialect = "gbnf"
     salvage: bool = False
-    reasoning: Reasoning = "off"
+    reasoning: ReasoningMode = "off"
     thought_tokens: int = 256
-    markers: Markers | None = None
+    reasoning_tags: ReasoningTags | None = None
     union: bool = True
     filter: bool = True
     max_tokens: int = 512
@@ -59,19 +59,19 @@ class Settings:
 
 
 @dataclass(slots=True)
-class State:
+class RunState:
     """All that changes during a run."""
 
     query: str
     turn: str
     started_at: datetime
     images: tuple[Image, ...] = ()
-    shown: tuple[Executor, ...] = ()  # what the system message tells of; the same for the whole run
-    told: tuple[Executor, ...] = ()  # that, and what later messages told of
+    in_system_message: tuple[Tool, ...] = ()  # what the system message tells of; the same for the whole run
+    described: tuple[Tool, ...] = ()  # that, and what later messages told of
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # of each step that has some
-    made: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was let through
+    call_counts: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was let through
     pending: set[str] = field(default_factory=set)  # canonical calls that nobody was there to approve
     said: list[str] = field(default_factory=list)  # the person's answers to questions
     history: list[Message] = field(default_factory=list)  # all but the system message
@@ -86,7 +86,7 @@ class State:
         *,
         answer: str | None = None,
         error: str | None = None,
-        salvage: Salvaged | None = None,
+        salvage: SalvagedAnswer | None = None,
     ) -> Run:
         return Run(
             outcome=outcome,

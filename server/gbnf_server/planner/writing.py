@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.effects import CallModel
@@ -22,7 +22,7 @@ Hook: TypeAlias = Callable[[Event], object]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RunEnvironment:
     """Where effects take place, and who watches. `execute` runs a tool; it may be called in any thread.
 
     `clock` is the run's, for events that the loop does not see: the model's text as it is written.
@@ -31,37 +31,41 @@ class World:
     backend: Backend
     context: Context
     hooks: Sequence[Hook] = ()
-    execute: Callable[[Executor, Mapping[str, Any], Context], dict[str, Any]] = run_executor
+    execute: Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]] = run_executor
     clock: Clock = lambda: datetime.now(UTC)
 
 
-def show(hooks: Sequence[Hook], event: Event) -> tuple[str, ...]:
+def call_hooks(hooks: Sequence[Hook], event: Event) -> tuple[str, ...]:
     """Let every hook see the event; what those that raised have to say."""
-    complaints = []
+    hook_errors = []
     for hook in hooks:
         try:
             hook(event)
         except Exception as error:  # noqa: BLE001 - a watcher's fault, whatever it is, is no reason to stop
             name = getattr(hook, "__qualname__", type(hook).__qualname__)
-            complaints.append(f"the hook {name} raised {type(error).__name__}: {error}")
-    return tuple(complaints)
+            hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
+    return tuple(hook_errors)
 
 
-def written(effect: CallModel, world: World, complaints: list[str]) -> Generator[Event, None, Completion]:
+def stream_text(
+    effect: CallModel, environment: RunEnvironment, hook_errors: list[str]
+) -> Generator[Event, None, Completion]:
     """Let the model write in a thread, and give each piece of its text; leaving early ends its call."""
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     done: list[Completion] = []
     faults: list[BaseException] = []
     left = threading.Event()
 
-    def heard(piece: str) -> None:
+    def on_piece(piece: str) -> None:
         if left.is_set():
-            raise _LeftAloneError
+            raise _StreamClosedError
         pieces.put(piece)
 
     def write() -> None:
         try:
-            done.append(world.backend.complete(effect.messages, **limits(effect), on_text=heard))
+            done.append(
+                environment.backend.complete(effect.messages, **generation_options(effect), on_text=on_piece)
+            )
         except BaseException as fault:  # noqa: BLE001 - it is raised again where the text is awaited
             faults.append(fault)
         finally:
@@ -71,7 +75,7 @@ def written(effect: CallModel, world: World, complaints: list[str]) -> Generator
     threading.Thread(target=write, daemon=True).start()
     try:
         while (piece := pieces.get()) is not None:
-            yield _piece(effect, world, partial, piece, complaints)
+            yield _piece(effect, environment, partial, piece, hook_errors)
     finally:
         left.set()
     if faults:
@@ -79,47 +83,47 @@ def written(effect: CallModel, world: World, complaints: list[str]) -> Generator
     return done[0]
 
 
-class _LeftAloneError(Exception):
+class _StreamClosedError(Exception):
     """Nobody listens any more: the model need not go on."""
 
 
-class Written:
-    """As `written`, for an event loop: `completion` is there when `pieces` has ended."""
+class TextStream:
+    """As `stream_text`, for an event loop: `completion` is there when `pieces` has ended."""
 
-    def __init__(self, effect: CallModel, world: World, complaints: list[str]) -> None:
-        self._effect, self._world, self._complaints = effect, world, complaints
+    def __init__(self, effect: CallModel, environment: RunEnvironment, hook_errors: list[str]) -> None:
+        self._effect, self._world, self._complaints = effect, environment, hook_errors
         self.completion: Completion
 
     async def pieces(self) -> AsyncGenerator[Event, None]:
-        effect, world = self._effect, self._world
+        effect, environment = self._effect, self._world
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
 
-        def heard(piece: str) -> None:  # perhaps in another thread
+        def on_piece(piece: str) -> None:  # perhaps in another thread
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         task = asyncio.ensure_future(
-            world.backend.acomplete(effect.messages, **limits(effect), on_text=heard)
+            environment.backend.acomplete(effect.messages, **generation_options(effect), on_text=on_piece)
         )
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         partial = PartialAnswer(effect.purpose)
         try:
             while (piece := await pieces.get()) is not None:
-                yield _piece(effect, world, partial, piece, self._complaints)
+                yield _piece(effect, environment, partial, piece, self._complaints)
             self.completion = task.result()
         finally:
             task.cancel()
 
 
 def _piece(
-    effect: CallModel, world: World, partial: PartialAnswer, piece: str, complaints: list[str]
+    effect: CallModel, environment: RunEnvironment, partial: PartialAnswer, piece: str, hook_errors: list[str]
 ) -> Event:
-    event = TextWritten(world.clock(), effect.step, effect.purpose, piece, partial.feed(piece))
-    complaints += show(world.hooks, event)
+    event = TextWritten(environment.clock(), effect.step, effect.purpose, piece, partial.feed(piece))
+    hook_errors += call_hooks(environment.hooks, event)
     return event
 
 
-def limits(effect: CallModel) -> dict[str, Any]:
+def generation_options(effect: CallModel) -> dict[str, Any]:
     return {
         "grammar": effect.grammar,
         "max_tokens": effect.max_tokens,

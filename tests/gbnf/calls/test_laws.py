@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.calls import CallStream, Final, ToolCalls, parse, render
+from gbnf.calls import CallStream, FinalAnswer, ToolCalls, parse_tool_calls, render_tool_calls
 from gbnf.calls import stream as stream_module
-from gbnf.calls.scan import THINK_END, Scanner
+from gbnf.calls.scan import REASONING_END, Scanner
 from gbnf.validation import validate_call
 from support.pools import FRAGMENTS, POOL, call_lists, model_texts, shape_names, tool, valid_calls
 
@@ -19,26 +19,26 @@ NAMES = {tool.name for tool in POOL}
 
 
 @given(valid_calls, shape_names)
-def test_a_rendered_call_is_read_back_with_nothing_repaired(call: Any, shape: Any) -> None:
+def test_a_rendered_call_is_read_back_with_nothing_repaired(call: Any, syntax: Any) -> None:
     assert validate_call(call.as_call(), POOL).ok
-    step = parse(render(call, shape), POOL)
-    assert step == ToolCalls((call,), shape)
+    step = parse_tool_calls(render_tool_calls(call, syntax), POOL)
+    assert step == ToolCalls((call,), syntax)
 
 
 @given(call_lists, shape_names)
-def test_rendered_calls_are_read_back_in_order(calls: Any, shape: Any) -> None:
-    assert parse(render(calls, shape), POOL) == ToolCalls(tuple(calls), shape)
+def test_rendered_calls_are_read_back_in_order(calls: Any, syntax: Any) -> None:
+    assert parse_tool_calls(render_tool_calls(calls, syntax), POOL) == ToolCalls(tuple(calls), syntax)
 
 
 @given(
     valid_calls, shape_names, st.sampled_from(["Sure!\n", '<think>hm {"name": 1}</think>', "\n\n", "a\n\n"])
 )
 def test_what_stands_before_a_call_changes_nothing_but_the_list_of_repairs(
-    call: Any, shape: Any, before: Any
+    call: Any, syntax: Any, before: Any
 ) -> None:
-    step = parse(f"{before}{render(call, shape)}\n\nThat is all.\n", POOL)
+    step = parse_tool_calls(f"{before}{render_tool_calls(call, syntax)}\n\nThat is all.\n", POOL)
     assert isinstance(step, ToolCalls)
-    assert (step.calls, step.shape) == ((call,), shape)
+    assert (step.calls, step.syntax) == ((call,), syntax)
     kinds = {repair.kind for repair in step.repairs}
     assert kinds == {"prose"} | ({"thoughts"} if "<think>" in before else set())
 
@@ -53,9 +53,9 @@ def test_calls_behind_tags_without_an_end_are_all_read(calls: Any, data: Any) ->
             st.sampled_from(["\n<tool_call>\n", "</tool_call>\n<tool_call>", "\n"])
         )
         text += opening + written
-    step = parse(text + data.draw(st.sampled_from(["", "</tool_call>", "\n<tool_call>"])), POOL)
+    step = parse_tool_calls(text + data.draw(st.sampled_from(["", "</tool_call>", "\n<tool_call>"])), POOL)
     assert isinstance(step, ToolCalls)
-    assert (step.calls, step.shape) == (tuple(calls), "tagged")
+    assert (step.calls, step.syntax) == (tuple(calls), "tagged")
     assert {repair.kind for repair in step.repairs} <= {"wrapper"}
 
 
@@ -65,9 +65,9 @@ BELOW = (" {}", "\n{}", "\n\n{}", "\n  {}", "\n```json\n{}\n```", " ```\n{}\n```
 @given(valid_calls, st.sampled_from(BELOW), st.sampled_from(["", "\n", "\n\nObservation: none"]))
 def test_an_action_is_read_wherever_its_input_stands(call: Any, below: Any, after: Any) -> None:
     written = below.format(json.dumps(call.arguments))
-    step = parse(f"Action: {call.name}\nAction Input:{written}{after}", POOL)
+    step = parse_tool_calls(f"Action: {call.name}\nAction Input:{written}{after}", POOL)
     assert isinstance(step, ToolCalls)
-    assert (step.calls, step.shape) == ((call,), "yaml")
+    assert (step.calls, step.syntax) == ((call,), "yaml")
 
 
 WRITER = (tool("write", a={"type": "string"}, b={"type": "string"}, c={"type": "string"}),)
@@ -83,9 +83,11 @@ block_lines = st.lists(
 def test_a_fence_inside_a_text_of_lines_belongs_to_it(lines: Any, block: Any) -> None:
     margin = "  " if "args" in block else ""
     text = "\n".join([f"{margin}a: |", *(f"{margin}  {line}" for line in lines)])
-    step = parse(block.format(text), WRITER)
+    step = parse_tool_calls(block.format(text), WRITER)
     assert isinstance(step, ToolCalls)
-    assert [(call.arguments, call.cut) for call in step.calls] == [({"a": "\n".join(lines), "b": "x"}, False)]
+    assert [(call.arguments, call.truncated) for call in step.calls] == [
+        ({"a": "\n".join(lines), "b": "x"}, False)
+    ]
 
 
 values = st.text(st.characters(categories=["L", "N", "Zs"], include_characters="<>/=\n"), max_size=12).filter(
@@ -99,31 +101,31 @@ def test_parameters_without_an_end_tag_end_at_the_next(given_now: Any, brk: Any)
         f"<parameter={key}>{brk}{value}{brk}{'</parameter>' * ended}{brk}"
         for key, (value, ended) in zip("abc", given_now, strict=False)
     )
-    step = parse(f"<function=write>{brk}{text}</function>", WRITER)
+    step = parse_tool_calls(f"<function=write>{brk}{text}</function>", WRITER)
     assert isinstance(step, ToolCalls)
     expected = {key: value for key, (value, _) in zip("abc", given_now, strict=False)}
     assert [
-        ({key: value.strip() for key, value in call.arguments.items()}, call.cut) for call in step.calls
+        ({key: value.strip() for key, value in call.arguments.items()}, call.truncated) for call in step.calls
     ] == [({key: value.strip() for key, value in expected.items()}, False)]
     assert len(step.repairs) == sum(not ended for _, ended in given_now)
 
 
 @given(model_texts)
 def test_any_text_is_a_step(text: Any) -> None:
-    step = parse(text, POOL)
-    if isinstance(step, Final):
-        assert step.thoughts or step.content == text
+    step = parse_tool_calls(text, POOL)
+    if isinstance(step, FinalAnswer):
+        assert step.reasoning or step.content == text
         return
-    assert step.calls or step.refused
+    assert step.calls or step.invalid
     assert {call.name for call in step.calls} <= NAMES
-    assert all(refused.nearest is None or refused.nearest in NAMES for refused in step.refused)
-    if any(call.cut for call in step.calls):
+    assert all(invalid.nearest is None or invalid.nearest in NAMES for invalid in step.invalid)
+    if any(call.truncated for call in step.calls):
         assert "cut" in {repair.kind for repair in step.repairs}
 
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"], include_characters=",.!?\n"), max_size=200))
 def test_a_text_without_a_sign_of_a_call_is_an_answer_unchanged(text: Any) -> None:
-    assert parse(text, ()) == Final(text)
+    assert parse_tool_calls(text, ()) == FinalAnswer(text)
 
 
 ACTIONS = (
@@ -164,7 +166,7 @@ BEFORE = {
 @pytest.mark.parametrize("thinking", [False, True])
 @pytest.mark.parametrize("kind", LONG_TEXTS)
 def test_a_stream_takes_linear_work(
-    kind: str, thinking: bool, size: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, reasoning_opened: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work is counted in characters: those that are joined, searched, and scanned."""
     text = BEFORE.get(kind, "") + LONG_TEXTS[kind] * (20_000 // len(LONG_TEXTS[kind]))
@@ -180,18 +182,18 @@ def test_a_stream_takes_linear_work(
         def search(self, text: str) -> Any:
             nonlocal work
             work += len(text)
-            return THINK_END.search(text)
+            return REASONING_END.search(text)
 
-    monkeypatch.setattr(stream_module, "THINK_END", Ends())
+    monkeypatch.setattr(stream_module, "REASONING_END", Ends())
     monkeypatch.setattr(Scanner, "segments", scanned)
-    stream = CallStream(POOL, thinking=thinking)
+    stream = CallStream(POOL, reasoning_opened=reasoning_opened)
     given_now = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
     assert work < 30 * len(text)
     assert "".join(given_now) == stream.shown
     monkeypatch.undo()
     step = stream.close()
-    if not thinking:
-        assert isinstance(step, Final) or kind == "an open object"
+    if not reasoning_opened:
+        assert isinstance(step, FinalAnswer) or kind == "an open object"
         assert step.content.startswith(stream.shown)
 
 
@@ -199,7 +201,7 @@ def test_a_stream_takes_linear_work(
     st.data(),
     model_texts
     | actions
-    | st.builds(render, call_lists, shape_names).map(lambda text: f"So:\n{text}\nDone."),
+    | st.builds(render_tool_calls, call_lists, shape_names).map(lambda text: f"So:\n{text}\nDone."),
 )
 def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: Any) -> None:
     stream, left = CallStream(POOL), text
@@ -210,10 +212,10 @@ def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: An
         assert stream.shown == before + given_now
         left = left[size:]
     step = stream.close()
-    assert step == parse(text, POOL)
+    assert step == parse_tool_calls(text, POOL)
     if "</think>" in text.partition("<think>")[0] or "</think>" in text.rpartition("</think>")[0]:
         return  # thoughts that a template opened are known by their end alone
-    if isinstance(step, Final):
+    if isinstance(step, FinalAnswer):
         assert step.content.startswith(stream.shown)
     else:
         assert step.content.startswith(stream.shown.strip())

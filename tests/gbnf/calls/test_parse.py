@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from gbnf.calls import SHAPES, CallStream, Final, ToolCall, ToolCalls, parse, render
+from gbnf.calls import (
+    CALL_SYNTAXES,
+    CallStream,
+    FinalAnswer,
+    ToolCall,
+    ToolCalls,
+    parse_tool_calls,
+    render_tool_calls,
+)
 from support.pools import POOL, tool
 
 POOL2 = (
@@ -18,12 +26,12 @@ POOL2 = (
 
 
 def read(text: str) -> ToolCalls:
-    step = parse(text, POOL2)
+    step = parse_tool_calls(text, POOL2)
     assert isinstance(step, ToolCalls)
     return step
 
 
-def kinds(step: ToolCalls | Final) -> set[str]:
+def kinds(step: ToolCalls | FinalAnswer) -> set[str]:
     return {repair.kind for repair in step.repairs}
 
 
@@ -169,11 +177,11 @@ QWEN = (
         ('{"name": "functions.get_now", "arguments": {}}', "bare", "get_now", NOW, {"name"}),
     ],
 )
-def test_calls(text: str, shape: str, name: str, arguments: Any, repairs: set[str]) -> None:
+def test_calls(text: str, syntax: str, name: str, arguments: Any, repairs: set[str]) -> None:
     step = read(text)
-    assert [(call.name, call.arguments, call.cut) for call in step.calls] == [(name, arguments, False)]
-    assert step.shape == shape
-    assert step.refused == ()
+    assert [(call.name, call.arguments, call.truncated) for call in step.calls] == [(name, arguments, False)]
+    assert step.syntax == syntax
+    assert step.invalid == ()
     assert kinds(step) == repairs
 
 
@@ -259,10 +267,10 @@ READS = [("read_file", {"path": path}) for path in "abc"]
     ],
 )
 def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]) -> None:
-    step = parse(text, POOL3)
+    step = parse_tool_calls(text, POOL3)
     assert isinstance(step, ToolCalls)
-    assert [(call.name, call.arguments) for call in step.calls if not call.cut] == calls
-    assert bool(step.refused) == (not calls)
+    assert [(call.name, call.arguments) for call in step.calls if not call.truncated] == calls
+    assert bool(step.invalid) == (not calls)
     assert kinds(step) - {"arguments"} == repairs - {"arguments"}
     assert calls or "cut" not in kinds(step)
 
@@ -293,7 +301,7 @@ def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]
     ],
 )
 def test_answers_stay_as_they_are(text: str) -> None:
-    assert parse(text, POOL2) == Final(text)
+    assert parse_tool_calls(text, POOL2) == FinalAnswer(text)
 
 
 @pytest.mark.parametrize(
@@ -310,25 +318,25 @@ def test_answers_stay_as_they_are(text: str) -> None:
 def test_invented_names_are_refused_with_the_nearest(text: str, name: str, nearest: str | None) -> None:
     step = read(text)
     assert step.calls == ()
-    [refused] = step.refused
-    assert refused.name == name
-    assert refused.nearest is not None
-    assert refused.nearest == (nearest or refused.nearest)
-    assert repr(refused.nearest) in refused.error
+    [invalid] = step.invalid
+    assert invalid.name == name
+    assert invalid.nearest is not None
+    assert invalid.nearest == (nearest or invalid.nearest)
+    assert repr(invalid.nearest) in invalid.error
 
 
-@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
-def test_a_call_that_the_end_cuts_is_never_taken_for_a_whole_one(shape: Any) -> None:
+@pytest.mark.parametrize("shape", [syntax.name for syntax in CALL_SYNTAXES])
+def test_a_call_that_the_end_cuts_is_never_taken_for_a_whole_one(syntax: Any) -> None:
     whole = ToolCall("call_1", "write_note", {"title": "three words here", "tags": ["a b", "c"]})
-    text = render(whole, shape)
+    text = render_tool_calls(whole, syntax)
     for end in range(len(text)):
-        step = parse(text[:end], POOL2)
+        step = parse_tool_calls(text[:end], POOL2)
         if (
-            isinstance(step, Final) or shape == "yaml"
+            isinstance(step, FinalAnswer) or syntax == "yaml"
         ):  # lines have no end; the backend says whether it was cut
             continue
         for call in step.calls:
-            if not call.cut:
+            if not call.truncated:
                 assert call.arguments in (whole.arguments, {}), text[:end]
                 assert call.arguments or "{" not in text[:end], text[:end]
 
@@ -343,7 +351,7 @@ def test_a_cut_call_is_marked_and_says_so() -> None:
         '{"function": {"name": "find_files", "arguments": "{\\"base_path\\": \\"/home/an"}}',
     ):
         step = read(text)
-        assert step.cut, text
+        assert step.truncated, text
         assert [call.name for call in step.calls] == ["find_files"]
         assert "cut" in kinds(step)
 
@@ -357,19 +365,19 @@ def test_the_first_shape_wins_and_the_others_are_listed() -> None:
 def test_a_key_with_two_values_is_refused() -> None:
     step = read('{"name": "find_files", "arguments": {"base_path": "a", "base_path": "b"}}')
     assert step.calls == ()
-    assert "twice" in step.refused[0].error
+    assert "twice" in step.invalid[0].error
 
 
 def test_arguments_that_are_no_object_are_refused_or_go_to_the_only_one() -> None:
     assert read('{"name": "get_now", "arguments": "UTC"}').calls[0].arguments == {"timezone": "UTC"}
     step = read('{"name": "find_files", "arguments": ["a", "b"]}')
-    assert "must be an object" in step.refused[0].error
+    assert "must be an object" in step.invalid[0].error
 
 
 def test_two_names_that_are_spelled_alike_are_never_confused() -> None:
     pool = (tool("get_now"), tool("getnow"))
-    assert isinstance(parse('{"name": "get_now", "arguments": {}}', pool), ToolCalls)
-    step = parse('{"name": "Get Now", "arguments": {}}', pool)
+    assert isinstance(parse_tool_calls('{"name": "get_now", "arguments": {}}', pool), ToolCalls)
+    step = parse_tool_calls('{"name": "Get Now", "arguments": {}}', pool)
     assert isinstance(step, ToolCalls)
     assert step.calls == ()
 
@@ -387,9 +395,9 @@ def test_huge_and_hostile_texts_end() -> None:
         "```json\n",
         "CALL get_now {",
     ):
-        assert parse(text * count, POOL2) is not None
+        assert parse_tool_calls(text * count, POOL2) is not None
     long = "x" * 200_000
-    assert parse(long, POOL2).repairs[0].kind == "text"
+    assert parse_tool_calls(long, POOL2).repairs[0].kind == "text"
 
 
 def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
@@ -402,14 +410,14 @@ def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
     assert isinstance(stream.close(), ToolCalls)
     stream = CallStream(POOL2)
     assert (stream.feed("\n<b"), stream.feed("> bold")) == ("", "\n<b> bold")
-    stream = CallStream(POOL2, thinking=True)
+    stream = CallStream(POOL2, reasoning_opened=True)
     assert stream.feed("hm, get_now") == ""
     assert stream.feed("</think>It is noon.") == "It is noon."
 
 
 def test_a_shape_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="none of fenced"):
-        render(ToolCall("call_1", "get_now", {}), "xml")  # type: ignore[arg-type]  # that is the point
+        render_tool_calls(ToolCall("call_1", "get_now", {}), "xml")  # type: ignore[arg-type]  # that is the point
 
 
 @pytest.mark.parametrize(
@@ -436,5 +444,5 @@ def test_streams_that_once_showed_too_much(text: str) -> None:
     for char in text:
         stream.feed(char)
     step = stream.close()
-    assert step == parse(text, POOL2)
-    assert step.content.startswith(stream.shown if isinstance(step, Final) else stream.shown.strip())
+    assert step == parse_tool_calls(text, POOL2)
+    assert step.content.startswith(stream.shown if isinstance(step, FinalAnswer) else stream.shown.strip())

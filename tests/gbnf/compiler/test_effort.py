@@ -17,9 +17,9 @@ from jsonschema import Draft202012Validator
 
 from gbnf import effort
 from gbnf.compiler.schema import compile_schema
-from gbnf.effort import bounded, nested, remembered, share, spend
+from gbnf.effort import effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
 from gbnf.errors import GbnfError
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.regular.errors import EffortSpent
 from gbnf.repair import repair_call
 from gbnf.validation import validate_call
@@ -52,7 +52,7 @@ def test_a_hostile_schema_compiles_or_raises_an_error_of_ours(schema: Any) -> No
 def test_a_hostile_manifest_loads_or_raises_an_error_of_ours(schema: Any) -> None:
     args = {"type": "object", "properties": {"x": schema}}
     with suppress(GbnfError):
-        Executor.from_mapping({"name": "t", "args": args})
+        Tool.from_mapping({"name": "t", "args": args})
 
 
 @given(hostile_schemas() | small_hostile_schemas())
@@ -101,13 +101,13 @@ def test_no_valid_value_is_refused_however_little_work_is_allowed(
 ) -> None:
     if not Draft202012Validator(schema).is_valid(value):
         return
-    usual = effort.MAX_EFFORT
-    effort.MAX_EFFORT = 60 * 2**size
+    usual = effort.MAX_COMPILE_EFFORT
+    effort.MAX_COMPILE_EFFORT = 60 * 2**size
     try:
         grammar = compile_schema(schema)
     finally:
-        effort.MAX_EFFORT = usual
-    [judgement] = engine().judge_many(grammar.text, [json.dumps(value, ensure_ascii=False)])
+        effort.MAX_COMPILE_EFFORT = usual
+    [judgement] = engine().match_many(grammar.text, [json.dumps(value, ensure_ascii=False)])
     assert judgement.complete, (schema, value, grammar.text)
 
 
@@ -127,7 +127,7 @@ def test_a_long_tuple_is_held(count: int, draft: str) -> None:
     assert grammar.exact
     whole = list(range(count))
     texts = [json.dumps(whole), json.dumps(whole[:77]), json.dumps([*whole, 1]), json.dumps([0, 2])]
-    assert [one.complete for one in engine().judge_many(grammar.text, texts)] == [True, True, False, False]
+    assert [one.complete for one in engine().match_many(grammar.text, texts)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -172,20 +172,20 @@ def test_a_call_is_judged_and_repaired_with_bounded_work() -> None:
         "$defs": definitions,
         "properties": {"x": {"$ref": "#/$defs/0"}, "y": {"type": "integer"}},
     }
-    executor = Executor.from_mapping({"name": "bomb", "args": args})
+    tool = Tool.from_mapping({"name": "bomb", "args": args})
     call = {"name": "bomb", "arguments": {"x": {"a": 1}, "y": "3"}}
-    assert not validate_call(call, [executor])
-    repair_call(call, [executor])
+    assert not validate_call(call, [tool])
+    repair_call(call, [tool])
 
 
 def test_work_is_counted_alike_whether_cached_or_not() -> None:
-    @remembered(maxsize=8)
+    @effort_cache(maxsize=8)
     def expensive(value: int) -> int:
         spend(60)
         return value
 
     for _ in range(2):
-        with bounded(100):
+        with limit_effort(100):
             expensive(1)
             expensive(1)
             with pytest.raises(EffortSpent):
@@ -193,8 +193,8 @@ def test_work_is_counted_alike_whether_cached_or_not() -> None:
 
 
 def test_a_share_leaves_work_for_what_comes_after() -> None:
-    with bounded(100):
-        with pytest.raises(EffortSpent), share(4):
+    with limit_effort(100):
+        with pytest.raises(EffortSpent), limit_effort_share(4):
             spend(26)
         spend(74)
         with pytest.raises(EffortSpent):
@@ -202,5 +202,5 @@ def test_a_share_leaves_work_for_what_comes_after() -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    with bounded(), nested(1), pytest.raises(EffortSpent), nested(1):
+    with limit_effort(), limit_nesting(1), pytest.raises(EffortSpent), limit_nesting(1):
         pass

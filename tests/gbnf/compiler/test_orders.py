@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.compiler.objects import MAX_ANY_ORDER
-from gbnf.compiler.orders import BLOCK, MAX_SPLIT
+from gbnf.compiler.orders import MAX_SPLIT, PROPERTIES_PER_BLOCK
 from gbnf.compiler.schema import compile_schema
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from support.oracle import engine
 from support.schemas import DRAFTS, is_valid, spelled
 
@@ -43,19 +43,19 @@ def _objects(draw: st.DrawFn, most: int = 14) -> dict[str, Any]:
 
 
 def accepts(grammar: Any, text: str) -> bool:
-    return engine().judge(str(grammar), text, trusted=True).complete
+    return engine().match(str(grammar), text, trusted=True).complete
 
 
 @given(_objects(), st.integers(0, 2**32))
 def test_declared_order_is_one_of_the_orders(schema: Any, seed: int) -> None:
-    text = derive(compile_schema(schema).rules, random.Random(seed))
+    text = generate(compile_schema(schema).rules, random.Random(seed))
     assert accepts(compile_schema(schema, property_order="any"), text)
 
 
 @given(_objects(), st.integers(0, 2**32))
 def test_every_declared_property_comes_once_at_most(schema: Any, seed: int) -> None:
     grammar = compile_schema(schema, property_order="any")
-    text = derive(grammar.rules, random.Random(seed))
+    text = generate(grammar.rules, random.Random(seed))
     pairs = json.loads(text, object_pairs_hook=list)
     declared = [key for key, _ in pairs if key in schema["properties"]]
     assert len(declared) == len(set(declared))
@@ -81,7 +81,7 @@ def test_eight_properties_are_still_few() -> None:
         assert accepts(grammar, json.dumps({NAMES[place]: 1 for place in order}, ensure_ascii=False))
 
 
-@given(st.integers(MAX_ANY_ORDER + 1, MAX_SPLIT + 2 * BLOCK), st.data())
+@given(st.integers(MAX_ANY_ORDER + 1, MAX_SPLIT + 2 * PROPERTIES_PER_BLOCK), st.data())
 def test_a_larger_object_takes_the_orders_that_splitting_gives(count: int, data: st.DataObject) -> None:
     places = list(range(count))
     required = data.draw(st.sets(st.sampled_from(places), max_size=3))
@@ -98,7 +98,7 @@ def test_a_larger_object_takes_the_orders_that_splitting_gives(count: int, data:
         "declared_order"
     ]
     text = json.dumps({NAMES[place]: 1 for place in order}, ensure_ascii=False)
-    assert accepts(grammar, text) == _splits(order, count if count <= MAX_SPLIT else BLOCK)
+    assert accepts(grammar, text) == _splits(order, count if count <= MAX_SPLIT else PROPERTIES_PER_BLOCK)
     for place in required:
         without = {NAMES[other]: 1 for other in order if other != place}
         assert not accepts(grammar, json.dumps(without, ensure_ascii=False))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.compiler.pool import _link_pool, compile_tool
 from gbnf.errors import PoolError, SchemaError
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.ir import references
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 from support.schemas import SCHEMAS
 
@@ -25,16 +25,16 @@ SHIPPED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
 
 
-def tool(name: str, **args: Any) -> Executor:
-    return Executor(name=name, args={"type": "object", **args})
+def tool(name: str, **args: Any) -> Tool:
+    return Tool(name=name, args={"type": "object", **args})
 
 
 def accepts(grammar: Any, call: Any, **layout: Any) -> bool:
-    return engine().judge(str(grammar), json.dumps(call, ensure_ascii=False, **layout), trusted=True).complete
+    return engine().match(str(grammar), json.dumps(call, ensure_ascii=False, **layout), trusted=True).complete
 
 
 def derived_call(grammar: Any, seed: int) -> Any:
-    return json.loads(derive(grammar.rules, random.Random(seed)))
+    return json.loads(generate(grammar.rules, random.Random(seed)))
 
 
 SEEDS = st.integers(0, 2**32)
@@ -310,7 +310,7 @@ def test_depth_is_capped_and_reported() -> None:
     args: dict[str, Any] = {"type": "string"}
     for _ in range(6):
         args = {"type": "object", "properties": {"x": args}, "required": ["x"]}
-    pool = [Executor(name="deep", args=args)]
+    pool = [Tool(name="deep", args=args)]
     grammar = compile_pool(pool)
     assert [(f.tool, f.pointer, f.kind) for f in grammar.report if f.kind == "unenforced"] == [
         ("deep", "/properties/x" * 5 + "/properties", "unenforced")

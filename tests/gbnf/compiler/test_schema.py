@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.ir import references
 from support.oracle import engine
 from support.schemas import (
@@ -43,7 +43,7 @@ def compiled(schema: Any, **options: Any) -> Any:
 
 
 def accepts(grammar: Any, text: str) -> bool:
-    return engine().judge(str(grammar), text, trusted=True).complete
+    return engine().match(str(grammar), text, trusted=True).complete
 
 
 @given(st.data(), st.sampled_from(SERIALISERS))
@@ -92,7 +92,7 @@ def test_a_derivation_parses_and_validates_where_the_grammar_is_exact(
 ) -> None:
     grammar = compiled(schema, whitespace=whitespace)
     assume(grammar is not None)
-    text = derive(grammar.rules, random.Random(seed))
+    text = generate(grammar.rules, random.Random(seed))
     value = json.loads(text)
     assert accepts(grammar, text)
     if grammar.exact:
@@ -122,7 +122,7 @@ def test_the_text_is_one_the_engine_reads_and_every_rule_is_used(schema: Any) ->
 def test_a_depth_cap_refuses_no_valid_value_and_is_reported(schema: Any, depth: int) -> None:
     capped, full = compiled(schema, max_depth=depth), compiled(schema)
     assume(capped is not None and full is not None)
-    text = derive(full.rules, random.Random(depth))
+    text = generate(full.rules, random.Random(depth))
     assert accepts(capped, text)
     if str(capped) != str(full):
         assert not capped.exact

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
 from gbnf.errors import GbnfError
-from gbnf.grammar.derive import derive
-from gbnf.manifests import Executor
+from gbnf.grammar.derive import generate
+from gbnf.manifests import Tool
 from support.oracle import engine
 from support.schemas import SCHEMAS, canonical, in_declared_order, values_near
 
@@ -22,8 +22,8 @@ from support.schemas import SCHEMAS, canonical, in_declared_order, values_near
 _TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
 
 
-def tool(schema: Any) -> Executor:
-    return Executor(name="t", args={"type": "object", "properties": {"v": schema}, "required": ["v"]})
+def tool(schema: Any) -> Tool:
+    return Tool(name="t", args={"type": "object", "properties": {"v": schema}, "required": ["v"]})
 
 
 @given(SCHEMAS, st.integers(0, 2**32))
@@ -33,7 +33,7 @@ def test_a_derived_call_is_valid_where_the_grammar_is_exact(schema: Any, seed: i
     except GbnfError:
         assume(condition=False)
     assume(grammar.exact)
-    text = derive(grammar.rules, random.Random(seed))
+    text = generate(grammar.rules, random.Random(seed))
     call = json.loads(text)
     assume("Infinity" not in json.dumps(call) and not _TOO_MANY_DIGITS.search(text))
     verdict = validate_call(call, [tool(schema)])
@@ -47,7 +47,7 @@ def test_a_valid_call_in_declared_order_is_accepted(data: st.DataObject) -> None
     call = {"name": "t", "arguments": {"v": value}}
     assume(in_declared_order(schema, value) and validate_call(call, [tool(schema)]).ok)
     text = json.dumps(call, ensure_ascii=False)
-    assert engine().judge(str(compile_pool([tool(schema)])), text, trusted=True).complete
+    assert engine().match(str(compile_pool([tool(schema)])), text, trusted=True).complete
 
 
 _A: dict[str, Any] = {"properties": {"a": {"type": "null"}}}
@@ -80,5 +80,5 @@ def test_branches_of_closed_objects_mean_the_same_to_both(schema: Any) -> None:
     pool = [tool({"type": "object", **schema})]
     grammar = compile_pool(pool)
     assert grammar.exact
-    accepted = [engine().judge(str(grammar), call).complete for call in calls]
+    accepted = [engine().match(str(grammar), call).complete for call in calls]
     assert accepted == [validate_call(json.loads(call), pool).ok for call in calls]

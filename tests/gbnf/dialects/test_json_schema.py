@@ -13,16 +13,16 @@ from jsonschema import Draft202012Validator
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.dialects import call_schema, schema_text, schema_violation
 from gbnf.errors import PoolError, SchemaError
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.testing import calls, near_misses
-from gbnf.testing.texts import spelled
+from gbnf.testing.texts import canonical_json
 from support.oracle import CHECKOUT, engine
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")
 
 
-def tool(name: str, **args: Any) -> Executor:
-    return Executor(name=name, args={"type": "object", **args})
+def tool(name: str, **args: Any) -> Tool:
+    return Tool(name=name, args={"type": "object", **args})
 
 
 TREE = tool(
@@ -65,8 +65,8 @@ def test_it_says_of_calls_and_near_misses_what_the_grammar_says(pool: Any, steps
     call = data.draw(calls(tools, steps=steps))
     miss = data.draw(near_misses(tools, steps=steps)).value
     assume(not any(one.kind == "unenforced" and one.tool == miss["name"] for one in grammar.report))
-    texts = [spelled(call), spelled(miss)]
-    taken = [found.complete for found in engine().judge_many(str(grammar), texts, trusted=True)]
+    texts = [canonical_json(call), canonical_json(miss)]
+    taken = [found.complete for found in engine().match_many(str(grammar), texts, trusted=True)]
     assert taken == [True, False]
     assert [schema_violation(schema, text) is None for text in texts] == taken
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_said_is_an_error() -> None:
 def test_the_dialect_that_all_are_written_in_may_be_named(end: str) -> None:
     args = {"type": "object", "properties": {"a": {"type": "string"}}}
     named = {"$schema": f"https://json-schema.org/draft/2020-12/schema{end}", **args}
-    one, other = (Executor.from_mapping({"name": "t", "args": each}) for each in (args, named))
+    one, other = (Tool.from_mapping({"name": "t", "args": each}) for each in (args, named))
     assert call_schema([one]) == call_schema([other])
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, load_manifests
 from gbnf.dialects.lark import lark_text
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
 from gbnf.manifests import FINAL_ANSWER
 from gbnf.testing import calls, near_misses
-from gbnf.testing.texts import spelled
+from gbnf.testing.texts import canonical_json
 from support.grammars import grammars, mutations
 from support.oracle import CHECKOUT, engine
 
@@ -36,7 +36,7 @@ def accepts(lark: str, text: str) -> bool:
 @settings(max_examples=200)
 @given(grammars(), st.integers(0, 2**32), st.data())
 def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
-    derived = derive(rules, random.Random(seed), budget=40)
+    derived = generate(rules, random.Random(seed), budget=40)
     assume(len(derived) < 200)
     lark, ours = lark_text(rules), Matcher(rules)
     for text in (derived, derived[1:], derived[:-1], derived + "a", data.draw(mutations(derived))):
@@ -52,9 +52,9 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
 def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> None:
     gbnf = str(compile_pool(pool, final_answer=True, steps=steps))
     tools = (*pool, FINAL_ANSWER)
-    call = spelled(data.draw(calls(tools, steps=steps)))
-    texts = [call, spelled(data.draw(near_misses(tools, steps=steps)).value), call[:-1], call + " "]
-    expected = [found.complete for found in engine().judge_many(gbnf, texts, trusted=True)]
+    call = canonical_json(data.draw(calls(tools, steps=steps)))
+    texts = [call, canonical_json(data.draw(near_misses(tools, steps=steps)).value), call[:-1], call + " "]
+    expected = [found.complete for found in engine().match_many(gbnf, texts, trusted=True)]
     assert [accepts(lark_text(gbnf), text) for text in texts] == expected
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, compile_schema, load_manifests, parse_gbnf
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from gbnf.manifests import FINAL_ANSWER
 from gbnf.testing import calls, near_misses
-from gbnf.testing.texts import spelled
+from gbnf.testing.texts import canonical_json
 from support.grammars import LETTERS, grammars
 from support.oracle import CHECKOUT, engine
 
@@ -75,7 +75,7 @@ def both_read(rules: Rules, texts: list[str]) -> None:
 @settings(max_examples=60)
 @given(grammars(), st.integers(0, 2**32), st.text(LETTERS, max_size=6))
 def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:
-    derived = derive(rules, random.Random(seed))
+    derived = generate(rules, random.Random(seed))
     assume(len(derived) < 500)
     both_read(rules, [text, derived, derived[1:], derived[:-1], derived + "a"])
 
@@ -113,7 +113,7 @@ def test_what_xgrammar_reads_otherwise_is_written_otherwise(gbnf: str, texts: li
 )
 def test_patterns_formats_and_numbers(schema: Any) -> None:
     rules = compile_schema(schema).rules
-    derived = [derive(rules, random.Random(seed)) for seed in range(5)]
+    derived = [generate(rules, random.Random(seed)) for seed in range(5)]
     both_read(rules, [*derived, *(text[:-2] + text[-1:] for text in derived), '"é^"', "-3.05", '"a\\n"'])
 
 
@@ -129,8 +129,12 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
     gbnf = xgrammar_text(grammar.rules)
     tools = (*pool, FINAL_ANSWER)
     call = data.draw(calls(tools, steps=steps))
-    texts = [spelled(call), spelled(data.draw(near_misses(tools, steps=steps)).value), spelled(call)[:-1]]
-    expected = [found.complete for found in engine().judge_many(str(grammar), texts, trusted=True)]
+    texts = [
+        canonical_json(call),
+        canonical_json(data.draw(near_misses(tools, steps=steps)).value),
+        canonical_json(call)[:-1],
+    ]
+    expected = [found.complete for found in engine().match_many(str(grammar), texts, trusted=True)]
     theirs = by_xgrammar(gbnf)
     assert [theirs(text) for text in texts] == expected
     guided = by_llguidance(lambda llguidance: llguidance.grammar_from("grammar", gbnf))

@@ -7,25 +7,25 @@ from random import Random
 
 import pytest
 
-from gbnf.grammar.derive import derive, shortest
+from gbnf.grammar.derive import generate, shortest_text
 from gbnf.grammar.parse import parse_gbnf
 
 
 def test_it_always_ends() -> None:
     rules = parse_gbnf('root ::= "(" root root root ")" | "x"')
     for seed in range(50):
-        assert len(derive(rules, Random(seed), budget=100)) < 1_000
+        assert len(generate(rules, Random(seed), budget=100)) < 1_000
 
 
 def test_the_same_seed_gives_the_same_text() -> None:
     rules = parse_gbnf("root ::= [a-z]*")
-    assert derive(rules, Random(7)) == derive(rules, Random(7))
+    assert generate(rules, Random(7)) == generate(rules, Random(7))
 
 
 def test_all_alternatives_come() -> None:
     rules = parse_gbnf('root ::= "a" | "b" | x\nx ::= "c" | "d"')
     random = Random(1)
-    seen = Counter(derive(rules, random) for _ in range(400))
+    seen = Counter(generate(rules, random) for _ in range(400))
     assert set(seen) == set("abcd")
     assert min(seen.values()) > 30
 
@@ -33,7 +33,7 @@ def test_all_alternatives_come() -> None:
 def test_characters_spread_over_the_planes_and_none_is_unmatchable() -> None:
     random = Random(2)
     rules = parse_gbnf("root ::= .")
-    chars = [ord(derive(rules, random)) for _ in range(3000)]
+    chars = [ord(generate(rules, random)) for _ in range(3000)]
     assert sum(char < 0x80 for char in chars) > 1500
     assert any(0x800 <= char < 0x10000 for char in chars)
     assert any(char >= 0x10000 for char in chars)
@@ -43,14 +43,14 @@ def test_characters_spread_over_the_planes_and_none_is_unmatchable() -> None:
 def test_the_upper_bound_comes() -> None:
     random = Random(3)
     rules = parse_gbnf('root ::= "a"{2,30}')
-    assert {len(derive(rules, random)) for _ in range(300)} >= {2, 3, 30}
+    assert {len(generate(rules, random)) for _ in range(300)} >= {2, 3, 30}
 
 
 def test_shortest() -> None:
-    assert shortest(parse_gbnf('root ::= "abc" | x{2} | "["  "]"\nx ::= "(" x ")" | "long"')) == "[]"
-    assert shortest(parse_gbnf('root ::= "a"*')) == ""
+    assert shortest_text(parse_gbnf('root ::= "abc" | x{2} | "["  "]"\nx ::= "(" x ")" | "long"')) == "[]"
+    assert shortest_text(parse_gbnf('root ::= "a"*')) == ""
 
 
 def test_a_grammar_without_finite_texts() -> None:
     with pytest.raises(ValueError, match="no finite text"):
-        derive(parse_gbnf('root ::= "a" root'), Random(0))
+        generate(parse_gbnf('root ::= "a" root'), Random(0))

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from gbnf.grammar.emit import emit, emit_expr
-from gbnf.grammar.ir import EMPTY, NOTHING, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, alt, char_class
+from gbnf.grammar.ir import (
+    EMPTY_LANGUAGE,
+    EPSILON,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    Repeat,
+    Rules,
+    Seq,
+    alt,
+    char_class,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,8 +28,8 @@ from gbnf.grammar.ir import EMPTY, NOTHING, CharClass, Expr, Literal, Ref, Repea
         (char_class((0, 31), '"', negated=True), r'[^\x00-\x1F"]'),
         (char_class("ab"), "[ab]"),
         (CharClass((), negated=True), "."),
-        (EMPTY, '""'),
-        (alt(Literal("a"), EMPTY), '"a" | ""'),
+        (EPSILON, '""'),
+        (alt(Literal("a"), EPSILON), '"a" | ""'),
         (Seq((Ref("x"), alt(Ref("y"), Ref("z")))), "x (y | z)"),
         (alt(Seq((Ref("x"), Ref("y"))), Ref("z")), "x y | z"),
         (Repeat(Ref("x"), 0, 1), "x?"),
@@ -36,7 +48,7 @@ def test_the_start_symbol_comes_first() -> None:
     assert emit(rules) == 'start ::= a\na ::= "x"\n'
 
 
-@pytest.mark.parametrize("expr", [NOTHING, CharClass(()), Literal("\0"), Literal("\ud800")])
+@pytest.mark.parametrize("expr", [EMPTY_LANGUAGE, CharClass(()), Literal("\0"), Literal("\ud800")])
 def test_what_has_no_text(expr: Expr) -> None:
     with pytest.raises(ValueError, match="rule root"):
         emit(Rules({"root": expr}))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from gbnf import compile_pool, load_manifests
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.chars import first_bytes
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.grammar.emit import emit
-from gbnf.grammar.forced import Course, course, start
+from gbnf.grammar.forced import ForcedContinuation, forced_continuation, start
 from gbnf.grammar.ir import Rules
-from gbnf.grammar.lines import read_gbnf
+from gbnf.grammar.lines import parse_trusted_gbnf
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
 from support.grammars import classes, grammars
@@ -27,12 +27,12 @@ seeds = st.integers(0, 2**32).map(Random)
 @given(grammars())
 def test_lines_are_read_as_the_parser_reads_them(rules: Rules) -> None:
     text = emit(rules)
-    assert read_gbnf(text).productions == parse_gbnf(text).productions
+    assert parse_trusted_gbnf(text).productions == parse_gbnf(text).productions
 
 
 def test_the_shipped_pool_is_read_as_the_parser_reads_it() -> None:
     text = str(compile_pool(load_manifests(CHECKOUT / "manifests"), final_answer=True, steps=(1, 2)))
-    assert read_gbnf(text).productions == parse_gbnf(text).productions
+    assert parse_trusted_gbnf(text).productions == parse_gbnf(text).productions
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,21 @@ def test_the_shipped_pool_is_read_as_the_parser_reads_it() -> None:
     ],
 )
 def test_other_forms_are_left_to_the_parser(gbnf: str) -> None:
-    assert read_gbnf(gbnf).productions == parse_gbnf(gbnf).productions
+    assert parse_trusted_gbnf(gbnf).productions == parse_gbnf(gbnf).productions
 
 
 @pytest.mark.parametrize("gbnf", ["root ::= x", 'a ::= "a"', 'root ::= ("a"', 'root ::= "a")', "root ::= +"])
 def test_what_is_no_grammar_is_refused(gbnf: str) -> None:
     with pytest.raises(GrammarSyntaxError):
-        read_gbnf(gbnf)
+        parse_trusted_gbnf(gbnf)
 
 
 @given(grammars(), seeds, st.integers(0, 60))
 def test_every_text_of_the_language_takes_the_course(rules: Rules, random: Random, cut: int) -> None:
-    text = derive(rules, random, budget=60)
+    text = generate(rules, random, budget=60)
     state = Matcher(rules).start().advance(text[:cut])
     assert state is not None
-    found = course(state, spaced=True, limit=100)
+    found = forced_continuation(state, spaced=True, limit=100)
     forced = found.text[: found.forced]
     assert text[cut:].startswith(forced)
     if found.ends:
@@ -74,10 +74,10 @@ def test_every_text_of_the_language_takes_the_course(rules: Rules, random: Rando
 
 @given(grammars(), seeds, st.booleans())
 def test_the_guess_fits(rules: Rules, random: Random, spaced: bool) -> None:
-    text = derive(rules, random, budget=60)
+    text = generate(rules, random, budget=60)
     state = Matcher(rules).start().advance(text[: len(text) // 2])
     assert state is not None
-    found = course(state, spaced=spaced, limit=100)
+    found = forced_continuation(state, spaced=spaced, limit=100)
     after = state.advance(found.text)
     assert after is not None
     assert after.must_end == found.ends or found.choices[-1][0] == len(found.text)
@@ -85,22 +85,22 @@ def test_the_guess_fits(rules: Rules, random: Random, spaced: bool) -> None:
 
 def test_a_call() -> None:
     gbnf = 'root ::= "{\\"name\\":" ws "\\"" ("find" | "fill") "\\"}"\nws ::= " "?'
-    assert course(start(gbnf), spaced=True).text == '{"name": "fi'
-    found = course(start(gbnf), spaced=False)
+    assert forced_continuation(start(gbnf), spaced=True).text == '{"name": "fi'
+    found = forced_continuation(start(gbnf), spaced=False)
     assert (found.text, found.forced, [place for place, _ in found.choices]) == ('{"name":"fi', 8, [8, 11])
     late = start(gbnf).advance('{"name": "fin')
     assert late is not None
-    assert course(late, spaced=True) == Course('d"}', 3, (), ends=True)
+    assert forced_continuation(late, spaced=True) == ForcedContinuation('d"}', 3, (), ends=True)
 
 
 def test_a_text_without_end_is_forced_in_parts() -> None:
-    found = course(start('root ::= "ab" root'), spaced=True, limit=10)
+    found = forced_continuation(start('root ::= "ab" root'), spaced=True, limit=10)
     assert (found.text[:4], found.ends) == ("abab", False)
     assert len(found.text) < 20
 
 
 def test_an_optional_end_is_a_choice() -> None:
-    found = course(start('root ::= "a" "b"?'), spaced=True)
+    found = forced_continuation(start('root ::= "a" "b"?'), spaced=True)
     assert (found.text, found.ends) == ("a", False)
 
 

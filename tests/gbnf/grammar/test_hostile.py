@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gbnf.errors import AmbiguousGrammarError, GrammarSyntaxError
-from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest
-from gbnf.grammar.derive import derive, shortest
+from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest_costs
+from gbnf.grammar.derive import generate, shortest_text
 from gbnf.grammar.ir import Ref, Rules
-from gbnf.grammar.lines import read_gbnf
+from gbnf.grammar.lines import parse_trusted_gbnf
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import MAX_DEPTH, MAX_NESTING, parse_gbnf
 from gbnf.grammar.passes import _ends
@@ -28,7 +28,7 @@ def parsed(text: str) -> Rules | None:
         refused = error
     assert 1 <= refused.line <= text.count("\n") + 1
     assert refused.column >= 1
-    assert refused.way_out
+    assert refused.hint
     assert len(str(refused)) < 1_000
     return None
 
@@ -51,7 +51,7 @@ def test_the_table(name: str, size: int) -> None:
 def test_the_fast_reader_nests_no_deeper(name: str) -> None:
     for size in (199, 600, 5_000):
         with suppress(GrammarSyntaxError):
-            repr(read_gbnf(HOSTILE[name](size)))
+            repr(parse_trusted_gbnf(HOSTILE[name](size)))
 
 
 @settings(max_examples=300)
@@ -91,10 +91,10 @@ def test_a_text_that_no_memory_holds_is_not_derived() -> None:
     for name in ("doubling", "doubling of nothing", "doubling by repetition"):
         rules = parse_gbnf(HOSTILE[name](64))
         with pytest.raises(ValueError, match=f"none of at most {MAX_CHARACTERS:,} characters"):
-            shortest(rules)
+            shortest_text(rules)
     optional = parse_gbnf(HOSTILE["optional doubling"](64))
-    assert len(derive(optional, Random(1), budget=400)) < 400 * MAX_CHARACTERS
-    assert max(cheapest(parse_gbnf(HOSTILE["doubling"](10))).values())
+    assert len(generate(optional, Random(1), budget=400)) < 400 * MAX_CHARACTERS
+    assert max(cheapest_costs(parse_gbnf(HOSTILE["doubling"](10))).values())
 
 
 def test_a_grammar_with_too_many_ways_is_refused_while_it_is_followed() -> None:

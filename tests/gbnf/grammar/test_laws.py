@@ -10,13 +10,13 @@ from typing import cast
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from gbnf.grammar.analysis import CHARACTER, cheapest, nullable
-from gbnf.grammar.derive import derive, shortest
+from gbnf.grammar.analysis import CHARACTER, cheapest_costs, nullable
+from gbnf.grammar.derive import generate, shortest_text
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import END_OF_TEXT, Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf_server.engine import Judgement
+from gbnf_server.engine import EngineMatch
 from isolation import Confined, Crashed, Finished
 from support.grammars import LETTERS, grammars, mutations
 from support.oracle import engine
@@ -28,20 +28,20 @@ seeds = st.integers(0, 2**32).map(Random)
 def _confined() -> Confined[tuple[str, list[str]]]:
     engine()  # loaded once, for every process that is forked
     confined: Confined[tuple[str, list[str]]] = Confined(
-        lambda item: engine().judge_many(*item, trusted=True), limit_s=5, memory_mib=4096
+        lambda item: engine().match_many(*item, trusted=True), limit_s=5, memory_mib=4096
     )
     atexit.register(confined.renew)
     return confined
 
 
-def judged(rules: Rules, texts: list[str]) -> list[Judgement]:
+def judged(rules: Rules, texts: list[str]) -> list[EngineMatch]:
     """What the engine says of the texts.
 
     It takes exponential time and memory for some grammars, and can't be interrupted: those are not tried.
     """
     match _confined().attempt((emit(rules), texts)):
         case Finished(value):
-            return cast("list[Judgement]", value)
+            return cast("list[EngineMatch]", value)
         case Crashed(reason) if reason not in {"SIGABRT", "SIGKILL", "out of memory"}:
             raise AssertionError(reason)
     return reject()
@@ -49,19 +49,19 @@ def judged(rules: Rules, texts: list[str]) -> list[Judgement]:
 
 @given(grammars(), seeds)
 def test_a_derived_text_is_matched(rules: Rules, random: Random) -> None:
-    text = derive(rules, random, budget=60)
+    text = generate(rules, random, budget=60)
     assert Matcher(rules).match(text).complete
 
 
 @given(grammars(), seeds)
 def test_the_engine_takes_what_is_emitted_and_completes_what_is_derived(rules: Rules, random: Random) -> None:
-    text = derive(rules, random, budget=60)
+    text = generate(rules, random, budget=60)
     assert judged(rules, [text])[0].complete
 
 
 @given(grammars(), seeds, st.data())
 def test_the_matcher_agrees_with_the_engine(rules: Rules, random: Random, data: st.DataObject) -> None:
-    derived = derive(rules, random, budget=40)
+    derived = generate(rules, random, budget=40)
     texts = [data.draw(mutations(derived)), data.draw(st.text(LETTERS, max_size=6)), derived[:-1]]
     matcher = Matcher(rules)
     for text, judgement in zip(texts, judged(rules, texts), strict=True):
@@ -80,7 +80,7 @@ def test_parsing_what_is_emitted_gives_the_rules_back(rules: Rules) -> None:
 
 @given(grammars(), seeds)
 def test_advancing_in_pieces_is_matching(rules: Rules, random: Random) -> None:
-    text = derive(rules, random, budget=40)
+    text = generate(rules, random, budget=40)
     matcher = Matcher(rules)
     state = matcher.start()
     for char in text:
@@ -96,7 +96,7 @@ def test_advancing_in_pieces_is_matching(rules: Rules, random: Random) -> None:
 
 @given(grammars(), seeds, st.sampled_from(LETTERS))
 def test_what_is_not_allowed_is_refused(rules: Rules, random: Random, char: str) -> None:
-    text = derive(rules, random, budget=40)
+    text = generate(rules, random, budget=40)
     state = Matcher(rules).start().advance(text[: random.randint(0, len(text))])
     assert state is not None
     assert (state.advance(char) is not None) == (char in state.allowed())
@@ -104,7 +104,7 @@ def test_what_is_not_allowed_is_refused(rules: Rules, random: Random, char: str)
 
 @given(grammars(), seeds)
 def test_what_is_forced_is_the_only_way_on(rules: Rules, random: Random) -> None:
-    text = derive(rules, random, budget=40)
+    text = generate(rules, random, budget=40)
     at = random.randint(0, len(text))
     state = Matcher(rules).start().advance(text[:at])
     assert state is not None
@@ -116,8 +116,8 @@ def test_what_is_forced_is_the_only_way_on(rules: Rules, random: Random) -> None
 
 @given(grammars(), seeds)
 def test_no_text_is_shorter_than_the_shortest(rules: Rules, random: Random) -> None:
-    short = shortest(rules)
+    short = shortest_text(rules)
     assert Matcher(rules).match(short).complete
-    assert len(short) == cheapest(rules)["root"] // CHARACTER
-    assert len(short) <= len(derive(rules, random, budget=20))
+    assert len(short) == cheapest_costs(rules)["root"] // CHARACTER
+    assert len(short) <= len(generate(rules, random, budget=20))
     assert (short == "") == ("root" in nullable(rules))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.ir import EMPTY, CharClass, Literal, Ref, Repeat, Rules, Seq, alt, char_class
+from gbnf.grammar.ir import EPSILON, CharClass, Literal, Ref, Repeat, Rules, Seq, alt, char_class
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import check, parse_gbnf
 from gbnf_server.errors import GrammarRefused
@@ -51,7 +51,7 @@ TAKEN = [
 @pytest.mark.parametrize(("gbnf", "text"), TAKEN)
 def test_taken(gbnf: str, text: str) -> None:
     assert Matcher(parse_gbnf(gbnf)).match(text).complete
-    assert engine().judge(gbnf, text, trusted=True).complete
+    assert engine().match(gbnf, text, trusted=True).complete
 
 
 # (grammar, line, column, a word of the problem); all are refused by llama.cpp too
@@ -103,7 +103,7 @@ def test_refused(gbnf: str, line: int, column: int, problem: str) -> None:
     error = caught.value
     assert problem in error.problem, error
     assert (error.line, error.column) == (line, column), error
-    assert error.way_out
+    assert error.hint
     with pytest.raises(GrammarRefused):
         engine().check(gbnf, trusted=True)
 
@@ -161,7 +161,7 @@ def test_expressions() -> None:
                 char_class("abc"),
                 CharClass((), negated=True),
             ),
-            "x": alt(EMPTY, Literal("y")),
+            "x": alt(EPSILON, Literal("y")),
         }
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gbnf.lines import Abstention, Contract, Field, Value, choice, lines, number, pick, text
+from gbnf.lines import Contract, Field, InvalidAnswer, ParsedAnswer, choice, lines, number, pick, text
 from support.oracle import engine
 
 JUDGE = Contract(best=pick(3), reason=text())
@@ -17,7 +17,7 @@ SURE = Contract(yes=choice(["yes", "no"]), why=text(rest=True))
 
 def said(contract: Contract, answer: str) -> Any:
     outcome = contract.parse(answer)
-    return dict(outcome.values) if isinstance(outcome, Value) else outcome.field
+    return dict(outcome.values) if isinstance(outcome, ParsedAnswer) else outcome.field
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_picks(line: str) -> None:
 )
 def test_no_picks(line: str) -> None:
     outcome = Contract(best=pick(3)).parse(line)
-    assert isinstance(outcome, Abstention)
+    assert isinstance(outcome, InvalidAnswer)
     assert (outcome.raw, outcome.field) == (line, "best")
 
 
@@ -52,8 +52,8 @@ def test_no_picks(line: str) -> None:
         (number(-5, 5), "about \u20133.5", -3.5),
         (number(-5, 5), "so \u2013 3", 3),
         (number(0, 10, whole=True), "4.0", 4),
-        (number(0, 10, outside="clamp"), "11", 10),
-        (number(0, 10, outside="clamp"), "-1", 0),
+        (number(0, 10, out_of_range="clamp"), "11", 10),
+        (number(0, 10, out_of_range="clamp"), "-1", 0),
         (choice(["yes", "no"]), "Yes.", "yes"),
         (choice(["yes", "no"]), "no - it is too late", "no"),
         (choice(["yes", "no"]), '"yes"', "yes"),
@@ -102,7 +102,7 @@ def test_values(field: Field, line: str, value: Any) -> None:
 )
 def test_abstentions(field: Field, line: str) -> None:
     outcome = Contract(x=field).parse(line)
-    assert isinstance(outcome, Abstention)
+    assert isinstance(outcome, InvalidAnswer)
     assert outcome.reason.startswith("x: ")
     assert outcome.raw == line
 
@@ -121,7 +121,7 @@ def test_abstentions(field: Field, line: str) -> None:
 )
 def test_what_stands_around_an_answer_is_left_out_and_listed(answer: str, notes: int) -> None:
     outcome = JUDGE.parse(answer)
-    assert isinstance(outcome, Value)
+    assert isinstance(outcome, ParsedAnswer)
     assert dict(outcome.values) == {"best": 2, "reason": "It rhymes."}
     assert len(outcome.notes) == notes
 
@@ -147,21 +147,23 @@ def test_what_stands_around_an_answer_is_left_out_and_listed(answer: str, notes:
 )
 def test_what_may_be_a_field_is_kept(contract: Contract, answer: str, values: dict[str, Any]) -> None:
     outcome = contract.parse(answer)
-    assert isinstance(outcome, Value)
+    assert isinstance(outcome, ParsedAnswer)
     assert dict(outcome.values) == values
 
 
 def test_of_an_answer_that_the_grammar_held_nothing_is_left_out() -> None:
     for said in ("Here is the list:\nTo buy\nmilk", "Title:\nTo buy\nmilk"):
-        outcome = TITLED.parse(said, held=True)
-        assert isinstance(outcome, Value)
+        outcome = TITLED.parse(said, constrained=True)
+        assert isinstance(outcome, ParsedAnswer)
         assert outcome["title"] == said.split("\n")[0]
 
 
 def test_a_cut_answer_loses_its_last_line() -> None:
-    assert isinstance(JUDGE.parse("2\nIt rhy", cut=True), Abstention)
-    assert isinstance(JUDGE.parse("2\nIt rhymes.\nMore", cut=True), Value)
-    assert isinstance(Contract(best=pick(30)).parse("1", cut=True), Abstention)  # it may be the 1 of 12
+    assert isinstance(JUDGE.parse("2\nIt rhy", truncated=True), InvalidAnswer)
+    assert isinstance(JUDGE.parse("2\nIt rhymes.\nMore", truncated=True), ParsedAnswer)
+    assert isinstance(
+        Contract(best=pick(30)).parse("1", truncated=True), InvalidAnswer
+    )  # it may be the 1 of 12
 
 
 def test_the_prompt() -> None:
@@ -227,8 +229,8 @@ def test_what_the_grammar_can_not_spell_is_not_written(field: Field, value: Any)
 @pytest.mark.parametrize("line", ["1< ", "1<", "a < b <  ", "1 =>  "])
 def test_a_line_that_was_read_is_written_again(line: str) -> None:
     contract = Contract(best=text(limit=8))
-    read = contract.parse(contract.render({"best": line}), held=True)
-    assert isinstance(read, Value)
+    read = contract.parse(contract.render({"best": line}), constrained=True)
+    assert isinstance(read, ParsedAnswer)
     again = contract.render(read.values)
-    assert engine().judge(contract.gbnf(), again).complete
-    assert contract.parse(again, held=True) == Value(read.values, again)
+    assert engine().match(contract.gbnf(), again).complete
+    assert contract.parse(again, constrained=True) == ParsedAnswer(read.values, again)

@@ -9,17 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.grammar.derive import derive
+from gbnf.grammar.derive import generate
 from gbnf.lines import (
-    Abstention,
     Choice,
     Contract,
     Field,
+    InvalidAnswer,
     Lines,
     Number,
+    ParsedAnswer,
     Pick,
     Text,
-    Value,
     choice,
     lines,
     number,
@@ -35,7 +35,9 @@ fields: st.SearchStrategy[Field] = st.one_of(
         lambda low, span: number(low, low + span, whole=True), st.integers(-30, 30), st.integers(0, 300)
     ),
     st.builds(
-        lambda low, span, outside: number(low / 4, (low + span) / 4, outside=outside, decimals=3),
+        lambda low, span, out_of_range: number(
+            low / 4, (low + span) / 4, out_of_range=out_of_range, decimals=3
+        ),
         st.integers(-30, 30),
         st.integers(0, 300),
         st.sampled_from(["refuse", "clamp"]),
@@ -101,10 +103,10 @@ def values_of(field: Field) -> st.SearchStrategy[Any]:
 
 @given(contracts, st.integers(0, 10**6))
 def test_every_text_of_the_grammar_parses_to_a_value(contract: Any, seed: Any) -> None:
-    said = derive(contract.rules, random.Random(seed), budget=150)
-    for held in (False, True):
-        outcome = contract.parse(said, held=held)
-        assert isinstance(outcome, Value), outcome
+    said = generate(contract.rules, random.Random(seed), budget=150)
+    for constrained in (False, True):
+        outcome = contract.parse(said, constrained=constrained)
+        assert isinstance(outcome, ParsedAnswer), outcome
         for name, field in contract.fields.items():
             assert_holds(field, outcome[name])
 
@@ -129,8 +131,8 @@ def assert_holds(field: Field, value: Any) -> None:
 def test_values_are_written_read_and_in_the_grammar(data: Any, contract: Any) -> None:
     values = {name: data.draw(values_of(field)) for name, field in contract.fields.items()}
     said = contract.render(values)
-    assert contract.parse(said, held=True) == Value(values, said)
-    judgement = engine().judge(contract.gbnf(), said[:60] if len(said) > 300 else said)
+    assert contract.parse(said, constrained=True) == ParsedAnswer(values, said)
+    judgement = engine().match(contract.gbnf(), said[:60] if len(said) > 300 else said)
     assert judgement.accepted
     assert judgement.complete or len(said) > 300
 
@@ -144,11 +146,11 @@ def test_a_text_is_written_where_the_grammar_has_it_and_then_parses(said: Any, r
     try:
         written = contract.render({"x": said})
     except ValueError:
-        assert not engine().judge(contract.gbnf(), said).complete
+        assert not engine().match(contract.gbnf(), said).complete
         return
     assert written == said
-    assert engine().judge(contract.gbnf(), said).complete
-    assert isinstance(contract.parse(said), Value)
+    assert engine().match(contract.gbnf(), said).complete
+    assert isinstance(contract.parse(said), ParsedAnswer)
 
 
 @given(
@@ -166,13 +168,13 @@ def test_a_number_is_written_as_the_grammar_has_it(
         assert float(f"{value:.{decimals}f}") not in (value, field.minimum, field.maximum)
         return
     assert abs(float(said) - value) <= 10**-decimals
-    assert engine().judge(contract.gbnf(), said).complete
+    assert engine().match(contract.gbnf(), said).complete
 
 
 @given(contracts, st.integers(0, 10**6))
 def test_the_engine_takes_what_the_grammar_derives(contract: Any, seed: Any) -> None:
-    said = derive(contract.rules, random.Random(seed), budget=60)
-    assert engine().judge(contract.gbnf(), said).complete
+    said = generate(contract.rules, random.Random(seed), budget=60)
+    assert engine().match(contract.gbnf(), said).complete
 
 
 PIECES = (
@@ -195,10 +197,10 @@ answers = st.text(st.characters(), max_size=80) | st.lists(st.sampled_from(PIECE
 
 
 @given(contracts, answers, st.booleans())
-def test_any_answer_is_a_value_that_holds_or_an_abstention(contract: Any, said: Any, cut: Any) -> None:
-    outcome = contract.parse(said, cut=cut)
+def test_any_answer_is_a_value_that_holds_or_an_abstention(contract: Any, said: Any, truncated: Any) -> None:
+    outcome = contract.parse(said, truncated=truncated)
     assert outcome.raw == said
-    if isinstance(outcome, Abstention):
+    if isinstance(outcome, InvalidAnswer):
         assert outcome.reason
         assert outcome.field in contract.fields
         return
@@ -211,4 +213,4 @@ def test_the_prompt_shows_placeholders_that_are_no_answer(contract: Any) -> None
     prompt = contract.prompt()
     format_lines = prompt.split("\n\n", 1)[1].split("\n")
     assert all(re.match(r"<[^<>]+>", line) for line in format_lines)
-    assert isinstance(contract.parse(re.sub(r" \(as many.*", "", "\n".join(format_lines))), Abstention)
+    assert isinstance(contract.parse(re.sub(r" \(as many.*", "", "\n".join(format_lines))), InvalidAnswer)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.errors import GbnfError, ManifestError, ManifestErrors
-from gbnf.manifests import ASK_USER, BUILT_IN, FINAL_ANSWER, Executor, load_manifests
+from gbnf.manifests import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, load_manifests
 from gbnf.manifests.checks import RESERVED_NAMES
 from support.folders import deepen
 
@@ -57,11 +57,11 @@ def only_error(path: Path | list[Path]) -> ManifestError:
 
 @given(content=st.dictionaries(words, schema_like, max_size=7), args=schema_like)
 def test_any_content_is_an_executor_or_one_error(content: Any, args: Any) -> None:
-    def read() -> Executor | str:
+    def read() -> Tool | str:
         try:
-            return Executor.from_mapping({"name": "a", **content, "args": args})
+            return Tool.from_mapping({"name": "a", **content, "args": args})
         except ManifestError as error:
-            return f"{error.problem} {error.way_out}"
+            return f"{error.problem} {error.hint}"
 
     outcome = read()
     assert outcome == read()
@@ -78,8 +78,8 @@ def test_any_content_is_an_executor_or_one_error(content: Any, args: Any) -> Non
     )
 )
 def test_unknown_keys_are_kept(extra: Any) -> None:
-    executor = Executor.from_mapping({"name": "a", "args": {}, **extra})
-    assert repr(executor.extra) == repr(extra)
+    tool = Tool.from_mapping({"name": "a", "args": {}, **extra})
+    assert repr(tool.extra) == repr(extra)
 
 
 @given(seed=st.randoms())
@@ -107,19 +107,19 @@ def test_what_the_runtime_fills_in_is_nowhere_in_model_args(seed: Any) -> None:
 
     args = schema(3)
     before = copy.deepcopy(args)
-    executor = Executor.from_mapping({"name": "a", "args": args})
-    assert "runtime_resolved" not in repr(executor.model_args())
+    tool = Tool.from_mapping({"name": "a", "args": args})
+    assert "runtime_resolved" not in repr(tool.model_args())
     assert args == before
-    assert set(executor.model_args()["required"]) <= set(executor.model_args()["properties"])
+    assert set(tool.model_args()["required"]) <= set(tool.model_args()["properties"])
 
 
 def test_the_shipped_manifests_load_in_name_order() -> None:
-    executors = load_manifests(SHIPPED)
-    names = [executor.name for executor in executors]
+    tools = load_manifests(SHIPPED)
+    names = [tool.name for tool in tools]
     assert len(names) >= 14
     assert names == sorted(names)
-    assert all(executor.path and executor.path.parent.name == executor.name for executor in executors)
-    assert all(executor.description("it") != executor.description("en") for executor in executors)
+    assert all(tool.path and tool.path.parent.name == tool.name for tool in tools)
+    assert all(tool.description("it") != tool.description("en") for tool in tools)
 
 
 def test_a_folder_a_file_and_several_are_read_alike(tmp_path: Any) -> None:
@@ -128,7 +128,7 @@ def test_a_folder_a_file_and_several_are_read_alike(tmp_path: Any) -> None:
     write(tmp_path / "two", "no manifest [", name="other.toml")
     named = write(tmp_path, SMALL.format(name="zero"), name="anything.toml")
     whole = load_manifests(tmp_path)
-    assert [executor.name for executor in whole] == ["one", "two"]
+    assert [tool.name for tool in whole] == ["one", "two"]
     assert load_manifests(str(one)) == whole[:1]
     assert load_manifests([two, one]) == whole
     assert load_manifests([tmp_path, two, named])[:2] == whole
@@ -139,13 +139,13 @@ def test_linked_folders_are_followed_once(tmp_path: Any) -> None:
     write(tmp_path / "real" / "one", SMALL.format(name="one"))
     (tmp_path / "real" / "loop").symlink_to(tmp_path / "real")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert [executor.name for executor in load_manifests(tmp_path)] == ["one"]
+    assert [tool.name for tool in load_manifests(tmp_path)] == ["one"]
 
 
 def test_folders_deeper_than_the_recursion_limit_are_searched(deep_path: Path) -> None:
     write(deep_path / "one", SMALL.format(name="one"))
     deepen(deep_path, sys.getrecursionlimit() + 100)
-    assert [executor.name for executor in load_manifests(deep_path)] == ["one"]
+    assert [tool.name for tool in load_manifests(deep_path)] == ["one"]
 
 
 def test_all_broken_files_are_reported_at_once(tmp_path: Any) -> None:
@@ -262,7 +262,7 @@ def test_each_fault_names_its_key(change: Any, key: Any) -> None:
     content = {"name": "a", "description": "d", "args": ARGS, **change}
     content = {name: value for name, value in content.items() if value is not None}
     with pytest.raises(ManifestError) as caught:
-        Executor.from_mapping(content, Path("x.toml"))
+        Tool.from_mapping(content, Path("x.toml"))
     assert caught.value.key == key
     assert str(caught.value).startswith(f"x.toml: {key}: ")
 
@@ -293,18 +293,18 @@ def test_a_manifest_of_another_runtime_loads(tmp_path: Any) -> None:
         input = "x"
         """,
     )
-    (executor,) = load_manifests(file)
-    assert executor.args["properties"]["when"]["default"] == "2026-01-01"
-    assert executor.model_args() == executor.args
-    assert executor.affinity == ()
-    assert executor.extra == {
+    (tool,) = load_manifests(file)
+    assert tool.args["properties"]["when"]["default"] == "2026-01-01"
+    assert tool.model_args() == tool.args
+    assert tool.affinity == ()
+    assert tool.extra == {
         "placement": "edge",
         "tests": [{"input": "x"}],
         "affinity": {"weight": 3},
         "offer": {"audience": "all"},
         "run": {"cost": 3},
     }
-    assert (executor.run.effect, executor.run.confirm) == ("write", False)
+    assert (tool.run.effect, tool.run.confirm) == ("write", False)
 
 
 def test_what_is_declared_elsewhere_may_be_required() -> None:
@@ -317,24 +317,24 @@ def test_what_is_declared_elsewhere_may_be_required() -> None:
     recursive = {"properties": {"child": {"$ref": "#"}, "list": {"type": "array", "items": {"$ref": "#"}}}}
     anchored = {"$defs": {"d": {"$anchor": "there"}}, "properties": {"a": {"$ref": "#there"}}}
     for args in (declared, branches, recursive, anchored):
-        assert Executor.from_mapping({"name": "a", "args": args}).args == {"type": "object", **args}
+        assert Tool.from_mapping({"name": "a", "args": args}).args == {"type": "object", **args}
 
 
 def test_what_the_runtime_fills_in_leaves_every_list() -> None:
     properties = {name: {"type": "string"} for name in "abc"} | {"r": {"runtime_resolved": True}}
     args = {"properties": properties, "required": ["a", "r"], "requires_one_of": [["b", "r"], ["r"]]}
-    executor = Executor.from_mapping({"name": "a", "args": args})
-    assert executor.runtime_resolved == {"r"}
-    assert executor.model_args()["required"] == ["a"]
-    assert executor.model_args()["requires_one_of"] == [["b"]]
-    assert executor.model_args() is executor.model_args()
+    tool = Tool.from_mapping({"name": "a", "args": args})
+    assert tool.runtime_resolved == {"r"}
+    assert tool.model_args()["required"] == ["a"]
+    assert tool.model_args()["requires_one_of"] == [["b"]]
+    assert tool.model_args() is tool.model_args()
 
 
 def test_step_references_say_what_they_fill() -> None:
-    tools = {executor.name: executor for executor in load_manifests(SHIPPED)}
+    tools = {tool.name: tool for tool in load_manifests(SHIPPED)}
     assert dict(tools["read_files"].step_references) == {"from_step": "paths"}
     assert dict(tools["find_files"].step_references) == {}
-    unnamed = Executor.from_mapping({"name": "a", "args": {"properties": {"from_step": {"type": "integer"}}}})
+    unnamed = Tool.from_mapping({"name": "a", "args": {"properties": {"from_step": {"type": "integer"}}}})
     assert dict(unnamed.step_references) == {"from_step": None}
 
 
@@ -346,36 +346,36 @@ def test_a_mapping_nested_deeply_is_read_or_refused(depth: int, keyword: str) ->
         schema = {keyword: schema}
     mapping = {"name": "a", "args": {"properties": {"p": schema}}}
     if depth == 10:
-        assert Executor.from_mapping(mapping).args["properties"]["p"] == schema
+        assert Tool.from_mapping(mapping).args["properties"]["p"] == schema
     else:
         with pytest.raises(ManifestError, match="nest deeper"):
-            Executor.from_mapping(mapping)
+            Tool.from_mapping(mapping)
 
 
 def test_equal_content_is_one_value() -> None:
     content = {"name": "a", "description": "d", "args": ARGS}
-    one, other = Executor.from_mapping(content), Executor.from_mapping(copy.deepcopy(content))
+    one, other = Tool.from_mapping(content), Tool.from_mapping(copy.deepcopy(content))
     assert one == other
     assert hash(one) == hash(other)
     assert pickle.loads(pickle.dumps(one)) == one
     assert dataclasses.replace(one) == one
     changes: list[dict[str, Any]] = [{"name": "b"}, {"description": "e"}, {"args": {}}, {"x": 1}]
     for change in (*changes, {"run": {"confirm": True}}):
-        assert Executor.from_mapping({**content, **change}) != one
+        assert Tool.from_mapping({**content, **change}) != one
     swapped = {"type": "object", "properties": dict(reversed(ARGS["properties"].items()))}
-    assert Executor.from_mapping({**content, "args": swapped}) != one  # the order is what the model writes
+    assert Tool.from_mapping({**content, "args": swapped}) != one  # the order is what the model writes
 
 
 @pytest.mark.parametrize(
     ("language", "text"), [("en", "e"), ("it", "i"), ("it-IT", "i"), ("it_CH", "i"), ("de", "e")]
 )
 def test_descriptions_fall_back_to_english(language: Any, text: Any) -> None:
-    executor = Executor.from_mapping({"name": "a", "description": {"it": "i", "en": "e"}, "args": {}})
-    assert executor.description(language) == text
+    tool = Tool.from_mapping({"name": "a", "description": {"it": "i", "en": "e"}, "args": {}})
+    assert tool.description(language) == text
 
 
 def test_the_built_in_names_are_reserved() -> None:
-    assert {executor.name for executor in BUILT_IN} == RESERVED_NAMES
+    assert {tool.name for tool in BUILT_IN_TOOLS} == RESERVED_NAMES
     assert FINAL_ANSWER.args["required"] == ["message"]
     assert list(ASK_USER.args["properties"]) == ["question", "options"]
 
@@ -383,7 +383,7 @@ def test_the_built_in_names_are_reserved() -> None:
 def test_what_a_manifest_says_of_its_surroundings_is_kept() -> None:
     run = {"env": ["A", "_b2"], "memory_mb": 0, "max_result_kb": 1, "other": 1}
     content = {"name": "a", "description": "d", "args": ARGS}
-    tool = Executor.from_mapping({**content, "run": run})
+    tool = Tool.from_mapping({**content, "run": run})
     assert (tool.run.env, tool.run.memory_mb, tool.run.max_result_kb) == (("A", "_b2"), 0, 1)
     assert tool.extra == {"run": {"other": 1}}
-    assert tool != Executor.from_mapping(content)
+    assert tool != Tool.from_mapping(content)

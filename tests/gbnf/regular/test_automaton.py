@@ -34,7 +34,7 @@ def test_equal_languages_are_equal_values(left: Dfa, right: Dfa, other: Dfa) -> 
     assert left & (right | other) == left & right | left & other
     assert hash(left | right) == hash(right | left)
     assert left - left == Dfa.empty()
-    assert left | ~left == Dfa.anything()
+    assert left | ~left == Dfa.all_words()
     assert concat(left, right | other) == concat(left, right) | concat(left, other)
     assert star(star(left)) == star(left)
 
@@ -128,7 +128,7 @@ def test_an_explicit_automaton_must_be_deterministic() -> None:
 
 
 def test_surrogates_are_no_characters() -> None:
-    assert not Dfa.anything().accepts("\ud800")
+    assert not Dfa.all_words().accepts("\ud800")
     with pytest.raises(ValueError, match="surrogate"):
         Dfa.of_words(["a\udc00"])
 

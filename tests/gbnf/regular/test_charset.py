@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.regular.alphabet import joint, minterms
+from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import ANY_CHAR, CharSet
 
 CODES = st.integers(0, 40) | st.integers(0xD7F0, 0xE010) | st.integers(0x10FFF0, 0x10FFFF)
@@ -51,7 +51,7 @@ def test_minterms_tell_apart_what_the_sets_do(sets: list[CharSet], char: str) ->
 @given(st.lists(SETS, max_size=3), st.lists(SETS, max_size=3), CHARS)
 def test_a_joint_alphabet_knows_both(left: list[CharSet], right: list[CharSet], char: str) -> None:
     one, two = minterms(left)[0], minterms(right)[0]
-    alphabet, pairs = joint(one, two)
+    alphabet, pairs = common_refinement(one, two)
     assert pairs[alphabet.class_of(char)] == (one.class_of(char), two.class_of(char))
     assert alphabet == minterms([*left, *right])[0]
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf.compiler.grammar import Grammar, Part, link
+from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.emit import emit_expr
-from gbnf.grammar.ir import NOTHING, Ref, Rules
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Ref, Rules
 from gbnf.grammar.match import Matcher
 from gbnf.regular.automaton import Dfa, concat
 from gbnf.regular.charset import CharSet
@@ -37,7 +37,7 @@ def written(language: Dfa) -> Grammar:
     table = RuleTable(RESERVED - {"root"})
     root = table.reserve("root")
     table.define(root, string_expr(language, Scope(table, ("value",))))
-    return link([Part(Rules(table.productions))], [], "default")
+    return link([CompiledRules(Rules(table.productions))], [], "default")
 
 
 def text_of(pattern: str) -> str:
@@ -61,13 +61,13 @@ def test_the_engine_agrees(language: Dfa, texts: list[str]) -> None:
     assert shortest is not None
     asked = [text for text in (*texts, shortest) if "\0" not in text]
     quoted = [json.dumps(text, ensure_ascii=False) for text in asked]
-    judgements = engine().judge_many(str(written(language)), quoted)
+    judgements = engine().match_many(str(written(language)), quoted)
     assert [one.complete for one in judgements] == [language.accepts(text) for text in asked]
 
 
 @given(LANGUAGES)
 def test_the_same_language_is_the_same_text(language: Dfa) -> None:
-    again = Dfa(language.table._replace()) & Dfa.anything()
+    again = Dfa(language.table._replace()) & Dfa.all_words()
     assert str(written(again)) == str(written(language))
 
 
@@ -115,7 +115,7 @@ def test_the_engine_takes_great_bounds_and_deep_nesting(pattern: str) -> None:
     longest = language.lengths[1]
     assert longest is not None
     inside, outside = json.dumps(shortest), json.dumps("a" * (longest + 1))
-    assert [one.complete for one in engine().judge_many(grammar, [inside, outside])] == [True, False]
+    assert [one.complete for one in engine().match_many(grammar, [inside, outside])] == [True, False]
     assert max(map(_depth, grammar.splitlines())) < 30
 
 
@@ -148,18 +148,18 @@ def test_words_are_written_as_they_are() -> None:
     assert emit_expr(words_expr(search("^-?(0|[1-9][0-9]{0,3})(\\.[0-9]+)?$"))) == (
         '"-"? ("0" ("." [0-9]+)? | [1-9] [0-9]{0,3} ("." [0-9]+)?)'
     )
-    assert words_expr(Dfa.empty()) == NOTHING
+    assert words_expr(Dfa.empty()) == EMPTY_LANGUAGE
     with pytest.raises(ValueError, match="cycle"):
         words_expr(search("^(ab)*$"))
 
 
 def test_nothing_is_written_for_the_empty_language() -> None:
     table = RuleTable(RESERVED)
-    assert string_expr(Dfa.empty(), Scope(table, ())) == NOTHING
+    assert string_expr(Dfa.empty(), Scope(table, ())) == EMPTY_LANGUAGE
     assert not table.productions
 
 
 def test_every_string_is_one_primitive_repeated() -> None:
     assert json_char(~CharSet()) == Ref("keyChar")
-    grammar = str(written(concat(Dfa.anything(), Dfa.of_length(1, None))))
+    grammar = str(written(concat(Dfa.all_words(), Dfa.of_length(1, None))))
     assert grammar.startswith('root ::= "\\"" keyChar+ "\\""\n')

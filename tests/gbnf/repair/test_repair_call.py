@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calls import CALLS
 from gbnf.calls import ToolCall
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.repair import Coercion, repair_call
 from gbnf.validation import validate_call
 from support.executors import shipped
@@ -77,7 +77,7 @@ def test_what_was_made_text_is_made_back(arguments: Any, data: Any) -> None:
     assert found.ok
     assert found.call["arguments"] == arguments
     changed = {key for key in arguments if damaged[key] != arguments[key]}
-    assert {coercion.place for coercion in found.coercions} == changed
+    assert {coercion.path for coercion in found.coercions} == changed
 
 
 @given(
@@ -89,8 +89,8 @@ def test_every_change_is_listed_and_once_is_enough(arguments: Any, clamp: Any) -
     before = json.dumps(call)
     found = repair_call(call, TYPED_POOL, clamp=clamp)
     assert json.dumps(call) == before
-    assert found.verdict == validate_call(found.call, TYPED_POOL)
-    listed = {coercion.place.partition("[")[0].partition(".")[0] for coercion in found.coercions}
+    assert found.validation == validate_call(found.call, TYPED_POOL)
+    listed = {coercion.path.partition("[")[0].partition(".")[0] for coercion in found.coercions}
     after = found.call["arguments"]
     changed = {
         key for key in arguments.keys() | after.keys() if arguments.get(key, ...) != after.get(key, ...)
@@ -163,7 +163,7 @@ def test_coercions_inside_lists_and_objects_name_their_place() -> None:
     found = repaired({"counts": "3", "place": {"City": "Rome", "zip_code": 100, "planet": "Earth"}})
     assert found.call["arguments"]["counts"] == [3]
     assert found.call["arguments"]["place"] == {"city": "Rome", "zip_code": "100"}
-    assert [(each.place, each.kind) for each in found.coercions] == [
+    assert [(each.path, each.kind) for each in found.coercions] == [
         ("counts", "wrapped"),
         ("counts[0]", "typed"),
         ("place.city", "renamed"),
@@ -183,7 +183,7 @@ def test_unknown_keys_are_dropped_or_refused() -> None:
     assert repaired({"colour": "red"}).coercions == (Coercion("colour", "dropped", "red", None),)
     refused = repaired({"colour": "red", "count": "1"}, unknown="refuse")
     assert not refused.ok
-    assert "colour" in refused.verdict.errors[0]
+    assert "colour" in refused.validation.errors[0]
 
 
 def test_defaults_fill_what_is_required_and_missing() -> None:
@@ -208,9 +208,9 @@ def test_what_is_no_number_stays_and_is_refused(value: str) -> None:
 
 
 def test_a_cut_call_is_refused_however_valid() -> None:
-    found = repair_call(ToolCall("call_1", "typed", {"count": 1, "mode": "slow"}, cut=True), TYPED_POOL)
+    found = repair_call(ToolCall("call_1", "typed", {"count": 1, "mode": "slow"}, truncated=True), TYPED_POOL)
     assert not found.ok
-    assert "cut" in found.verdict.errors[0]
+    assert "cut" in found.validation.errors[0]
 
 
 def test_a_text_of_arguments_that_does_not_end_is_not_made_up() -> None:
@@ -226,9 +226,9 @@ def test_step_references_and_names() -> None:
     assert [each.kind for each in found.coercions] == ["renamed", "typed"]
 
 
-def declaring(**properties: Any) -> Executor:
+def declaring(**properties: Any) -> Tool:
     """A tool whose arguments say more than `properties`."""
-    return Executor("split", args={"type": "object"} | properties)
+    return Tool("split", args={"type": "object"} | properties)
 
 
 INTEGERS = {"type": "integer"}
@@ -279,7 +279,7 @@ def test_no_key_goes_that_some_part_declares(schema: Any, base: Any, nested: Any
     kept = set(arguments) & declared(schema, base)
     assert kept <= set(after)
     assert all(int(after[key]) == given_now[key] for key in kept)
-    dropped = {each.place.rpartition(".")[2] for each in found.coercions if each.kind == "dropped"}
+    dropped = {each.path.rpartition(".")[2] for each in found.coercions if each.kind == "dropped"}
     assert dropped == set(arguments) - set(after)
 
 
@@ -345,7 +345,7 @@ def test_what_the_parts_of_a_schema_declare_together(args: Any, arguments: Any, 
 def test_keys_that_are_no_texts_are_refused(arguments: Any) -> None:
     found = repair_call({"name": "typed", "arguments": arguments}, TYPED_POOL)
     assert (found.call["arguments"], found.coercions) == (arguments, ())
-    assert "which is no text" in found.verdict.errors[0]
+    assert "which is no text" in found.validation.errors[0]
 
 
 def test_a_pattern_that_python_does_not_read_is_read_all_the_way() -> None:
@@ -355,7 +355,7 @@ def test_a_pattern_that_python_does_not_read_is_read_all_the_way() -> None:
         "patternProperties": {r"^\p{Ll}\d$": {"type": "integer"}},
         "additionalProperties": False,
     }
-    named = Executor.from_mapping({"name": "t", "description": "d", "args": args})
+    named = Tool.from_mapping({"name": "t", "description": "d", "args": args})
     call = {"name": "t", "arguments": {"a": "ÀÉ", "n": "5", "é1": 1}}
     repaired = repair_call(call, [named])
     assert repaired.ok

@@ -81,7 +81,7 @@ def _lists(*names: str) -> dict[str, Any]:
 
 def _accepted(text: str, values: list[Any]) -> list[bool]:
     return [
-        judgement.complete for judgement in engine().judge_many(text, [json.dumps(value) for value in values])
+        judgement.complete for judgement in engine().match_many(text, [json.dumps(value) for value in values])
     ]
 
 

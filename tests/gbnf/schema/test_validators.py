@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft3Validator, Draft202012Validator
 
-from gbnf.effort import bounded
-from gbnf.schema.validators import found, taught
+from gbnf.effort import limit_effort
+from gbnf.schema.validators import extend_validator, pattern_matches
 from support.schemas import DOCUMENTS, JSON_VALUES, VALIDATORS, is_valid, values_near
 
 
@@ -19,7 +19,7 @@ def test_it_agrees_with_jsonschema(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)
     value = data.draw(values_near(schema) | JSON_VALUES)
     dialects = {one.META_SCHEMA.get("$schema"): one for one in VALIDATORS.values()}
-    validator = taught(dialects.get(schema.get("$schema"), Draft202012Validator))
+    validator = extend_validator(dialects.get(schema.get("$schema"), Draft202012Validator))
     checker = Draft202012Validator.FORMAT_CHECKER
     assert validator(schema, format_checker=checker).is_valid(value) == is_valid(schema, value)
 
@@ -45,7 +45,7 @@ def test_it_agrees_with_jsonschema(data: st.DataObject) -> None:
     ],
 )  # fmt: skip
 def test_patterns_are_those_of_ecma_262(schema: Any, value: Any, valid: bool) -> None:
-    assert taught(Draft202012Validator)(schema).is_valid(value) == valid
+    assert extend_validator(Draft202012Validator)(schema).is_valid(value) == valid
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_patterns_are_those_of_ecma_262(schema: Any, value: Any, valid: bool) ->
 )
 def test_unevaluated_properties_are_those_that_no_keyword_evaluates(schema: Any, valid: bool) -> None:
     asking = {**schema, "unevaluatedProperties": False}
-    assert taught(Draft202012Validator)(asking).is_valid({"a": 1}) == valid
+    assert extend_validator(Draft202012Validator)(asking).is_valid({"a": 1}) == valid
 
 
 def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
     """With a backreference there is no automaton, and every way through the repetitions is tried."""
-    with bounded(may_backtrack=True):
-        assert found(r"^((a|aa|aaa)+)+\1?\2$", "a" * 60 + "!") is None
-        assert found(r"^(a)\1$", "aa") is True
+    with limit_effort(may_backtrack=True):
+        assert pattern_matches(r"^((a|aa|aaa)+)+\1?\2$", "a" * 60 + "!") is None
+        assert pattern_matches(r"^(a)\1$", "aa") is True
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
     ],
 )
 def test_a_pattern_that_would_be_written_out_at_length_is_not_read(pattern: str) -> None:
-    with bounded(may_backtrack=True):
-        assert found(pattern, "a") is None
+    with limit_effort(may_backtrack=True):
+        assert pattern_matches(pattern, "a") is None
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_pattern_that_would_be_written_out_at_length_is_not_read(pattern: str)
     ],
 )
 def test_a_pattern_of_many_repetitions_is_read_if_they_are_not_nested(pattern: str, text: str) -> None:
-    with bounded(may_backtrack=True):
-        assert found(pattern, text) is True
+    with limit_effort(may_backtrack=True):
+        assert pattern_matches(pattern, text) is True
 
 
 def test_a_draft_with_fewer_keywords_is_taught_too() -> None:
     """Draft 3 has no `required` of its own, and its patterns are mended like those of the others."""
     schema = {"properties": {"a": {"pattern": r"^\d$", "required": True}}}
-    assert taught(Draft3Validator)(schema).is_valid({"a": "1"})
-    assert not taught(Draft3Validator)(schema).is_valid({"a": "١"})
-    assert not taught(Draft3Validator)(schema).is_valid({})
+    assert extend_validator(Draft3Validator)(schema).is_valid({"a": "1"})
+    assert not extend_validator(Draft3Validator)(schema).is_valid({"a": "١"})
+    assert not extend_validator(Draft3Validator)(schema).is_valid({})

@@ -11,21 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Executor, load_manifests
+from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool, load_manifests
 from gbnf.validation import validate_call
 
 SHIPPED = load_manifests(Path(__file__).parents[3] / "manifests")
-BY_NAME = {executor.name: executor for executor in SHIPPED}
+BY_NAME = {tool.name: tool for tool in SHIPPED}
 
 property_names = st.sampled_from(
-    sorted({name for tool in SHIPPED for name in tool.args.get("properties", {})} | {"kind", "var", "x"})
+    sorted(
+        {name for make_tool in SHIPPED for name in make_tool.args.get("properties", {})}
+        | {"kind", "var", "x"}
+    )
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | property_names,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(property_names | st.text(max_size=3), inner, max_size=4),  # noqa: E501 - one case a line
     max_leaves=15,
 )  # fmt: skip
-tool_names = st.sampled_from([tool.name for tool in SHIPPED]) | st.text(max_size=5)
+tool_names = st.sampled_from([make_tool.name for make_tool in SHIPPED]) | st.text(max_size=5)
 call_like = st.fixed_dictionaries(
     {}, optional={"name": tool_names | json_values, "arguments": json_values, "x": json_values}
 )
@@ -36,12 +39,12 @@ def errors(name: Any, given_arguments: Any, **options: Any) -> list[str]:
     return list(validate_call({"name": name, "arguments": given_arguments}, SHIPPED, **options).errors)
 
 
-def tool(**args: Any) -> Executor:
-    return Executor.from_mapping({"name": "t", "args": args})
+def make_tool(**args: Any) -> Tool:
+    return Tool.from_mapping({"name": "t", "args": args})
 
 
-def ok(executor: Any, given_arguments: Any, **options: Any) -> bool:
-    return validate_call({"name": "t", "arguments": given_arguments}, [executor], **options).ok
+def ok(tool: Any, given_arguments: Any, **options: Any) -> bool:
+    return validate_call({"name": "t", "arguments": given_arguments}, [tool], **options).ok
 
 
 @given(json_values | call_like, st.lists(st.integers(1, 5), max_size=2))
@@ -52,35 +55,33 @@ def test_it_never_raises(call: Any, steps: Any) -> None:
 
 
 @given(st.sampled_from(SHIPPED), arguments)
-def test_without_closing_it_agrees_with_jsonschema(executor: Any, given_arguments: Any) -> None:
+def test_without_closing_it_agrees_with_jsonschema(tool: Any, given_arguments: Any) -> None:
     given_arguments = {
         name: value
         for name, value in given_arguments.items()
-        if name not in executor.runtime_resolved and name not in executor.step_references
+        if name not in tool.runtime_resolved and name not in tool.step_references
     }
-    verdict = validate_call({"name": executor.name, "arguments": given_arguments}, [executor], closed=False)
+    verdict = validate_call({"name": tool.name, "arguments": given_arguments}, [tool], closed=False)
     try:
         plain = json.loads(json.dumps(given_arguments, allow_nan=False))
     except ValueError:
         assert not verdict.ok
         return
-    validator = Draft202012Validator(executor.args, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    validator = Draft202012Validator(tool.args, format_checker=Draft202012Validator.FORMAT_CHECKER)
     groups = [
-        [name for name in group if name not in executor.step_references]
-        for group in executor.args.get("requires_one_of", [])
+        [name for name in group if name not in tool.step_references]
+        for group in tool.args.get("requires_one_of", [])
     ]
     valid = validator.is_valid(plain) and all(any(name in plain for name in group) for group in groups)
     assert verdict.ok == valid
 
 
 @given(st.sampled_from(SHIPPED), arguments, st.integers(1, 3))
-def test_a_valid_call_holds_nothing_that_was_not_offered(
-    executor: Any, given_arguments: Any, step: Any
-) -> None:
-    call = {"name": executor.name, "arguments": given_arguments}
+def test_a_valid_call_holds_nothing_that_was_not_offered(tool: Any, given_arguments: Any, step: Any) -> None:
+    call = {"name": tool.name, "arguments": given_arguments}
     if validate_call(call, SHIPPED, steps=(step,)).ok:
-        assert set(given_arguments) <= set(executor.model_args().get("properties", {}))
-        assert all(given_arguments.get(name, step) == step for name in executor.step_references)
+        assert set(given_arguments) <= set(tool.model_args().get("properties", {}))
+        assert all(given_arguments.get(name, step) == step for name in tool.step_references)
 
 
 def test_the_words_of_the_contract() -> None:
@@ -157,7 +158,7 @@ def test_depth_and_size_are_judged_without_harm() -> None:
     assert "nested too deeply" in errors("get_now", {"timezone": deep})[0]
     many = [{"x": 1}] * 500
     assert len(errors("get_inputs", {"title": "t", "dialog": many})) <= 13
-    assert not ok(tool(properties={"n": {"multipleOf": 0.5}}), {"n": 10**400})
+    assert not ok(make_tool(properties={"n": {"multipleOf": 0.5}}), {"n": 10**400})
 
 
 def test_step_references_name_steps_that_exist() -> None:
@@ -169,7 +170,7 @@ def test_step_references_name_steps_that_exist() -> None:
         "tool 'read_files' needs at least one of ['paths', 'from_step']"
     ]
     assert errors("read_files", {}) == ["tool 'read_files' needs at least one of ['paths']"]
-    needy = tool(properties={"from_step": {"type": "integer"}}, required=["from_step"])
+    needy = make_tool(properties={"from_step": {"type": "integer"}}, required=["from_step"])
     assert not ok(needy, {"from_step": 1})
     assert ok(needy, {"from_step": 1}, steps=(1,))
 
@@ -205,30 +206,30 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_silent_objects_are_closed_in_a_tool_call(
     schema: Any, value: Any, closed: Any, standard: Any
 ) -> None:
-    executor = tool(properties={"p": schema}, **{"$defs": {"c": CLOSED}})
-    assert ok(executor, {"p": value}) == bool(closed)
-    assert ok(executor, {"p": value}, closed=False) == bool(standard)
+    tool = make_tool(properties={"p": schema}, **{"$defs": {"c": CLOSED}})
+    assert ok(tool, {"p": value}) == bool(closed)
+    assert ok(tool, {"p": value}, closed=False) == bool(standard)
 
 
 def test_the_arguments_themselves_are_closed() -> None:
-    assert not ok(tool(), {"x": 1})
-    assert ok(tool(), {"x": 1}, closed=False)
-    assert ok(tool(additionalProperties=True), {"x": 1})
-    assert not ok(tool(**CLOSED, anyOf=[{"required": ["a"]}]), {"a": 1, "x": 1})
+    assert not ok(make_tool(), {"x": 1})
+    assert ok(make_tool(), {"x": 1}, closed=False)
+    assert ok(make_tool(additionalProperties=True), {"x": 1})
+    assert not ok(make_tool(**CLOSED, anyOf=[{"required": ["a"]}]), {"a": 1, "x": 1})
 
 
 def test_what_the_runtime_fills_in_is_refused_at_any_depth() -> None:
     inner = {"properties": {"a": {}, "r": {"runtime_resolved": True}}, "required": ["a", "r"]}
     for openness in ({}, {"additionalProperties": True}):
-        executor = tool(properties={"p": {**inner, **openness}}, **openness)
-        assert ok(executor, {"p": {"a": 1}})
-        verdict = validate_call({"name": "t", "arguments": {"p": {"a": 1, "r": 1}}}, [executor])
+        tool = make_tool(properties={"p": {**inner, **openness}}, **openness)
+        assert ok(tool, {"p": {"a": 1}})
+        verdict = validate_call({"name": "t", "arguments": {"p": {"a": 1, "r": 1}}}, [tool])
         assert verdict.errors == ("argument 'p.r' of tool 't' is filled in by the runtime; leave it out",)
 
 
 def test_alternatives_say_what_each_wants() -> None:
-    executor = tool(properties={"p": {"anyOf": [{"type": "integer", "minimum": 3}, CLOSED]}})
-    verdict = validate_call({"name": "t", "arguments": {"p": {"a": "x"}}}, [executor])
+    tool = make_tool(properties={"p": {"anyOf": [{"type": "integer", "minimum": 3}, CLOSED]}})
+    verdict = validate_call({"name": "t", "arguments": {"p": {"a": "x"}}}, [tool])
     assert verdict.errors[0].startswith("argument 'p' of tool 't' fits none of its forms: a must be integer")
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gbnf.prompt import Message
 from gbnf_server.backends.conversation import (
-    Roles,
     TemplateFailure,
-    adapt,
-    probe,
+    TemplateRoles,
+    adapt_messages,
+    probe_roles,
 )
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -26,19 +26,19 @@ CONVERSATIONS = st.lists(
     ),
     max_size=8,
 )
-ROLES = st.builds(Roles, st.booleans(), st.booleans())
+ROLES = st.builds(TemplateRoles, st.booleans(), st.booleans())
 
 
 @given(CONVERSATIONS, ROLES)
-def test_only_roles_that_the_template_knows_are_left(messages: list[Message], roles: Roles) -> None:
-    left = {message["role"] for message in adapt(messages, roles)}
+def test_only_roles_that_the_template_knows_are_left(messages: list[Message], roles: TemplateRoles) -> None:
+    left = {message["role"] for message in adapt_messages(messages, roles)}
     assert roles.system or "system" not in left
     assert roles.tool or "tool" not in left
 
 
 @given(CONVERSATIONS, ROLES)
-def test_nothing_that_was_said_is_lost(messages: list[Message], roles: Roles) -> None:
-    adapted = "\n\n".join(message["content"] for message in adapt(messages, roles))
+def test_nothing_that_was_said_is_lost(messages: list[Message], roles: TemplateRoles) -> None:
+    adapted = "\n\n".join(message["content"] for message in adapt_messages(messages, roles))
     position = 0
     for message in messages:
         position = adapted.index(message["content"], position)
@@ -46,13 +46,15 @@ def test_nothing_that_was_said_is_lost(messages: list[Message], roles: Roles) ->
 
 @given(CONVERSATIONS)
 def test_a_template_that_knows_all_gets_all_as_it_is(messages: list[Message]) -> None:
-    assert adapt(messages, Roles(system=True, tool=True)) == messages
+    assert adapt_messages(messages, TemplateRoles(system=True, tool=True)) == messages
 
 
 @given(CONVERSATIONS, ROLES)
-def test_fallbacks_never_leave_two_user_messages_in_a_row(messages: list[Message], roles: Roles) -> None:
-    if roles != Roles(system=True, tool=True):
-        said = [message["role"] for message in adapt(messages, roles)]
+def test_fallbacks_never_leave_two_user_messages_in_a_row(
+    messages: list[Message], roles: TemplateRoles
+) -> None:
+    if roles != TemplateRoles(system=True, tool=True):
+        said = [message["role"] for message in adapt_messages(messages, roles)]
         assert ("user", "user") not in pairwise(said)
 
 
@@ -66,7 +68,7 @@ def test_a_whole_run_for_a_template_of_two_roles() -> None:
         {"role": "tool", "content": '{"step": 2, "error": "no such tool"}'},
         {"role": "tool", "content": "something else"},
     ]
-    assert adapt(messages, Roles(system=False, tool=False)) == [
+    assert adapt_messages(messages, TemplateRoles(system=False, tool=False)) == [
         {"role": "user", "content": "Tools: …\n\ntidy up"},
         {"role": "assistant", "content": '{"name": "find_files"}'},
         {"role": "user", "content": 'Result of step 1: {"entries": ["è.txt"]}'},
@@ -75,8 +77,8 @@ def test_a_whole_run_for_a_template_of_two_roles() -> None:
     ]
 
 
-def _probe(render: Callable[[list[Message]], str]) -> Roles:
-    probing = probe()
+def _probe(render: Callable[[list[Message]], str]) -> TemplateRoles:
+    probing = probe_roles()
     try:
         messages = next(probing)
         while True:
@@ -87,7 +89,7 @@ def _probe(render: Callable[[list[Message]], str]) -> Roles:
             else:
                 messages = probing.send(text)
     except StopIteration as found:
-        roles: Roles = found.value
+        roles: TemplateRoles = found.value
         return roles
 
 
@@ -102,7 +104,7 @@ def test_roles_are_found_whether_the_template_refuses_or_drops_the_others(
             raise TemplateFailure("what role is that?")
         return " ".join(message["content"] for message in kept)
 
-    assert _probe(render) == Roles("system" in known, "tool" in known)
+    assert _probe(render) == TemplateRoles("system" in known, "tool" in known)
 
 
 def test_a_template_that_renders_nothing_is_found_out() -> None:

@@ -16,7 +16,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.errors import BackendError
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.llama_server_run import LlamaServerProcess
 from support.hostile_server import WIRES
 from support.server import PROPS, Reply, completion, scripted
 
@@ -71,7 +71,7 @@ def test_a_text_that_holds_the_images_marker_is_text(marker: str) -> None:
     assert prompt["prompt_string"].count(marker) == len(prompt["multimodal_data"]) == 1
 
 
-def test_images_where_none_are_taken(llama_server: RunningServer, tiny_model: Path) -> None:
+def test_images_where_none_are_taken(llama_server: LlamaServerProcess, tiny_model: Path) -> None:
     with LlamaServer(llama_server.url) as real:
         assert not real.takes_images
         with pytest.raises(BackendError, match="takes no images"):

@@ -98,14 +98,14 @@ def test_a_warm_memory_changes_nothing_but_the_count(
 ) -> None:
     earlier = [*ASK[:common], {"role": "user", "content": "".join(words)}]
     prompt = backend._tokens(ASK, constrained=True)
-    backend._memory._rows[0].past.clear()
+    backend._kv_cache._sequences[0].cached_tokens.clear()
     cold = backend.complete(ASK, grammar="root ::= [a-z]{5}")
     backend.complete(earlier, grammar=CALL)  # type: ignore[arg-type]  # a list of the same dicts
     shared = 0
     while (
         shared < len(prompt) - 1
-        and shared < len(backend._memory._rows[0].past)
-        and prompt[shared] == backend._memory._rows[0].past[shared]
+        and shared < len(backend._kv_cache._sequences[0].cached_tokens)
+        and prompt[shared] == backend._kv_cache._sequences[0].cached_tokens[shared]
     ):
         shared += 1
     warm = backend.complete(ASK, grammar="root ::= [a-z]{5}")
@@ -228,7 +228,7 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
 
         async def cancelled() -> None:
             task = asyncio.create_task(long.acomplete(ASK, grammar=LONG, max_tokens=49_000))
-            while not long._memory._rows[0].past:  # noqa: ASYNC110 - the decoding is in a thread, and tells nobody
+            while not long._kv_cache._sequences[0].cached_tokens:  # noqa: ASYNC110 - the decoding is in a thread, and tells nobody
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -236,13 +236,13 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
 
         asyncio.run(cancelled())
         assert long.complete(ASK, grammar=CALL).finish == "stop"
-        assert len(long._memory._rows[0].past) < 49_000
+        assert len(long._kv_cache._sequences[0].cached_tokens) < 49_000
 
 
 def test_forgotten_prompts_are_evaluated_again(backend: InProcess) -> None:
     backend.complete(ASK, grammar=CALL)
     assert backend.complete(ASK, grammar=CALL).cached_tokens > 0
-    backend.forget_prompts()
+    backend.clear_prompt_cache()
     assert backend.complete(ASK, grammar=CALL).cached_tokens == 0
 
 
@@ -253,7 +253,7 @@ def test_a_closed_model_says_so(tiny_model: Path) -> None:
     with pytest.raises(BackendError, match="has been closed"):
         closed.complete(ASK, grammar=None)
     with pytest.raises(BackendError, match="has been closed"):
-        closed.forget_prompts()
+        closed.clear_prompt_cache()
 
 
 # Loading.
@@ -373,7 +373,7 @@ def test_the_start_token_stands_once(tmp_path: Path, template: str) -> None:
     model = make_model(tmp_path / "m.gguf", template=template, adds_start=True)
     with InProcess(model, threads=1) as loaded:
         tokens = loaded._tokens(ASK, constrained=True)
-        assert tokens[0] == loaded._model.start_token
+        assert tokens[0] == loaded._model.bos_token
         assert tokens.count(tokens[0]) == 1
 
 

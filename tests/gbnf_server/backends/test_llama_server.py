@@ -25,9 +25,9 @@ from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
-    ServerError,
+    ServerResponseError,
 )
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.llama_server_run import LlamaServerProcess
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
 from support.server import (
@@ -45,7 +45,7 @@ LONG = "root ::= a{100}\na ::= b{100}\nb ::= [xy]{20}"  # 200,000 characters
 
 
 @pytest.fixture(scope="module")
-def backend(llama_server: RunningServer) -> Iterator[LlamaServer]:
+def backend(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
     with LlamaServer(llama_server.url) as client:
         yield client
 
@@ -131,7 +131,7 @@ def test_a_bad_grammar_is_refused_before_it_is_sent(backend: LlamaServer) -> Non
 def test_a_grammar_that_the_server_refuses(
     backend: LlamaServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "guard", lambda _: None)
+    monkeypatch.setattr(module, "guard_grammar", lambda _: None)
     with pytest.raises(GrammarRefused, match="failed to parse grammar"):
         ask(backend, grammar="root ::= x")
     monkeypatch.undo()
@@ -139,8 +139,8 @@ def test_a_grammar_that_the_server_refuses(
 
 
 def test_a_dead_end_on_the_server(backend: LlamaServer, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "guard", lambda _: None)
-    with pytest.raises(ServerError, match="Unexpected empty grammar stack") as failed:
+    monkeypatch.setattr(module, "guard_grammar", lambda _: None)
+    with pytest.raises(ServerResponseError, match="Unexpected empty grammar stack") as failed:
         ask(backend, grammar='root ::= "a" [\\x00]')
     assert failed.value.status == 500
     monkeypatch.undo()
@@ -159,11 +159,11 @@ class _Mangling(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-def test_a_real_server_that_ignores_the_grammar_is_found_out(llama_server: RunningServer) -> None:
+def test_a_real_server_that_ignores_the_grammar_is_found_out(llama_server: LlamaServerProcess) -> None:
     """llama-server takes a grammar that is no string for none at all, and says nothing."""
     with LlamaServer(llama_server.url) as client:
         key = {"Authorization": f"Bearer {llama_server.api_key}"}
-        client._exchange.client = httpx.Client(base_url=llama_server.url, headers=key, transport=_Mangling())
+        client._http.client = httpx.Client(base_url=llama_server.url, headers=key, transport=_Mangling())
         answer = client.complete(ASK, grammar=CALL, max_tokens=20)
     assert "where the grammar expects" in (answer.grammar_violation or "")
 
@@ -192,15 +192,18 @@ def test_one_client_serves_several_event_loops_and_threads(backend: LlamaServer)
 def test_keys(tiny_model: Path, ask: Ask) -> None:
     require_llama_server()
     with llama_server_build.start(tiny_model, threads=1, api_key="sesame") as server:
-        with hasty(server.url) as nobody, pytest.raises(ServerError, match="Invalid API Key") as refused:
+        with (
+            hasty(server.url) as nobody,
+            pytest.raises(ServerResponseError, match="Invalid API Key") as refused,
+        ):
             ask(nobody)
         assert refused.value.status == 401
         with hasty(server.url, api_key="sesame") as known:
             assert ask(known).finish == "stop"
 
 
-def test_another_path_is_not_found(llama_server: RunningServer) -> None:
-    with hasty(llama_server.url + "/elsewhere") as client, pytest.raises(ServerError) as missing:
+def test_another_path_is_not_found(llama_server: LlamaServerProcess) -> None:
+    with hasty(llama_server.url + "/elsewhere") as client, pytest.raises(ServerResponseError) as missing:
         client.complete(ASK, grammar=CALL)
     assert missing.value.status == 404
 
@@ -235,10 +238,10 @@ def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> N
         learning = len(script.asked)
         ask(client)
         assert [path for path, _ in script.asked[learning:]] == ["/props", "/apply-template", "/completion"]
-        assert (client.context_length, client.markers) == (CONTEXT, None)
+        assert (client.context_length, client.reasoning_tags) == (CONTEXT, None)
         ask(client)
         assert (client.context_length, client.model_name) == (77, "other.gguf")
-        assert client.markers is not None
+        assert client.reasoning_tags is not None
 
 
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:

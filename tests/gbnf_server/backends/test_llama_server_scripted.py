@@ -14,7 +14,7 @@ import httpx
 import pytest
 from hypothesis import given
 
-from gbnf_server.backends.answers import read_completion, unpack
+from gbnf_server.backends.answers import read_completion, unpack_response
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.errors import (
@@ -22,7 +22,7 @@ from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
-    ServerError,
+    ServerResponseError,
 )
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.processes import limits_s
@@ -57,7 +57,7 @@ def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -
     said = completion('{"name": "find"}')
     with scripted(completion=[said, said, said]) as script, hasty(script.url) as client:
         client.complete(ASK, grammar=CALL)
-        client.forget_prompts()
+        client.clear_prompt_cache()
         client.complete(ASK, grammar=CALL)
         client.complete(ASK, grammar=CALL)
         reused = [body["cache_prompt"] for path, body in script.asked if path == "/completion"]
@@ -119,7 +119,7 @@ def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: boo
 @given(answer=odd(completion("a\ud83d").body))
 def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
     try:
-        read = read_completion(unpack(httpx.Response(200, content=json.dumps(answer))), None)
+        read = read_completion(unpack_response(httpx.Response(200, content=json.dumps(answer))), None)
     except BackendError as error:
         str(error).encode()
     else:
@@ -131,7 +131,7 @@ def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: 
 @given(props=odd({**PROPS, "modalities": {"vision": True}, "model_path": "a/b\ud83d", "chat_template": ""}))
 def test_whatever_a_server_says_of_itself_is_read_or_a_fault_of_the_backend(props: Any) -> None:
     with hasty("http://127.0.0.1:9") as client:
-        flow = client._learn()
+        flow = client._fetch_properties()
         next(flow)
         try:
             flow.send(httpx.Response(200, content=json.dumps(props)))
@@ -174,14 +174,14 @@ def test_what_passes_is_waited_for(ask: Ask, bumps: list[Any]) -> None:
         scripted(
             props=[*bumps, Reply(200, PROPS)], completion=[*bumps, completion('{"name": "find"}')]
         ) as script,
-        hasty(script.url, patience=5.0) as client,
+        hasty(script.url, loading_timeout=5.0) as client,
     ):
         assert ask(client).finish == "stop"
 
 
 def test_a_server_that_loads_for_ever(ask: Ask) -> None:
     with scripted(props=[LOADING]) as script, hasty(script.url) as client:
-        with pytest.raises(ServerError, match="503: Loading model"):
+        with pytest.raises(ServerResponseError, match="503: Loading model"):
             ask(client)
         assert len(script.asked) > 1
 
@@ -190,7 +190,7 @@ def test_a_server_that_loads_for_ever(ask: Ask) -> None:
 def test_a_server_that_is_busy_says_when_to_come_back(ask: Ask, said: str) -> None:
     busy = Reply(429, {"error": {"message": "slow down"}}, {"retry-after": said})
     with scripted(completion=[busy, busy, completion('{"name": "find"}')]) as script:
-        with hasty(script.url, patience=5.0) as client:
+        with hasty(script.url, loading_timeout=5.0) as client:
             assert ask(client).finish == "stop"
         assert [path for path, _ in script.asked].count("/completion") == 3
 
@@ -198,8 +198,8 @@ def test_a_server_that_is_busy_says_when_to_come_back(ask: Ask, said: str) -> No
 @pytest.mark.parametrize("headers", [{}, {"retry-after": "3600"}, {"retry-after": "soon"}])
 def test_a_server_that_is_busy_for_long_is_not_waited_for(ask: Ask, headers: dict[str, str]) -> None:
     busy = Reply(429, {"error": {"message": "slow down"}}, headers)
-    with scripted(completion=[busy]) as script, hasty(script.url, patience=5.0) as client:
-        with pytest.raises(ServerError, match="429: slow down"):
+    with scripted(completion=[busy]) as script, hasty(script.url, loading_timeout=5.0) as client:
+        with pytest.raises(ServerResponseError, match="429: slow down"):
             ask(client)
         assert [path for path, _ in script.asked].count("/completion") == 1
 
@@ -237,21 +237,25 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
     ("reply", "kind", "told"),
     [
         (_error(400, "Failed to parse grammar"), GrammarRefused, "Failed to parse grammar"),
-        (_error(400, "no such field"), ServerError, "HTTP 400: no such field"),
-        (_error(401, "Invalid API Key"), ServerError, "HTTP 401: Invalid API Key"),
-        (_error(404, "File Not Found"), ServerError, "HTTP 404"),
-        (_error(500, "Unexpected empty grammar stack"), ServerError, "Unexpected empty grammar stack"),
-        (_error(200, "out of memory"), ServerError, "HTTP 200: out of memory"),
-        (Reply(200, {"error": "plain words"}), ServerError, "plain words"),
-        (Reply(500, "<html>proxy</html>"), ServerError, "HTTP 500: <html>proxy</html>"),
-        (Reply(502, ""), ServerError, "HTTP 502: Bad Gateway"),
-        (Reply(302, ""), ServerError, "HTTP 302"),
-        (Reply(200, "not JSON"), ServerError, "no JSON object but 'not JSON'"),
-        (Reply(200, [1]), ServerError, "no JSON object"),
+        (_error(400, "no such field"), ServerResponseError, "HTTP 400: no such field"),
+        (_error(401, "Invalid API Key"), ServerResponseError, "HTTP 401: Invalid API Key"),
+        (_error(404, "File Not Found"), ServerResponseError, "HTTP 404"),
+        (
+            _error(500, "Unexpected empty grammar stack"),
+            ServerResponseError,
+            "Unexpected empty grammar stack",
+        ),
+        (_error(200, "out of memory"), ServerResponseError, "HTTP 200: out of memory"),
+        (Reply(200, {"error": "plain words"}), ServerResponseError, "plain words"),
+        (Reply(500, "<html>proxy</html>"), ServerResponseError, "HTTP 500: <html>proxy</html>"),
+        (Reply(502, ""), ServerResponseError, "HTTP 502: Bad Gateway"),
+        (Reply(302, ""), ServerResponseError, "HTTP 302"),
+        (Reply(200, "not JSON"), ServerResponseError, "no JSON object but 'not JSON'"),
+        (Reply(200, [1]), ServerResponseError, "no JSON object"),
         (Reply(200, {}), BackendError, "no text"),
         (Reply(200, {"content": "x"}), BackendError, "why it ended"),
         (Reply(200, {"content": "x", "stop_type": []}), BackendError, "why it ended"),
-        (Reply(200, "[" * 200_000), ServerError, "no JSON object"),
+        (Reply(200, "[" * 200_000), ServerResponseError, "no JSON object"),
         (
             _error(400, "too long", "exceed_context_size_error", n_prompt_tokens=900, n_ctx=512),
             ContextOverflow,
@@ -321,7 +325,7 @@ def test_every_error_of_httpx_is_translated(kind: type[httpx.RequestError]) -> N
         raise kind("as if")
 
     with hasty("http://127.0.0.1:9") as client:
-        client._exchange.client = httpx.Client(base_url=client.url, transport=httpx.MockTransport(fail))
+        client._http.client = httpx.Client(base_url=client.url, transport=httpx.MockTransport(fail))
         with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:9"):
             client.complete(ASK, grammar=CALL)
 

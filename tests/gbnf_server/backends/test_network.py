@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from gbnf_server.backends import network
-from gbnf_server.backends.exchange import Exchange, Flow, Patience, Send, Wait
-from gbnf_server.backends.network import Budget, Deadline
+from gbnf_server.backends.exchange import Flow, HttpClient, RetryPolicy, Send, Wait
+from gbnf_server.backends.network import Deadline, RequestBudget
 from gbnf_server.errors import BackendError, BackendUnreachable
 
 
@@ -98,7 +98,7 @@ def operations(slow: Slow, kind: str, name: str) -> Operation:
 def test_each_operation_gets_what_is_left(clock: Clock, kind: str, name: str, error: type[Exception]) -> None:
     slow = Slow(clock)
     operate = operations(slow, kind, name)
-    with Budget(Deadline(10), 1000):
+    with RequestBudget(Deadline(10), 1000):
         for _ in range(4):
             operate()
         with pytest.raises(error):
@@ -108,11 +108,11 @@ def test_each_operation_gets_what_is_left(clock: Clock, kind: str, name: str, er
 
 def test_a_long_request_is_written_in_pieces_each_with_what_is_left(clock: Clock) -> None:
     slow = Slow(clock)
-    with Budget(Deadline(10), 1000), pytest.raises(httpcore.WriteTimeout):
+    with RequestBudget(Deadline(10), 1000), pytest.raises(httpcore.WriteTimeout):
         network._Stream(slow).write(b"x" * 10**6, timeout=None)
     assert slow.allowed == [10, 7, 4, 1]
     slow, text = Slow(clock), bytes(range(256)) * 50
-    with Budget(Deadline(100), 1000):
+    with RequestBudget(Deadline(100), 1000):
         network._Stream(slow).write(text, timeout=None)
     assert b"".join(slow.written) == text
 
@@ -121,24 +121,27 @@ def test_a_long_request_is_written_in_pieces_each_with_what_is_left(clock: Clock
 def test_what_comes_is_counted_headers_and_all(clock: Clock, kind: str) -> None:
     slow = Slow(clock)
     read = operations(slow, kind, "read")
-    with Budget(Deadline(1e9), 25) as budget:
+    with RequestBudget(Deadline(1e9), 25) as budget:
         read()
         budget.end_headers()
         read()
         read()
         with pytest.raises(BackendError, match="more than 35 bytes"):
             read()
-    with Budget(Deadline(1e9), 10**9) as budget:
+    with RequestBudget(Deadline(1e9), 10**9) as budget:
         budget.receive(b"a" * network._MOST_HEADERS)
         with pytest.raises(BackendError, match="bytes"):
             read()
-    with Budget(Deadline(1e9), 25):  # another request has its own
+    with RequestBudget(Deadline(1e9), 25):  # another request has its own
         read()
 
 
 def test_what_is_tried_again_shares_one_deadline(clock: Clock) -> None:
-    exchange = Exchange(
-        "http://127.0.0.1:9", called="it", api_key=None, patience=Patience(timeout=10, retries=9, loading=60)
+    exchange = HttpClient(
+        "http://127.0.0.1:9",
+        server_name="it",
+        api_key=None,
+        retry_policy=RetryPolicy(timeout=10, retries=9, loading=60),
     )
     flow: Flow[httpx.Response] = exchange.request("GET", "/")
     step = next(flow)

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.dialects import call_schema, schema_text
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.prompt import Image, Message
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.exchange import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
-    ServerError,
+    ServerResponseError,
 )
 from gbnf_server.planner import Planner
 from support.executors import world
@@ -37,7 +37,7 @@ ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
 
 # ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift`, which its issue tracker tells of;
 # closed, so that a field that Ollama doesn't know is found.
@@ -301,15 +301,15 @@ def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Calla
 @pytest.mark.parametrize(
     ("reply", "kind", "said"),
     [
-        (Reply(404, {"error": "model 'm' not found"}), ServerError, "ollama pull m"),
+        (Reply(404, {"error": "model 'm' not found"}), ServerResponseError, "ollama pull m"),
         (Reply(400, {"error": "the prompt exceeds the context length"}), ContextOverflow, "8192"),
         (Reply(400, {"error": "invalid format: failed to parse grammar"}), GrammarRefused, "grammar"),
-        (Reply(500, {"error": "llama runner has terminated"}), ServerError, "500"),
-        (Reply(502, "<html>"), ServerError, "<html>"),
-        (Reply(200, "[]"), ServerError, "200"),
+        (Reply(500, {"error": "llama runner has terminated"}), ServerResponseError, "500"),
+        (Reply(502, "<html>"), ServerResponseError, "<html>"),
+        (Reply(200, "[]"), ServerResponseError, "200"),
         (Reply(200, {"done": True}), BackendError, "without a text"),
         (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "without a text"),
-        (Reply(200, "[" * 200_000), ServerError, "200"),
+        (Reply(200, "[" * 200_000), ServerResponseError, "200"),
         (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "only a part"),
     ],
 )
@@ -373,7 +373,7 @@ def test_cancelling_closes_the_connection() -> None:
 
 # In the planner.
 
-TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
+TOOL = Tool("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
 
 
 def test_the_planner_sends_a_schema_of_the_step(tmp_path: Path) -> None:

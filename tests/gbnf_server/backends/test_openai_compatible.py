@@ -19,21 +19,21 @@ from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
-from gbnf.manifests import FINAL_ANSWER, Executor
+from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.prompt import Image, Message
 from gbnf_server import llama_server_build
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.backends.exchange import Patience
-from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
+from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
-    ServerError,
+    ServerResponseError,
 )
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.llama_server_run import LlamaServerProcess
 from gbnf_server.planner import Planner
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from support.executors import shipped, world
@@ -45,9 +45,9 @@ GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
-SERVERS: tuple[Server, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
-GRAMMARS: dict[Server, str | None] = {
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+SERVERS: tuple[ServerKind, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
+GRAMMARS: dict[ServerKind, str | None] = {
     "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,
 }  # fmt: skip
 
@@ -112,7 +112,7 @@ _SAMPLING = {
     "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 2},
     "chat_template_kwargs": {"type": "object"},
 }
-_OWN: dict[Server, dict[str, Any]] = {
+_OWN: dict[ServerKind, dict[str, Any]] = {
     # vLLM's "Structured Outputs": one of json, regex, choice, grammar, json_object, structural_tag
     "vllm": _SAMPLING
     | {
@@ -151,7 +151,7 @@ _OWN: dict[Server, dict[str, Any]] = {
 }
 
 
-def request_schema(server: Server) -> dict[str, Any]:
+def request_schema(server: ServerKind) -> dict[str, Any]:
     """What the server takes, closed, so that a field that it doesn't know is found."""
     needed = ["model", "messages"]
     return {
@@ -185,7 +185,7 @@ def served(*replies: Reply | Callable[[], None], listed: Reply | None = None) ->
     return scripted(**answers)
 
 
-def client(url: str, server: Server = "vllm", **options: Any) -> OpenAICompatible:
+def client(url: str, server: ServerKind = "vllm", **options: Any) -> OpenAICompatible:
     return OpenAICompatible(url, server, **{"patience": QUICK, **options})
 
 
@@ -203,7 +203,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_request_is_as_published(server: Server, ask: Callable[..., Completion]) -> None:
+def test_the_request_is_as_published(server: ServerKind, ask: Callable[..., Completion]) -> None:
     messages: list[Message] = [
         *ASK,
         {"role": "assistant", "content": CALL},
@@ -221,7 +221,7 @@ def test_the_request_is_as_published(server: Server, ask: Callable[..., Completi
         assert body["model"] == "m"
         assert body["messages"][-1] == {"role": "user", "content": "Error in step 1: no"}
     assert (asked[0]["max_tokens"], asked[0]["temperature"], asked[0]["seed"]) == (7, 0.5, 3)
-    ways: dict[Server, dict[str, Any]] = {
+    ways: dict[ServerKind, dict[str, Any]] = {
         "vllm": {"structured_outputs": {"grammar": xgrammar_text(GBNF)}},
         "vllm_old": {"guided_grammar": xgrammar_text(GBNF)},
         "sglang": {"ebnf": xgrammar_text(GBNF)},
@@ -239,7 +239,7 @@ def test_the_request_is_as_published(server: Server, ask: Callable[..., Completi
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_an_answer_with_its_counts(server: Server, ask: Callable[..., Completion]) -> None:
+def test_an_answer_with_its_counts(server: ServerKind, ask: Callable[..., Completion]) -> None:
     with served(chat()) as script, client(script.url, server) as backend:
         typed: Backend = backend
         assert typed.context_length == 4096
@@ -256,7 +256,7 @@ def test_what_did_not_end_by_itself_is_cut(reason: str) -> None:
 
 
 @pytest.mark.parametrize("server", ["vllm", "vllm_old", "sglang", "lm_studio"])
-def test_a_server_that_ignored_the_field_is_found_out(server: Server) -> None:
+def test_a_server_that_ignored_the_field_is_found_out(server: ServerKind) -> None:
     with served(chat("Sure!"), chat(None)) as script, client(script.url, server) as backend:
         for _ in range(2):
             assert backend.complete(ASK, grammar=GRAMMARS[server]).grammar_violation is not None
@@ -303,11 +303,11 @@ def test_the_model_and_its_context() -> None:
         ),
         (Reply(400, {"error": {"message": "Invalid grammar specification."}}), GrammarRefused, "Invalid"),
         (Reply(422, {"detail": "response_format: no such type"}), GrammarRefused, "no such type"),
-        (Reply(401, {"error": "Unauthorized"}), ServerError, "401: Unauthorized"),
-        (Reply(500, ""), ServerError, "500"),
+        (Reply(401, {"error": "Unauthorized"}), ServerResponseError, "401: Unauthorized"),
+        (Reply(500, ""), ServerResponseError, "500"),
         (Reply(200, {"choices": []}), BackendError, "without a message"),
         (Reply(200, {"choices": [{"message": {"content": 5}}]}), BackendError, "answered with 5"),
-        (Reply(200, "[" * 200_000), ServerError, "200"),
+        (Reply(200, "[" * 200_000), ServerResponseError, "200"),
     ],
 )
 def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:
@@ -353,7 +353,7 @@ def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: 
 @given(listing=odd(models("m", "n", max_model_len=4096).body))
 def test_whatever_stands_in_a_list_of_models_is_read_or_a_fault_of_the_backend(listing: Any) -> None:
     with client("http://127.0.0.1:9") as backend:
-        flow = backend._learn()
+        flow = backend._fetch_model()
         next(flow)
         with suppress(BackendError, StopIteration):
             flow.send(httpx.Response(200, content=json.dumps(listing)))
@@ -380,13 +380,13 @@ def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> Non
 
 # In the planner.
 
-TOOL = Executor("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
+TOOL = Tool("look", args={"type": "object", "properties": {"at": {"type": "string"}}})
 
 
 @pytest.mark.parametrize("server", ["vllm", "lm_studio", "plain"])
 @pytest.mark.parametrize("streams", [False, True])
 def test_half_a_surrogate_pair_is_refused_and_ends_no_run(
-    server: Server, streams: bool, tmp_path: Path
+    server: ServerKind, streams: bool, tmp_path: Path
 ) -> None:
     broken = '{"name": "look", "arguments": {"at": "a\ud83d"}}'
     with served(chat(broken), chat("\ude00 hm"), chat()) as script, client(script.url, server) as backend:
@@ -407,7 +407,7 @@ def test_half_a_surrogate_pair_is_refused_and_ends_no_run(
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_planner_gives_each_its_dialect(server: Server, tmp_path: Path) -> None:
+def test_the_planner_gives_each_its_dialect(server: ServerKind, tmp_path: Path) -> None:
     with served(chat()) as script, client(script.url, server) as backend:
         run = Planner([TOOL], backend, context=world(tmp_path), final_answer_from=1).run("look")
         assert (run.outcome, run.answer, run.warnings) == ("answered", "hi", ())
@@ -419,17 +419,15 @@ def test_the_planner_gives_each_its_dialect(server: Server, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def real(llama_server: RunningServer) -> str:
+def real(llama_server: LlamaServerProcess) -> str:
     return llama_server.url
 
 
 def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Completion]) -> None:
     """The model says nonsense, so only the schema can have made calls of it."""
     pool = [
-        Executor(
-            "count", args={"type": "object", "required": ["to"], "properties": {"to": {"enum": [1, 2]}}}
-        ),
-        Executor("look", args={"type": "object", "properties": {"deep": {"type": "boolean"}}}),
+        Tool("count", args={"type": "object", "required": ["to"], "properties": {"to": {"enum": [1, 2]}}}),
+        Tool("look", args={"type": "object", "properties": {"deep": {"type": "boolean"}}}),
     ]
     schema = schema_text(call_schema(pool))
     with client(real, "lm_studio", context_length=512) as backend:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.backends.replay import violation
+from gbnf_server.backends.replay import grammar_violation
 
 CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
 WHOLE = '{"name": "find"}'
@@ -15,8 +15,8 @@ WHOLE = '{"name": "find"}'
 @given(st.integers(0, len(WHOLE)))
 def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(length: int) -> None:
     text = WHOLE[:length]
-    assert violation(CALL, text, cut=True) is None
-    assert (violation(CALL, text, cut=False) is None) == (text == WHOLE)
+    assert grammar_violation(CALL, text, truncated=True) is None
+    assert (grammar_violation(CALL, text, truncated=False) is None) == (text == WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(le
         (WHOLE[:5], False, "at character 5 the text ends"),
     ],
 )
-def test_what_is_said(text: str, cut: bool, told: str) -> None:
-    assert told in (violation(CALL, text, cut=cut) or "")
+def test_what_is_said(text: str, truncated: bool, told: str) -> None:
+    assert told in (grammar_violation(CALL, text, truncated=truncated) or "")
 
 
 def test_a_character_that_the_cut_went_through_is_no_violation() -> None:
-    assert violation('root ::= "è😀"', "è\ufffd", cut=True) is None
-    assert violation('root ::= "è😀"', "è\ufffd", cut=False) is not None
+    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=True) is None
+    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=False) is not None
 
 
 def test_a_long_list_of_what_was_expected_is_clipped() -> None:
     grammar = "root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20))
-    told = violation(grammar, "!", cut=False) or ""
+    told = grammar_violation(grammar, "!", truncated=False) or ""
     assert told.endswith(", …")
     assert len(told) < 120

@@ -17,8 +17,14 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.backends.streaming import CompletionLines, Spoken
-from gbnf_server.backends.thinking import KNOWN, Markers, opens, split_reasoning, unannounced
+from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
+from gbnf_server.backends.thinking import (
+    KNOWN_REASONING_TAGS,
+    ReasoningTags,
+    find_unopened_end,
+    open_reasoning_tags,
+    split_reasoning,
+)
 from support.models import TEMPLATE, make_model
 from support.server import Reply, completion, scripted
 from support.wires import SIZES, cut
@@ -26,50 +32,56 @@ from support.wires import SIZES, cut
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "write_files", "arguments": {"files": [{"path": "a.md", "content": "DRAFT"}]}}'
 PARTS = [
-    *(sign for each in KNOWN for sign in (each.begin, each.closing, each.end, each.at_once, each.between)),
+    *(
+        sign
+        for each in KNOWN_REASONING_TAGS
+        for sign in (each.begin, each.closing, each.end, each.direct_answer_prefix, each.separator)
+    ),
     *["a", " ", "\n", "<", "`", "```", "{", "}", '{"a": "', '"}', '"', "'", "\\", "<parameter=a>"],
     *["</parameter>", CALL],
 ]
 TEXTS = st.lists(st.sampled_from([part for part in PARTS if part]), max_size=8).map("".join)
 
 
-def given_on(text: str, sizes: list[int], opened: Markers | None = None, *, held: bool = False) -> list[str]:
+def given_on(
+    text: str, sizes: list[int], opened: ReasoningTags | None = None, *, constrained: bool = False
+) -> list[str]:
     pieces: list[str] = []
-    spoken = Spoken(pieces.append, held=held, opened=opened)
+    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, opened=opened)
     for piece in cut(text, sizes):
-        spoken.feed(piece)
-    reasoning, said = ("", text) if held else split_reasoning(text, opened)
+        reasoning_filter.feed(piece)
+    reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
     read = Completion(said, "stop", 1, 1, 0, 0.0, 0.0, reasoning=reasoning)
-    assert spoken.end(read) == read
+    assert reasoning_filter.end(read) == read
     return pieces
 
 
-def is_announced(text: str, opened: Markers | None) -> bool:
+def is_announced(text: str, opened: ReasoningTags | None) -> bool:
     """Whether it is known from the text's beginning on what of it is thoughts."""
-    signs = tuple(sign for each in KNOWN for sign in (each.begin, each.at_once) if sign)
-    return opened is not None or text.lstrip().startswith(signs) or unannounced(text) is None
+    signs = tuple(sign for each in KNOWN_REASONING_TAGS for sign in (each.begin, each.direct_answer_prefix) if sign)
+    return opened is not None or text.lstrip().startswith(signs) or find_unopened_end(text) is None
 
 
-@given(TEXTS, SIZES, st.none() | st.sampled_from(KNOWN))
+@given(TEXTS, SIZES, st.none() | st.sampled_from(KNOWN_REASONING_TAGS))
 def test_the_pieces_are_the_text_however_they_are_cut(
-    text: str, sizes: list[int], opened: Markers | None
+    text: str, sizes: list[int], opened: ReasoningTags | None
 ) -> None:
     whole = split_reasoning(text, opened)[1] if is_announced(text, opened) else text
     assert "".join(given_on(text, sizes, opened)) == whole
-    assert "".join(given_on(text, sizes, opened, held=True)) == text
+    assert "".join(given_on(text, sizes, opened, constrained=True)) == text
 
 
 @given(TEXTS, SIZES, st.sampled_from(["", "<think>\n", "[THINK]", "q<|start|>assistant", "<|im_start|>"]))
 def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: list[int], prompt: str) -> None:
-    opened = opens(prompt)
+    opened = open_reasoning_tags(prompt)
     said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
     whole = read_completion({"content": text, **said}, None, opened)
-    spoken = Spoken(lambda _: None, held=False, opened=opened)
-    lines = CompletionLines(spoken)
+    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, opened=opened)
+    lines = CompletionStream(reasoning_filter)
     for piece in cut(text, sizes):
         lines.feed("data: " + json.dumps({"content": piece, "stop": False}))
     lines.feed("data: " + json.dumps({"content": "", "stop": True, **said}))
-    assert spoken.end(read_completion(lines.end(), None, opened)) == whole
+    assert reasoning_filter.end(read_completion(lines.end(), None, opened)) == whole
 
 
 HARMONY = "<|channel|>analysis<|message|>"
@@ -78,13 +90,18 @@ HARMONY = "<|channel|>analysis<|message|>"
 @pytest.mark.parametrize(
     ("text", "opened", "reasoning", "said"),
     [
-        (f"maybe {CALL} or", KNOWN[0], f"maybe {CALL} or", ""),  # once the call was made
-        (f"maybe {CALL}\n", KNOWN[0], f"maybe {CALL}", ""),  # once the line break made it an answer
-        (CALL, KNOWN[0], CALL, ""),
-        (f"so</think>\n\n{CALL}", KNOWN[0], "so", CALL),
-        ("<think>\nso</think>then", KNOWN[0], "so", "then"),  # begun twice
-        ('say "</think>then', KNOWN[0], 'say "', "then"),
-        ("so[/THINK]then", KNOWN[0], "so[/THINK]then", ""),  # another model's marker
+        (f"maybe {CALL} or", KNOWN_REASONING_TAGS[0], f"maybe {CALL} or", ""),  # once the call was made
+        (
+            f"maybe {CALL}\n",
+            KNOWN_REASONING_TAGS[0],
+            f"maybe {CALL}",
+            "",
+        ),  # once the line break made it an answer
+        (CALL, KNOWN_REASONING_TAGS[0], CALL, ""),
+        (f"so</think>\n\n{CALL}", KNOWN_REASONING_TAGS[0], "so", CALL),
+        ("<think>\nso</think>then", KNOWN_REASONING_TAGS[0], "so", "then"),  # begun twice
+        ('say "</think>then', KNOWN_REASONING_TAGS[0], 'say "', "then"),
+        ("so[/THINK]then", KNOWN_REASONING_TAGS[0], "so[/THINK]then", ""),  # another model's marker
         ("[THINK]a</think>b[/THINK]c", None, "a</think>b", "c"),
         (CALL.replace("DRAFT", "</think>"), None, "", CALL.replace("DRAFT", "</think>")),  # once cut in two
         (f"{HARMONY}a<|end|><|start|>assistant{HARMONY}b", None, f"a<|end|><|start|>assistant{HARMONY}b", ""),
@@ -99,7 +116,9 @@ HARMONY = "<|channel|>analysis<|message|>"
         (f"{HARMONY}so<|end|><|start|>assistant<|channel|>final<|message|>then", None, "so", "then"),
     ],
 )
-def test_what_was_once_read_in_two_ways(text: str, opened: Markers | None, reasoning: str, said: str) -> None:
+def test_what_was_once_read_in_two_ways(
+    text: str, opened: ReasoningTags | None, reasoning: str, said: str
+) -> None:
     assert split_reasoning(text, opened) == (reasoning, said)
     for size in (1, 3, 200):
         assert "".join(given_on(text, [size], opened)) == said
@@ -108,7 +127,7 @@ def test_what_was_once_read_in_two_ways(text: str, opened: Markers | None, reaso
 def test_an_answer_that_came_by_another_way_is_given_on() -> None:
     pieces: list[str] = []
     taken_back = Completion(CALL, "stop", 1, 1, 0, 0.0, 0.0)
-    assert Spoken(pieces.append, held=True).end(taken_back) == taken_back
+    assert ReasoningFilter(pieces.append, constrained=True).end(taken_back) == taken_back
     assert pieces == [CALL]
 
 
@@ -191,10 +210,10 @@ def test_a_model_in_process_whose_prompt_opens_thoughts_says_nothing_until_they_
     with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + ending), threads=1) as model:
         pieces: list[str] = []
         whole = model.complete(ASK, grammar=None, max_tokens=40)
-        model.forget_prompts()
+        model.clear_prompt_cache()
         streamed = model.complete(ASK, grammar=None, max_tokens=40, on_text=pieces.append)
-        held = model.complete(ASK, grammar="root ::= [a-z]{5}", max_tokens=40)
+        constrained = model.complete(ASK, grammar="root ::= [a-z]{5}", max_tokens=40)
     assert (whole.text, whole.reasoning, whole.finish) == (streamed.text, streamed.reasoning, streamed.finish)
     assert "".join(pieces) == whole.text
     assert (bool(whole.reasoning), bool(whole.text)) == (thinks, not thinks)
-    assert (len(held.text), held.reasoning) == (5, "")
+    assert (len(constrained.text), constrained.reasoning) == (5, "")

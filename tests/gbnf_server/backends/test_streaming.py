@@ -18,20 +18,20 @@ from gbnf.manifests import FINAL_ANSWER
 from gbnf.prompt import Message
 from gbnf_server import llama_server_build
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.exchange import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
-from gbnf_server.backends.openai_compatible import OpenAICompatible, Server
-from gbnf_server.backends.streaming import ChatLines, CompletionLines, OllamaLines, Spoken
+from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
+from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaStream, ReasoningFilter
 from gbnf_server.backends.thinking import (
-    KNOWN,
-    begun,
-    thoughts_grammar,
+    KNOWN_REASONING_TAGS,
+    reasoning_grammar,
+    reasoning_message,
 )
-from gbnf_server.backends.wire import Lines, paired
-from gbnf_server.errors import BackendError, BackendUnreachable, MalformedText, ServerError
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.backends.wire import LineDecoder, join_surrogates
+from gbnf_server.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
+from gbnf_server.llama_server_run import LlamaServerProcess
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
@@ -40,7 +40,7 @@ ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
-QUICK = Patience(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
 
 Ask = Callable[..., tuple[Completion, list[str]]]
 
@@ -115,15 +115,15 @@ def at(path: str, reply: Any) -> Any:
 
 
 def llama(script: Script) -> LlamaServer:
-    return LlamaServer(script.url, retries=1, backoff=0.001, patience=0.01)
+    return LlamaServer(script.url, retries=1, backoff=0.001, loading_timeout=0.01)
 
 
 def vllm(script: Script) -> OpenAICompatible:
-    return OpenAICompatible(script.url, "vllm", patience=QUICK)
+    return OpenAICompatible(script.url, "vllm", retry_policy=QUICK)
 
 
 def ollama(script: Script) -> Ollama:
-    return Ollama("m", script.url, patience=QUICK)
+    return Ollama("m", script.url, retry_policy=QUICK)
 
 
 WIRES: list[Any] = [
@@ -170,9 +170,9 @@ def test_an_answer_that_stops_before_its_end_is_an_error(
 
 
 READERS: list[Any] = [
-    pytest.param(CompletionLines, llama_events, id="llama-server"),
-    pytest.param(ChatLines, chat_events, id="chat"),
-    pytest.param(OllamaLines, ollama_events, id="ollama"),
+    pytest.param(CompletionStream, llama_events, id="llama-server"),
+    pytest.param(ChatStream, chat_events, id="chat"),
+    pytest.param(OllamaStream, ollama_events, id="ollama"),
 ]
 
 
@@ -189,8 +189,8 @@ def test_text_comes_whole_whatever_is_in_it_and_however_its_bytes_are_cut(
     reader: Any, events: Any, pieces: list[str], sizes: list[int], end: str
 ) -> None:
     said: list[str] = []
-    lines = reader(Spoken(said.append, held=True))
-    stream = Lines(lines.feed)
+    lines = reader(ReasoningFilter(said.append, constrained=True))
+    stream = LineDecoder(lines.feed)
 
     def read() -> str:
         for chunk in cut(str(events(*pieces).body).replace("\n", end).encode(), sizes):
@@ -199,7 +199,7 @@ def test_text_comes_whole_whatever_is_in_it_and_however_its_bytes_are_cut(
         return content(lines.end())
 
     try:
-        expected = paired("".join(pieces))
+        expected = join_surrogates("".join(pieces))
     except MalformedText:
         with pytest.raises(MalformedText):
             read()
@@ -247,7 +247,7 @@ def test_a_server_that_does_not_stream_is_heard(
 
 def test_a_whole_message_after_its_pieces_is_not_said_again() -> None:
     said: list[str] = []
-    lines = ChatLines(Spoken(said.append, held=True))
+    lines = ChatStream(ReasoningFilter(said.append, constrained=True))
     stream = [*str(chat_events(*PIECES).body).split("\n"), dumps(whole_of(chat_events, CALL))]
     for line in stream:
         lines.feed(line)
@@ -260,7 +260,7 @@ def test_a_whole_message_after_its_pieces_is_not_said_again() -> None:
 )
 def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) -> None:
     said: list[str] = []
-    lines = reader(Spoken(said.append, held=True))
+    lines = reader(ReasoningFilter(said.append, constrained=True))
     for line in str(events(*PIECES).body).split("\n"):
         lines.feed(line)
         lines.feed(noise)
@@ -307,7 +307,7 @@ def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
     reader: Any, events: Any, data: st.DataObject
 ) -> None:
     said: list[str] = []
-    lines = reader(Spoken(said.append, held=True))
+    lines = reader(ReasoningFilter(said.append, constrained=True))
     body = str(events(CALL).body)
     try:
         for line in data.draw(st.sampled_from([body, dumps(whole_of(events, CALL))])).split("\n"):
@@ -328,7 +328,7 @@ def test_a_server_that_goes_on_behind_the_last_token_is_left(reader: Any, events
 
     def read(pieces: list[str]) -> str:
         said.clear()
-        lines = reader(Spoken(said.append, held=True), 10)
+        lines = reader(ReasoningFilter(said.append, constrained=True), 10)
         for line in str(events(*pieces).body).split("\n"):
             lines.feed(line)
         return content(lines.end())
@@ -367,7 +367,11 @@ DEAD = {"error": {"code": 500, "message": "dead end"}}
 def test_errors_in_a_stream_are_the_servers_words(
     make: Any, path: str, grammar: str, error: Reply, ask: Ask
 ) -> None:
-    with at(path, error) as script, make(script) as backend, pytest.raises(ServerError, match="dead end"):
+    with (
+        at(path, error) as script,
+        make(script) as backend,
+        pytest.raises(ServerResponseError, match="dead end"),
+    ):
         ask(backend, grammar=grammar)
 
 
@@ -427,7 +431,7 @@ def test_thoughts_that_are_none_of_the_grammar_are_no_answer(ask: Ask) -> None:
 
 
 @pytest.fixture(scope="module")
-def real(llama_server: RunningServer) -> Iterator[LlamaServer]:
+def real(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
     with LlamaServer(llama_server.url) as client:
         yield client
 
@@ -445,7 +449,7 @@ def test_a_real_server_streams_what_it_answers(real: LlamaServer, grammar: str |
 
 @pytest.mark.parametrize(("server", "grammar"), [("plain", None), ("lm_studio", SCHEMA)])
 def test_a_real_chat_server_streams_what_it_answers(
-    llama_server: RunningServer, server: Server, grammar: str | None, ask: Ask
+    llama_server: LlamaServerProcess, server: ServerKind, grammar: str | None, ask: Ask
 ) -> None:
     with OpenAICompatible(llama_server.url, server, context_length=512) as backend:
         answer, pieces = ask(backend, grammar=grammar, max_tokens=12)
@@ -464,8 +468,8 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
         LlamaServer(running.url) as there,
         InProcess(path, threads=1) as here,
     ):
-        assert there.markers == here.markers == KNOWN[0]
-        for begin in (begun(""), begun("so", closed=True)):
+        assert there.reasoning_tags == here.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
             grammar = 'root ::= "{" [a-z]{1,9} "}"'
             answers = [each.complete(asked, grammar=grammar, max_tokens=20) for each in (here, there)]
@@ -473,5 +477,7 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
             assert answers[0].text == answers[1].text
         free = there.complete(ASK, grammar=None, max_tokens=3)
         assert free.completion_tokens <= 3
-        thought = there.complete([*ASK, begun("")], grammar=thoughts_grammar("</think>"), max_tokens=9)
+        thought = there.complete(
+            [*ASK, reasoning_message("")], grammar=reasoning_grammar("</think>"), max_tokens=9
+        )
         assert thought.completion_tokens <= 9

@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.calls import ShapeName, ToolCall, render
-from gbnf.calls.shapes import SHAPES
+from gbnf.calls import CallSyntaxName, ToolCall, render_tool_calls
+from gbnf.calls.shapes import CALL_SYNTAXES
 from gbnf.prompt import Message
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.thinking import (
-    KNOWN,
-    Markers,
-    beginning,
-    begun,
-    close_thinking,
-    markers_of,
+    KNOWN_REASONING_TAGS,
+    ReasoningTags,
+    close_reasoning,
+    find_reasoning_tags,
     opened,
+    reasoning_grammar,
+    reasoning_message,
     split_reasoning,
-    thoughts_grammar,
+    split_reasoning_message,
 )
 from support.models import TEMPLATE, make_model
 from support.oracle import engine
 
 ASK: Message = {"role": "user", "content": "q"}
-HARMONY = next(each for each in KNOWN if each.generation)
+HARMONY = next(each for each in KNOWN_REASONING_TAGS if each.generation_prompt)
 NEAR = st.text(st.sampled_from("</think>a[]THINK|<end"), max_size=12)
 
 
@@ -36,13 +36,16 @@ def test_thoughts_go_on_until_they_are_closed(closing: str, data: st.DataObject)
     whole = text + tail
     first = whole.find(closing)
     expected = first in (-1, len(whole) - len(closing))
-    assert engine().judge(thoughts_grammar(closing), whole).complete == expected
+    assert engine().match(reasoning_grammar(closing), whole).complete == expected
 
 
-@given(st.sampled_from(KNOWN), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<[|◁")))
-def test_what_a_prompt_closes_an_answer_is_parted_at(markers: Markers, thoughts: str) -> None:
-    begin = begun(thoughts, closed=True)
-    assert split_reasoning(opened("", begin, markers) + "answer") == (thoughts.strip(), "answer")
+@given(
+    st.sampled_from(KNOWN_REASONING_TAGS),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<[|◁")),
+)
+def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTags, thoughts: str) -> None:
+    begin = reasoning_message(thoughts, closed=True)
+    assert split_reasoning(opened("", begin, reasoning_tags) + "answer") == (thoughts.strip(), "answer")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_what_a_prompt_closes_an_answer_is_parted_at(markers: Markers, thoughts:
     ],
 )
 def test_an_open_block_of_thoughts_is_closed(prompt: str, closed: str) -> None:
-    assert close_thinking(prompt) == closed
+    assert close_reasoning(prompt) == closed
 
 
 @pytest.mark.parametrize(
@@ -99,36 +102,44 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-@given(markers=st.sampled_from(KNOWN), paired=st.booleans())
-def test_a_marker_in_somebodys_text_ends_no_thoughts(place: str, markers: Markers, paired: bool) -> None:
-    sign = f"{markers.begin} and {markers.end}" if paired else markers.end
+@given(reasoning_tags=st.sampled_from(KNOWN_REASONING_TAGS), paired=st.booleans())
+def test_a_marker_in_somebodys_text_ends_no_thoughts(
+    place: str, reasoning_tags: ReasoningTags, paired: bool
+) -> None:
+    sign = f"{reasoning_tags.begin} and {reasoning_tags.end}" if paired else reasoning_tags.end
     text = place.format(sign)
     assert split_reasoning(text) == ("", text)
-    assert split_reasoning(f"so{markers.end}{text}") == ("so", text)
+    assert split_reasoning(f"so{reasoning_tags.end}{text}") == ("so", text)
 
 
-@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
+@pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
 @given(
-    markers=st.sampled_from(KNOWN),
+    reasoning_tags=st.sampled_from(KNOWN_REASONING_TAGS),
     words=st.lists(st.text(st.sampled_from("ab '`:\\\n.")), min_size=2, max_size=2),
 )
 def test_a_call_keeps_a_marker_in_its_argument_in_every_shape(
-    shape: ShapeName, markers: Markers, words: list[str]
+    shape: CallSyntaxName, reasoning_tags: ReasoningTags, words: list[str]
 ) -> None:
-    message = f"{words[0]}{markers.begin} {markers.end}{words[1]}"
-    text = render(ToolCall("1", "final_answer", {"message": message}), shape)
+    message = f"{words[0]}{reasoning_tags.begin} {reasoning_tags.end}{words[1]}"
+    text = render_tool_calls(ToolCall("1", "final_answer", {"message": message}), shape)
     assert split_reasoning(text) == ("", text)
 
 
-@given(st.sampled_from(KNOWN), st.text(st.sampled_from("a {}\"'`<[\\\n"), max_size=12), st.booleans())
+@given(
+    st.sampled_from(KNOWN_REASONING_TAGS),
+    st.text(st.sampled_from("a {}\"'`<[\\\n"), max_size=12),
+    st.booleans(),
+)
 def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
-    markers: Markers, thoughts: str, closed: bool
+    reasoning_tags: ReasoningTags, thoughts: str, closed: bool
 ) -> None:
-    text = f"{thoughts}{markers.end}{markers.between}then" if closed else thoughts
+    text = f"{thoughts}{reasoning_tags.end}{reasoning_tags.separator}then" if closed else thoughts
     expected = (thoughts.strip(), "then" if closed else "")
-    assert split_reasoning(text, markers) == expected
-    assert split_reasoning(f"{markers.opening}{text}", markers) == expected  # the model may begin them again
-    assert split_reasoning(f"{markers.opening}{text}") == expected
+    assert split_reasoning(text, reasoning_tags) == expected
+    assert (
+        split_reasoning(f"{reasoning_tags.opening}{text}", reasoning_tags) == expected
+    )  # the model may begin them again
+    assert split_reasoning(f"{reasoning_tags.opening}{text}") == expected
 
 
 @pytest.mark.parametrize(
@@ -147,8 +158,8 @@ def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
     ],
 )
 def test_signs_in_thoughts_hide_no_end(thoughts: str) -> None:
-    for markers in KNOWN:
-        assert split_reasoning(f"{thoughts}{markers.end}\nthen") == (thoughts, "then")
+    for reasoning_tags in KNOWN_REASONING_TAGS:
+        assert split_reasoning(f"{thoughts}{reasoning_tags.end}\nthen") == (thoughts, "then")
 
 
 def test_a_text_full_of_signs_is_read_at_once() -> None:
@@ -172,22 +183,28 @@ def test_a_text_full_of_signs_is_read_at_once() -> None:
 @pytest.mark.parametrize(
     ("prompt", "markers", "end"),
     [
-        ("A:", KNOWN[0], "A:<think>\nso\n</think>\n\n"),
-        ("A:<think>\n", KNOWN[0], "A:<think>\nso\n</think>\n\n"),
-        ("<|start|>assistant", HARMONY, f"<|start|>assistant{HARMONY.opening}so<|end|>{HARMONY.answering}"),
+        ("A:", KNOWN_REASONING_TAGS[0], "A:<think>\nso\n</think>\n\n"),
+        ("A:<think>\n", KNOWN_REASONING_TAGS[0], "A:<think>\nso\n</think>\n\n"),
+        (
+            "<|start|>assistant",
+            HARMONY,
+            f"<|start|>assistant{HARMONY.opening}so<|end|>{HARMONY.answer_prefix}",
+        ),
     ],
 )
-def test_thoughts_stand_in_the_models_own_markers(prompt: str, markers: Markers, end: str) -> None:
-    assert opened(prompt, begun("so", closed=True), markers) == end
-    still = opened(prompt, begun("so"), markers)
+def test_thoughts_stand_in_the_models_own_markers(
+    prompt: str, reasoning_tags: ReasoningTags, end: str
+) -> None:
+    assert opened(prompt, reasoning_message("so", closed=True), reasoning_tags) == end
+    still = opened(prompt, reasoning_message("so"), reasoning_tags)
     assert end.startswith(still)
     assert still.endswith("so")
 
 
 def test_a_conversation_is_parted_from_the_thoughts_at_its_end() -> None:
-    assert beginning([ASK]) == ([ASK], None)
-    assert beginning([ASK, begun("so")]) == ([ASK], begun("so"))
-    assert beginning([]) == ([], None)
+    assert split_reasoning_message([ASK]) == ([ASK], None)
+    assert split_reasoning_message([ASK, reasoning_message("so")]) == ([ASK], reasoning_message("so"))
+    assert split_reasoning_message([]) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -199,27 +216,29 @@ def test_a_conversation_is_parted_from_the_thoughts_at_its_end() -> None:
     ],
 )
 def test_markers_are_those_that_the_template_speaks_of(template: str, closing: str) -> None:
-    found = markers_of(template)
+    found = find_reasoning_tags(template)
     assert found is not None
     assert found.closing == closing
-    assert markers_of("{{ messages }}") is None
+    assert find_reasoning_tags("{{ messages }}") is None
 
 
 def test_the_tokens_of_markers() -> None:
-    assert KNOWN[0].tokens == ("<think>", "</think>")
-    assert KNOWN[1].tokens == ("[THINK]", "[/THINK]")
+    assert KNOWN_REASONING_TAGS[0].tokens == ("<think>", "</think>")
+    assert KNOWN_REASONING_TAGS[1].tokens == ("[THINK]", "[/THINK]")
     assert HARMONY.tokens == ("<|channel|>", "<|message|>", "<|end|>", "<|start|>")
 
 
 def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
     template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
-        prompt = model._template.prompt([ASK, begun("")], constrained=True)
+        prompt = model._template.prompt([ASK, reasoning_message("")], constrained=True)
         assert prompt.endswith("<|assistant|><think>\n")
-        prompt = model._template.prompt([ASK, begun("so", closed=True)], constrained=True)
+        prompt = model._template.prompt([ASK, reasoning_message("so", closed=True)], constrained=True)
         assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
-        assert model.markers == KNOWN[0]
-        grammar = thoughts_grammar("</think>")
-        thought = model.complete([ASK, begun("")], grammar=grammar, max_tokens=8)
+        assert model.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        grammar = reasoning_grammar("</think>")
+        thought = model.complete([ASK, reasoning_message("")], grammar=grammar, max_tokens=8)
         assert thought.completion_tokens <= 8
-        assert model.complete([ASK, begun("so", closed=True)], grammar='root ::= "{}"').text == "{}"
+        assert (
+            model.complete([ASK, reasoning_message("so", closed=True)], grammar='root ::= "{}"').text == "{}"
+        )

@@ -12,17 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gbnf_server.backends.wire import (
-    Joined,
-    Lines,
-    count,
-    load,
-    member,
-    number,
-    paired,
+    LineDecoder,
+    SurrogateJoiner,
+    join_all_surrogates,
+    join_surrogates,
+    message_text,
+    parse_count,
+    parse_error_body,
+    parse_json,
+    parse_number,
     read,
-    read_leniently,
-    text_of,
-    whole,
+    value_at,
 )
 from gbnf_server.errors import MalformedText
 from support.wires import ANY_TEXT, BROKEN, JSON, NO_UTF8, SIZES, cut
@@ -33,7 +33,7 @@ def test_lines_come_whole(texts: list[str], sizes: list[int], end: str, marked: 
     expected = [text.replace("\n", "").rstrip("\r").lstrip("\ufeff") for text in texts] + ["the last"]
     stream = ("\ufeff" if marked else "") + end.join(expected) + (end if ended else "")
     found: list[str] = []
-    lines = Lines(found.append)
+    lines = LineDecoder(found.append)
     for chunk in cut(stream.encode(), sizes):
         lines.feed(chunk)
     lines.end()
@@ -43,14 +43,14 @@ def test_lines_come_whole(texts: list[str], sizes: list[int], end: str, marked: 
 @pytest.mark.parametrize("line", NO_UTF8)
 def test_bytes_that_are_no_utf8_are_refused(line: bytes) -> None:
     found: list[str] = []
-    lines = Lines(found.append)
+    lines = LineDecoder(found.append)
     lines.feed(b"a\n")
     with pytest.raises(MalformedText, match=f"0x{line[1]:02x}"):
         lines.feed(line + b"\nc")
     assert found == ["a"]
     with pytest.raises(MalformedText):
         read(b'{"a": "' + line + b'"}')
-    assert "\ufffd" in read_leniently(b'{"a": "' + line + b'"}')["a"]
+    assert "\ufffd" in parse_error_body(b'{"a": "' + line + b'"}')["a"]
 
 
 @given(BROKEN, SIZES)
@@ -62,24 +62,29 @@ def test_pairs_are_joined_and_lone_halves_refused(text: str, sizes: list[int]) -
         else:
             expected, rest = expected + ("\ufffd" if rest[0] in "\ud83d\ude00" else rest[0]), rest[1:]
     pieces: list[str] = []
-    joined = Joined(pieces.append)
+    joined = SurrogateJoiner(pieces.append)
 
     def join() -> None:
         for piece in cut(text, sizes):
             joined.feed(piece)
         joined.end()
 
-    assert read_leniently(json.dumps(text).encode()) == expected
+    assert parse_error_body(json.dumps(text).encode()) == expected
     if "\ufffd" in expected:
-        for refused in (join, lambda: paired(text), lambda: whole([text]), lambda: whole({text: 1})):
+        for refused in (
+            join,
+            lambda: join_surrogates(text),
+            lambda: join_all_surrogates([text]),
+            lambda: join_all_surrogates({text: 1}),
+        ):
             with pytest.raises(MalformedText, match="surrogate"):
                 refused()
         return
     join()
-    assert paired(text) == expected
+    assert join_surrogates(text) == expected
     assert "".join(pieces) == expected
     assert all(pieces)
-    assert all(piece == paired(piece) for piece in pieces)
+    assert all(piece == join_surrogates(piece) for piece in pieces)
 
 
 @given(JSON)
@@ -91,7 +96,7 @@ def test_a_value_is_read_as_it_is_or_refused(value: Any) -> None:
     except UnicodeDecodeError:
         with pytest.raises(MalformedText):
             read(text.encode())
-        found = read_leniently(text.encode())
+        found = parse_error_body(text.encode())
     else:
         found = read(text.encode())
     json.dumps(found, ensure_ascii=False).encode()
@@ -102,14 +107,14 @@ def test_a_value_is_read_as_it_is_or_refused(value: Any) -> None:
 @pytest.mark.parametrize("deep", ["[" * 200_000, '{"a":' * 100_000, "[" * 500 + "]" * 500])
 def test_what_is_nested_too_deeply_is_no_answer(deep: str) -> None:
     with pytest.raises(ValueError, match=r"deeply|Expecting"):
-        load(deep)
+        parse_json(deep)
     assert read(deep.encode()) is None
-    assert load("[" * 50 + "]" * 50) is not None
+    assert parse_json("[" * 50 + "]" * 50) is not None
 
 
 @given(st.binary(max_size=20))
 def test_any_bytes_are_a_value_or_none(body: bytes) -> None:
-    read_leniently(body)
+    parse_error_body(body)
     with suppress(MalformedText):
         read(body)
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
@@ -133,8 +138,8 @@ def test_any_bytes_are_a_value_or_none(body: bytes) -> None:
     ],
 )
 def test_counts(value: Any, expected: int) -> None:
-    assert count(value) == expected
-    assert math.floor(number(value)) == expected
+    assert parse_count(value) == expected
+    assert math.floor(parse_number(value)) == expected
 
 
 @pytest.mark.parametrize(
@@ -154,11 +159,11 @@ def test_counts(value: Any, expected: int) -> None:
     ],
 )
 def test_the_text_of_a_content(content: Any, expected: str | None) -> None:
-    assert text_of(content) == expected
+    assert message_text(content) == expected
 
 
 def test_members() -> None:
-    assert member({"a": {"b": 1}}, "a", "b") == 1
+    assert value_at({"a": {"b": 1}}, "a", "b") == 1
     others: list[Any] = [{"a": [1]}, {"a": None}, [], None, 3]
     for value in others:
-        assert member(value, "a", "b") is None
+        assert value_at(value, "a", "b") is None

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.batch import Request, RequestError, read_requests
+from gbnf_server.batch import BatchFileError, BatchRequest, read_requests
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 
 
-@given(requests=st.lists(st.builds(Request, TEXTS, TEXTS, TEXTS), min_size=1, unique_by=lambda one: one.id))
-def test_what_is_written_is_read(requests: list[Request], tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(
+    requests=st.lists(st.builds(BatchRequest, TEXTS, TEXTS, TEXTS), min_size=1, unique_by=lambda one: one.id)
+)
+def test_what_is_written_is_read(
+    requests: list[BatchRequest], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("requests") / "file.jsonl"
     lines = [
         json.dumps({"id": one.id, "query": one.query, "workspace": one.workspace}, ensure_ascii=False)
@@ -55,11 +59,11 @@ def test_a_line_may_be_a_text_and_its_number_names_it(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "file.jsonl"
     path.write_text(text)
-    with pytest.raises(RequestError, match=says) as raised:
+    with pytest.raises(BatchFileError, match=says) as raised:
         read_requests(path)
     assert str(path) in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"none\.jsonl"):
+    with pytest.raises(BatchFileError, match=r"none\.jsonl"):
         read_requests(tmp_path / "none.jsonl")

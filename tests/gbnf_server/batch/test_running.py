@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gbnf.manifests import Executor
-from gbnf_server.batch import Batch, BatchError, Request, Result, write_line
-from gbnf_server.errors import BackendUnreachable, ServerError
+from gbnf.manifests import Tool
+from gbnf_server.batch import Batch, BatchError, BatchRequest, BatchResult, write_result
+from gbnf_server.errors import BackendUnreachable, ServerResponseError
 from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner
 from support.by_hand import ANSWER, call
 from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
 
-REQUESTS = tuple(Request(f"r{number}", f"request {number}") for number in range(3))
+REQUESTS = tuple(BatchRequest(f"r{number}", f"request {number}") for number in range(3))
 GARBAGE = """
 for descriptor in range(3, 50):
     try:
@@ -45,7 +45,7 @@ WORDS = Counter(f"{one.id}-{letter}" for one in REQUESTS for letter in "ab")
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executor, Executor]:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, Tool]:
     """`note` adds a line to a file, which shows how often it was executed; `look` only reads."""
     folder = tmp_path_factory.mktemp("tools")
     note = make_tool(
@@ -63,14 +63,14 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executor, Executor]
 
 
 @pytest.fixture
-def looks(tools: tuple[Executor, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Executor, ...]:
+def looks(tools: tuple[Tool, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Tool, ...]:
     """The tools, `look` without a process of its own: for tests of what does not depend on it."""
     monkeypatch.setattr("gbnf_server.batch.tape.run_executor", lambda *_: {"seen": "nothing"})
     return tools
 
 
 def planner(
-    tools: tuple[Executor, ...],
+    tools: tuple[Tool, ...],
     backend: Script,
     folder: Path,
     *,
@@ -81,8 +81,8 @@ def planner(
     return Planner(tools, backend, context=context, max_tokens=max_tokens, salvage=salvage)
 
 
-def results(batch: Batch, concurrency: int = 2) -> list[Result]:
-    async def collect() -> list[Result]:
+def results(batch: Batch, concurrency: int = 2) -> list[BatchResult]:
+    async def collect() -> list[BatchResult]:
         return [result async for result in batch.results(concurrency)]
 
     return asyncio.run(collect())
@@ -94,8 +94,8 @@ def notes(folder: Path) -> Counter[str]:
 
 
 def run(
-    tools: tuple[Executor, ...], folder: Path, script: Script | None = None, *, salvage: bool = False
-) -> list[Result]:
+    tools: tuple[Tool, ...], folder: Path, script: Script | None = None, *, salvage: bool = False
+) -> list[BatchResult]:
     asked = planner(tools, script or Script(TEXTS), folder, salvage=salvage)
     with Batch(REQUESTS, asked, folder / "log") as batch:
         return results(batch)
@@ -103,13 +103,13 @@ def run(
 
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
 def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
-    tools: tuple[Executor, ...], tmp_path: Path, concurrency: int
+    tools: tuple[Tool, ...], tmp_path: Path, concurrency: int
 ) -> None:
     script = Script(TEXTS)
     seen: list[str] = []
     with Batch(REQUESTS, planner(tools, script, tmp_path), tmp_path / "log") as batch:
 
-        async def collect() -> list[Result]:
+        async def collect() -> list[BatchResult]:
             return [one async for one in batch.results(concurrency, lambda one: seen.append(one.request.id))]
 
         found = asyncio.run(collect())
@@ -120,7 +120,7 @@ def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
     assert notes(tmp_path) == WORDS
 
 
-def test_what_is_done_is_not_done_again(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     first = run(tools, tmp_path)
     script = Script({})
     again = run(tools, tmp_path, script)
@@ -134,7 +134,7 @@ def test_what_is_done_is_not_done_again(tools: tuple[Executor, ...], tmp_path: P
 )  # each takes two batches of real tools
 @given(data=st.data())
 def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
-    tools: tuple[Executor, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("batch")
     whole = run(tools, folder)
@@ -176,11 +176,11 @@ def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
 @pytest.mark.parametrize("answers", [0, 3, 7])
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503])
 def test_a_server_that_turns_everybody_away_stops_the_batch_and_it_goes_on_later(
-    looks: tuple[Executor, ...], tmp_path: Path, status: int, answers: int
+    looks: tuple[Tool, ...], tmp_path: Path, status: int, answers: int
 ) -> None:
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
-    away = Script(texts, lost_after=answers, fault=ServerError(status, "later"))
-    with pytest.raises(ServerError, match="later"):
+    away = Script(texts, lost_after=answers, fault=ServerResponseError(status, "later"))
+    with pytest.raises(ServerResponseError, match="later"):
         run(looks, tmp_path, away, salvage=True)
     script = Script(texts)
     assert {one.outcome for one in run(looks, tmp_path, script, salvage=True)} == {"answered"}
@@ -189,9 +189,9 @@ def test_a_server_that_turns_everybody_away_stops_the_batch_and_it_goes_on_later
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_what_a_server_refuses_of_a_request_is_its_result(
-    looks: tuple[Executor, ...], tmp_path: Path, status: int
+    looks: tuple[Tool, ...], tmp_path: Path, status: int
 ) -> None:
-    refused = Script({}, lost_after=0, fault=ServerError(status, "no"))
+    refused = Script({}, lost_after=0, fault=ServerResponseError(status, "no"))
     assert {one.outcome for one in run(looks, tmp_path, refused)} == {"failed"}
     assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"failed"}
 
@@ -201,7 +201,7 @@ def test_what_a_server_refuses_of_a_request_is_its_result(
 def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: int, *, old_log: bool) -> None:
     tools = (make_tool(tmp_path, "drop", effect="write", confirm=True), make_tool(tmp_path, "look"))
     texts = {"go": (call("drop"), call("drop"), ANSWER)}
-    request = [Request("r", "go")]
+    request = [BatchRequest("r", "go")]
     with (
         Batch(request, lonely(tools, Script(texts, lost_after=answers), tmp_path), tmp_path / "log") as batch,
         pytest.raises(BackendUnreachable),
@@ -217,7 +217,7 @@ def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: in
     assert [step["fault"] for step in result.run["steps"]] == ["denied", "denied", None]
 
 
-def lonely(tools: tuple[Executor, ...], backend: Script, folder: Path) -> Planner:
+def lonely(tools: tuple[Tool, ...], backend: Script, folder: Path) -> Planner:
     return Planner(tools, backend, context=Context(Workspace(folder / "world")), max_tokens=64, salvage=False)
 
 
@@ -247,10 +247,10 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
     )
     texts = {"go": (call("ask"), call("use", word=HANDLE), call("use", word=HANDLE), ANSWER)}
 
-    def batch(script: Script, person: Person) -> list[Result]:
+    def batch(script: Script, person: Person) -> list[BatchResult]:
         context = Context(Workspace(tmp_path / "world"), person=person)
         planner = Planner((ask, use), script, context=context, max_tokens=64, salvage=False)
-        with Batch([Request("r", "go")], planner, tmp_path / "log") as batch:
+        with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
             return results(batch)
 
     with pytest.raises(BackendUnreachable):
@@ -266,7 +266,7 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
     assert "hunter2" not in (tmp_path / "log").read_text()
 
 
-def test_another_workspace_is_refused(looks: tuple[Executor, ...], tmp_path: Path) -> None:
+def test_another_workspace_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
     run(looks, tmp_path, Script(texts))
     (tmp_path / "other").mkdir()
@@ -281,12 +281,12 @@ def test_another_workspace_is_refused(looks: tuple[Executor, ...], tmp_path: Pat
 
 
 def test_a_workspace_that_is_a_file_fails_its_request_alone_and_may_be_mended(
-    looks: tuple[Executor, ...], tmp_path: Path
+    looks: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
     (tmp_path / "world").mkdir()
     (tmp_path / "world" / "file").touch()
-    asked = [Request("r0", "request 0", workspace="file"), *REQUESTS[1:]]
+    asked = [BatchRequest("r0", "request 0", workspace="file"), *REQUESTS[1:]]
     for outcome in ("failed", "answered"):
         with Batch(asked, planner(looks, Script(texts), tmp_path), tmp_path / "log") as batch:
             found = results(batch)
@@ -296,7 +296,7 @@ def test_a_workspace_that_is_a_file_fails_its_request_alone_and_may_be_mended(
             (tmp_path / "world" / "file").unlink()
 
 
-def test_a_log_that_cannot_be_written_is_named(looks: tuple[Executor, ...], tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_named(looks: tuple[Tool, ...], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BatchError, match="file/log can't be written"):
         Batch(REQUESTS, planner(looks, Script({}), tmp_path), tmp_path / "file" / "log")
@@ -304,7 +304,7 @@ def test_a_log_that_cannot_be_written_is_named(looks: tuple[Executor, ...], tmp_
 
 @pytest.mark.parametrize("answers", range(12))
 def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
-    tools: tuple[Executor, ...], tmp_path: Path, answers: int
+    tools: tuple[Tool, ...], tmp_path: Path, answers: int
 ) -> None:
     with pytest.raises(BackendUnreachable):
         run(tools, tmp_path, Script(TEXTS, lost_after=answers))
@@ -315,7 +315,7 @@ def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
 
 
 def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
-    tools: tuple[Executor, ...], tmp_path: Path
+    tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     async def cut_short() -> None:
         with Batch(REQUESTS, planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
@@ -333,50 +333,48 @@ def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
     assert notes(tmp_path) == WORDS
 
 
-def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Executor, ...], tmp_path: Path) -> None:
-    request = Request("r0", "request 0", workspace="one")
+def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    request = BatchRequest("r0", "request 0", workspace="one")
     with Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
         results(batch)
     assert (tmp_path / "world" / "one" / "notes.txt").read_text().split() == ["r0-a", "r0-b"]
 
 
-def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Executor, ...], tmp_path: Path) -> None:
-    request = Request("r0", "request 0", workspace="../elsewhere")
+def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    request = BatchRequest("r0", "request 0", workspace="../elsewhere")
     with pytest.raises(BatchError, match="'r0': its workspace"):
         Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log")
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_another_setting_or_another_request_of_the_same_name_is_refused(
-    tools: tuple[Executor, ...], tmp_path: Path
+    tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     run(tools, tmp_path)
     with pytest.raises(BatchError, match="other tools, other settings or another model"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
     with pytest.raises(BatchError, match="'r1' is another"):
-        Batch([Request("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
+        Batch([BatchRequest("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
     with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is held
         with pytest.raises(BatchError, match="in use"):
             Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
 
 
-def test_requests_may_be_added_later(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     with Batch(REQUESTS[:1], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
         results(batch)
     assert [one.outcome for one in run(tools, tmp_path)] == ["answered"] * 3
     assert notes(tmp_path) == WORDS
 
 
-def test_what_is_no_log_is_left_alone(tools: tuple[Executor, ...], tmp_path: Path) -> None:
+def test_what_is_no_log_is_left_alone(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"some": "thing"}\n')
     with pytest.raises(BatchError, match="line 1: this is no batch's log"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
     assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
 
 
-def test_a_tool_that_reads_may_be_asked_again_after_a_kill(
-    tools: tuple[Executor, ...], tmp_path: Path
-) -> None:
+def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     run(tools, tmp_path)
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
     place = next(number for number, line in enumerate(lines) if b'"begun"' in line and b'"look"' in line)
@@ -406,10 +404,10 @@ def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str,
     texts = {"go": (call("bad"), call("bad"), ANSWER)}
 
     def batch(script: Script) -> str:
-        with Batch([Request("r", "go")], planner((bad,), script, tmp_path), tmp_path / "log") as batch:
+        with Batch([BatchRequest("r", "go")], planner((bad,), script, tmp_path), tmp_path / "log") as batch:
             file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
             for one in results(batch):
-                write_line(file, one)
+                write_result(file, one)
             file.seek(0)
             return file.read()
 
@@ -427,17 +425,17 @@ def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
     names = make_tool(tmp_path, "names", "return {'entries': ['a\\udcff.txt', 'b']}")
     texts = {"go": (call("names"), ANSWER)}
     for script in (Script(texts), Script({})):
-        with Batch([Request("r", "go")], planner((names,), script, tmp_path), tmp_path / "log") as batch:
+        with Batch([BatchRequest("r", "go")], planner((names,), script, tmp_path), tmp_path / "log") as batch:
             [one] = results(batch)
         file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        write_line(file, one)
+        write_result(file, one)
         assert one.run is not None
         assert one.run["steps"][0]["result"] == {"entries": ["a\ufffd.txt", "b"]}
 
 
 @pytest.mark.parametrize("depth", [100, 600, 940, 100_000])
 def test_a_log_with_a_result_of_any_depth_is_gone_on_from(
-    looks: tuple[Executor, ...], tmp_path: Path, depth: int
+    looks: tuple[Tool, ...], tmp_path: Path, depth: int
 ) -> None:
     """A version that kept such results crashed where it wrote the run, and at each resume."""
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool
 from gbnf_server.backends.base import Completion
-from gbnf_server.bench.bfcl.calling import Answer, Quiz, answer_of
+from gbnf_server.bench.bfcl.calling import GradedAnswer, LeaderboardRun, answer_of
 from gbnf_server.bench.bfcl.compiling import compile_all
-from gbnf_server.bench.bfcl.files import Entry, read_folder
-from gbnf_server.bench.bfcl.functions import executors_of
+from gbnf_server.bench.bfcl.files import LeaderboardEntry, read_folder
+from gbnf_server.bench.bfcl.functions import tools_of
 from gbnf_server.bench.bfcl.results import table
 from gbnf_server.bench.bfcl.rules import call_fault, fault, right_calls
 from gbnf_server.bench.configurations import CONFIGURATIONS, named
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 from gbnf_server.bench.records import RunLog
-from gbnf_server.bench.running import Options
+from gbnf_server.bench.running import RunOptions
 from gbnf_server.cli import main
 from support.oracle import engine
 
@@ -120,8 +120,8 @@ def test_the_rules_for_one_call(
     assert (found is None) is right, found
 
 
-def _entry(category: str, *expected: dict[str, Any]) -> Entry:
-    return Entry("x", category, ({"role": "user", "content": "q"},), (WEATHER, AREA), expected)
+def _entry(category: str, *expected: dict[str, Any]) -> LeaderboardEntry:
+    return LeaderboardEntry("x", category, ({"role": "user", "content": "q"},), (WEATHER, AREA), expected)
 
 
 ROME, PARIS = ({"weather.get": {"city": [city]}} for city in ("Rome", "Paris"))
@@ -144,7 +144,7 @@ CALL_ROME, CALL_PARIS = (("weather.get", {"city": city}) for city in ("Rome", "P
         (_entry("live_relevance"), [], False),
     ],
 )
-def test_the_rules_for_many(entry: Entry, calls: list[Any], right: bool) -> None:
+def test_the_rules_for_many(entry: LeaderboardEntry, calls: list[Any], right: bool) -> None:
     assert (fault(entry, calls) is None) is right
 
 
@@ -231,7 +231,7 @@ def test_a_broken_file_is_named(folder: Path, path: str, text: str | None, said:
         (folder / path).unlink()
     else:
         (folder / path).write_text(text)
-    with pytest.raises(RecordError, match=said) as caught:
+    with pytest.raises(ResultsFileError, match=said) as caught:
         read_folder(folder)
     assert "BFCL_v4_parallel.json" in str(caught.value)
 
@@ -247,13 +247,13 @@ def test_a_line_ends_at_its_line_feed(folder: Path) -> None:
 
 def test_an_empty_folder_and_an_unknown_category_say_what_to_do(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RecordError, match="bfcl_eval/data"):
+    with pytest.raises(ResultsFileError, match="bfcl_eval/data"):
         read_folder(tmp_path / "empty")
-    with pytest.raises(RecordError, match="there are simple"):
+    with pytest.raises(ResultsFileError, match="there are simple"):
         read_folder(folder, categories=["sql"])
-    with pytest.raises(RecordError, match="'simple_java' is not run; run are simple"):
+    with pytest.raises(ResultsFileError, match="'simple_java' is not run; run are simple"):
         read_folder(folder, categories=["simple_java"])
-    with pytest.raises(RecordError, match="no file of the category"):
+    with pytest.raises(ResultsFileError, match="no file of the category"):
         read_folder(folder, categories=["multiple"])
 
 
@@ -277,7 +277,7 @@ def test_whatever_a_function_says_it_has_a_grammar(parameter: dict[str, Any]) ->
         "name": "f",
         "parameters": {"type": "dict", "properties": {"p": parameter}, "required": ["p", "q"]},
     }
-    [tool] = executors_of([function]).values()
+    [tool] = tools_of([function]).values()
     engine().check(str(compile_pool([tool])))
 
 
@@ -286,7 +286,7 @@ def test_names_that_no_tool_can_have_are_changed_and_found_again() -> None:
         {"name": name, "parameters": {"type": "dict", "properties": {}}}
         for name in ("a b", "a_b", "_x", "final_answer", "è")
     ]
-    tools = executors_of([*functions, functions[0]])
+    tools = tools_of([*functions, functions[0]])
     assert list(tools) == ["a b", "a_b", "_x", "final_answer", "è"]
     assert len({tool.name for tool in tools.values()}) == 5
 
@@ -302,15 +302,20 @@ def test_grammars_take_right_calls_and_refuse_foreign_arguments(folder: Path) ->
 
 
 def test_a_question_without_functions_has_a_grammar_too() -> None:
-    result = compile_all([Entry("x", "live_irrelevance", (), (), ())], engine())
+    result = compile_all([LeaderboardEntry("x", "live_irrelevance", (), (), ())], engine())
     assert (result.counts["compiled"], result.faults) == (1, [])
 
 
 def test_a_table_has_a_line_for_each_category(folder: Path) -> None:
     told: Any = Told()
-    quiz = Quiz(read_folder(folder), named(["union", "filter"]), told, model="m", options=Options())
+    leaderboard_run = LeaderboardRun(
+        read_folder(folder), named(["union", "filter"]), told, model="m", options=RunOptions()
+    )
     cells = table(
-        {each: Answer((), None if each.entry.category == "parallel" else "wrong") for each in quiz.questions}
+        {
+            each: GradedAnswer((), None if each.entry.category == "parallel" else "wrong")
+            for each in leaderboard_run.questions
+        }
     )
     assert cells.heads == ("category", "union", "filter")
     assert cells.rows == (
@@ -322,7 +327,7 @@ def test_a_table_has_a_line_for_each_category(folder: Path) -> None:
 
 
 def test_a_call_that_its_own_schema_forbids_is_counted_apart() -> None:
-    entry = Entry(
+    entry = LeaderboardEntry(
         "x", "simple_python", (), (WEATHER,), ({"weather.get": {"city": ["Rome"], "unit": ["kelvin"]}},)
     )
     result = compile_all([entry], engine())
@@ -366,29 +371,33 @@ def test_what_a_model_says_is_scored(
     folder: Path, tmp_path: Path, texts: tuple[str, ...], right: set[str]
 ) -> None:
     backend: Any = Told(*texts)
-    quiz = Quiz(read_folder(folder), named(["baseline"]), backend, model="m", options=Options())
+    leaderboard_run = LeaderboardRun(
+        read_folder(folder), named(["baseline"]), backend, model="m", options=RunOptions()
+    )
     with RunLog(tmp_path / "a.jsonl") as log:
-        assert len(list(quiz.ask_all(log))) == 4
-        assert quiz.left(log) == ()
+        assert len(list(leaderboard_run.ask_all(log))) == 4
+        assert leaderboard_run.remaining(log) == ()
         answers = {
             each.entry.id: answer_of(each.entry, log.records[each.key, each.fingerprint])
-            for each in quiz.questions
+            for each in leaderboard_run.questions
         }
     with RunLog(tmp_path / "a.jsonl") as log:
         assert {
             each.entry.id: answer_of(each.entry, log.records[each.key, each.fingerprint])
-            for each in quiz.questions
+            for each in leaderboard_run.questions
         } == answers
     assert {name for name, answer in answers.items() if answer.fault is None} == right
 
 
 def test_every_configuration_runs(folder: Path, tmp_path: Path) -> None:
     backend: Any = Told("```json\n" + _text("weather.get", city="Rome") + "\n```")
-    quiz = Quiz(read_folder(folder, limit=1), CONFIGURATIONS, backend, model="m", options=Options())
+    leaderboard_run = LeaderboardRun(
+        read_folder(folder, limit=1), CONFIGURATIONS, backend, model="m", options=RunOptions()
+    )
     with RunLog(tmp_path / "a.jsonl") as log:
         done = {
             question.key[1:3]: answer_of(question.entry, record).fault
-            for question, record in quiz.ask_all(log)
+            for question, record in leaderboard_run.ask_all(log)
         }
     assert done["simple_python_0", "soft"] is None
     assert done["simple_python_0", "baseline"] is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.bench.records import Record, RunLog
+from gbnf_server.bench.records import RunLog, RunRecord
 from gbnf_server.bench.results import Results
 from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.cli import main
@@ -56,7 +56,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ("--suite", suite, "--config", "filter", "--config", "baseline", "--label", "one")
-    assert _gbnf(*command) == ExitCode.DONE
+    assert _gbnf(*command) == ExitCode.SUCCESS
     shown = capsys.readouterr()
     assert "baseline create-a-folder-trips" in shown.err
     lines = [line.split() for line in shown.out.splitlines()]
@@ -66,7 +66,7 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     assert {path.name for path in folder.iterdir()} == {"one.jsonl", "one.json", "one.html"}
     log = (folder / "one.jsonl").read_bytes()
 
-    assert _gbnf(*command, "--markdown") == ExitCode.DONE
+    assert _gbnf(*command, "--markdown") == ExitCode.SUCCESS
     again = capsys.readouterr()
     assert "4 runs of 4 were done before" in again.err
     assert "| filter | 100% | 100% | 100% | 0% | 0.0 | 1.00 |" in again.out
@@ -81,19 +81,19 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     }  # fmt: skip
     before = Results.load(folder / "one.json").scored()
     (folder / "one.html").unlink()
-    assert _gbnf("score", "gbnf-bench/one.json", "--markdown") == ExitCode.DONE
+    assert _gbnf("score", "gbnf-bench/one.json", "--markdown") == ExitCode.SUCCESS
     assert (folder / "one.html").is_file()
     assert Results.load(folder / "one.json").scored()[0].score == before[0].score
     capsys.readouterr()
 
-    assert _gbnf("compare", "gbnf-bench/one.json", "gbnf-bench/one.json") == ExitCode.DONE
+    assert _gbnf("compare", "gbnf-bench/one.json", "gbnf-bench/one.json") == ExitCode.SUCCESS
     compared = capsys.readouterr().out
     assert ["converged", "100%", "100%", "0"] in [line.split() for line in compared.splitlines()]
 
     (folder / "one.html").unlink()
     (folder / "one.html").mkdir()
     for last in (("score", "gbnf-bench/one.json"), command):
-        assert _gbnf(*last) == ExitCode.MACHINE
+        assert _gbnf(*last) == ExitCode.ENVIRONMENT
         assert "one.html can't be written: Is a directory" in capsys.readouterr().err
 
 
@@ -102,14 +102,14 @@ def test_where_results_cannot_go_is_said(
     suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
 ) -> None:
     (tmp_path / "taken" / "one.jsonl").mkdir(parents=True)
-    assert _gbnf("--suite", suite, "--label", "one", "--out", out) == ExitCode.MACHINE
+    assert _gbnf("--suite", suite, "--label", "one", "--out", out) == ExitCode.ENVIRONMENT
     said = capsys.readouterr().err
     assert f"{out}/one.jsonl can't be written: " in said
     assert "give another --out" in said
 
 
 def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
-    record = Record("s", "c", "union", 0, 0, "f", [], Snapshot(), Snapshot())
+    record = RunRecord("s", "c", "union", 0, 0, "f", [], Snapshot(), Snapshot())
     kept = resource.getrlimit(resource.RLIMIT_FSIZE)
     with RunLog(tmp_path / "one.jsonl") as log:
         log.append(record)
@@ -139,7 +139,7 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         (("--suite", "pings.py"), ExitCode.INPUT, "no tool of the pool"),
         (
             ("--suite", "pings.py", "--manifests", "ping.toml", "--model", "none.gguf"),
-            ExitCode.MACHINE,
+            ExitCode.ENVIRONMENT,
             "none.gguf",
         ),
         (("--model", "a.gguf", "--server", "http://127.0.0.1:1"), ExitCode.USAGE, "not both"),
@@ -151,7 +151,7 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         (("--label", "a/b"), ExitCode.USAGE, "names no file"),
         (("--label", ""), ExitCode.USAGE, "names no file"),
         (("--label", ".."), ExitCode.USAGE, "names no file"),
-        (("--model", "missing.gguf"), ExitCode.MACHINE, "missing.gguf"),
+        (("--model", "missing.gguf"), ExitCode.ENVIRONMENT, "missing.gguf"),
         (("--bfcl", "."), ExitCode.INPUT, "bfcl_eval/data"),
         (("compare", "small.toml", "small.toml"), ExitCode.INPUT, "no JSON file"),
         (
@@ -160,7 +160,7 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
             "cannot be read: No such file or directory. Give a JSON file",
         ),
         (("compare", "none.json", "none.json"), ExitCode.INPUT, "Give a JSON file that `gbnf bench`"),
-        (("--server", "http://127.0.0.1:1"), ExitCode.MACHINE, "gbnf server start"),
+        (("--server", "http://127.0.0.1:1"), ExitCode.ENVIRONMENT, "gbnf server start"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -174,5 +174,5 @@ def test_a_python_suite_can_be_tuned_on(suite: str, capsys: pytest.CaptureFixtur
     del suite
     with pytest.raises(SystemExit) as left:
         main(["tune", "--suite", "pings.py", "--manifests", "ping.toml", "--model", "none.gguf", "--dry-run"])
-    assert left.value.code == ExitCode.MACHINE
+    assert left.value.code == ExitCode.ENVIRONMENT
     assert "none.gguf" in capsys.readouterr().err

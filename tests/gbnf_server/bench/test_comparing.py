@@ -15,9 +15,9 @@ from gbnf_server.bench.bfcl.results import FORMAT, Grades, compare
 from gbnf_server.bench.comparing import compare_files
 from gbnf_server.bench.configurations import named
 from gbnf_server.bench.dsl import suite
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 from gbnf_server.bench.results import Results
-from gbnf_server.bench.running import Bench, Options
+from gbnf_server.bench.running import Bench, RunOptions
 
 ANSWERS = st.dictionaries(
     st.tuples(st.sampled_from(["simple_python", "irrelevance"]), st.sampled_from("abcdef")), st.booleans()
@@ -82,23 +82,23 @@ def test_two_kinds_of_files_are_told_apart(tmp_path: Path, content: str) -> None
     other = tmp_path / "other.json"
     other.write_text(content)
     for pair in ((graded, other), (other, graded)):
-        with pytest.raises(RecordError, match=r"other\.json does not"):
+        with pytest.raises(ResultsFileError, match=r"other\.json does not"):
             compare_files(*pair)
 
 
 def test_a_broken_leaderboard_names_its_file(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({"format": FORMAT, "label": "x", "answers": [{"id": "a"}]}))
-    with pytest.raises(RecordError, match=r"broken\.json is no JSON file"):
+    with pytest.raises(ResultsFileError, match=r"broken\.json is no JSON file"):
         compare_files(broken, broken)
 
 
 def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
     """A stored bench of these cases, in each of which the model answers at once."""
     backend: Any = Answering()
-    made = Bench([suite("s", *cases)], named(["soft"]), (), backend, model="m", options=Options())
+    made = Bench([suite("s", *cases)], named(["soft"]), (), backend, model="m", options=RunOptions())
     records = tuple(made.run(job) for job in made.jobs)
-    header = about(label, {"name": "m"}, Options())
+    header = about(label, {"name": "m"}, RunOptions())
     stored = Results(header, named(["soft"]), (suite("s", *cases),), {}, records)
     path = folder / f"{label}.json"
     path.write_text(json.dumps(stored.to_json()))
@@ -142,5 +142,5 @@ def test_only_cases_that_are_the_same_are_paired(tmp_path: Path) -> None:
     assert cells.title == "soft, 2 cases that both have"
     [cells] = compare_files(first, second)
     assert cells.title == "soft, 1 cases that both have; 1 of the same id differ, and are left out"
-    with pytest.raises(RecordError, match=r"same id \(2\), and each differs"):
+    with pytest.raises(ResultsFileError, match=r"same id \(2\), and each differs"):
         compare_files(first, third)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.bench.cases import After, Before, Case, read_case
+from gbnf_server.bench.cases import Case, ExpectedState, InitialState, read_case
 from gbnf_server.bench.judging import faults
 from gbnf_server.bench.patterns import read_pattern
-from gbnf_server.bench.worlds import Snapshot, make_world, snapshot
+from gbnf_server.bench.worlds import Snapshot, make_case_context, snapshot
 from gbnf_server.errors import SetupError
 from gbnf_server.executors import run_executor
 from support.executors import shipped
@@ -31,7 +31,7 @@ SNAPSHOTS = st.builds(
 
 @given(SNAPSHOTS)
 def test_a_world_that_did_not_change_is_right_where_nothing_is_expected(world: Snapshot) -> None:
-    assert faults((After(),), world, world) == ()
+    assert faults((ExpectedState(),), world, world) == ()
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
@@ -44,16 +44,16 @@ def test_a_world_that_changed_is_wrong_unless_others_do_no_harm(before: Snapshot
         rows = [sorted(map(repr, rows)) for rows in (world.events, world.messages)]
         return world.files, lonely, *rows
 
-    found = faults((After(),), before, end)
+    found = faults((ExpectedState(),), before, end)
     if seen(before) != seen(end):
         assert found
-    assert faults((After(others=True),), before, end) == ()
+    assert faults((ExpectedState(others=True),), before, end) == ()
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
 def test_of_several_worlds_the_nearest_counts(before: Snapshot, end: Snapshot) -> None:
-    wanted = After(files={"a.txt": read_pattern("one")}, others=True)
-    other = After(gone=("a.txt",), others=True)
+    wanted = ExpectedState(files={"a.txt": read_pattern("one")}, others=True)
+    other = ExpectedState(gone=("a.txt",), others=True)
     either = faults((wanted, other), before, end)
     assert either == min(faults((wanted,), before, end), faults((other,), before, end), key=len)
 
@@ -202,7 +202,7 @@ def test_a_world_is_made_and_described(tmp_path: Path) -> None:
             "calls": [{"name": "create_dirs", "arguments": {"paths": ["earlier"]}}],
         },
     )
-    context = make_world(case, tmp_path, shipped())
+    context = make_case_context(case, tmp_path, shipped())
     found = snapshot(context)
     assert found.files == {"notes/a.txt": "one"}
     assert set(found.folders) == {"notes", "empty", "empty/inside", "earlier"}
@@ -235,21 +235,21 @@ def test_a_world_is_made_and_described(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_run_writes_over_calendar_and_outbox_is_a_file(tmp_path: Path, path: str, text: str) -> None:
-    context = make_world(_case(), tmp_path, shipped())
+    context = make_case_context(_case(), tmp_path, shipped())
     files = [{"path": path, "content": text}]
     run_executor(shipped()["write_files"], {"files": files}, context.for_turn("now"))
     end = snapshot(context)
     assert path in end.files
-    assert f"the file {path} was changed" in faults([After()], Snapshot(), end)
+    assert f"the file {path} was changed" in faults([ExpectedState()], Snapshot(), end)
 
 
 @pytest.mark.parametrize("path", ["../out.txt", "/tmp/out.txt"])
 def test_a_world_stays_in_its_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(SetupError, match="stays in the workspace"):
-        make_world(replace(_case(), before=Before(files={path: "x"})), tmp_path / "w", shipped())
+        make_case_context(replace(_case(), before=InitialState(files={path: "x"})), tmp_path / "w", shipped())
 
 
 def test_an_earlier_call_that_fails_is_named(tmp_path: Path) -> None:
     failing = {"name": "delete_files", "arguments": {"paths": ["gone.txt"]}}
     with pytest.raises(SetupError, match=r"case x: before\.calls\[1\], delete_files: "):
-        make_world(_case(before={"calls": [failing]}), tmp_path, shipped())
+        make_case_context(_case(before={"calls": [failing]}), tmp_path, shipped())

@@ -14,18 +14,18 @@ from gbnf import load_manifests, validate_call
 from gbnf.pool import filter_pool
 from gbnf_server.backends.base import Completion, Dialect
 from gbnf_server.bench.about import about
-from gbnf_server.bench.configurations import LADDER, rungs
-from gbnf_server.bench.ladder import best_rung, ladder_table
-from gbnf_server.bench.made_cases import made_suite, pretend
+from gbnf_server.bench.configurations import STRATEGIES, supported_strategies
+from gbnf_server.bench.ladder import best_strategy, strategy_table
+from gbnf_server.bench.made_cases import generate_suite, stub_result
 from gbnf_server.bench.matching import references_of
 from gbnf_server.bench.results import Results
-from gbnf_server.bench.running import Bench, Options
+from gbnf_server.bench.running import Bench, RunOptions
 from gbnf_server.errors import SetupError
 from gbnf_server.shipped import manifests_path
 from support.toys import make_tool
 
 POOL = load_manifests(manifests_path())
-SUITE, LEFT_OUT = made_suite(POOL)
+SUITE, LEFT_OUT = generate_suite(POOL)
 
 
 class Speaks:
@@ -61,10 +61,13 @@ class Speaks:
 
 
 def climbed(shape: str, names: Sequence[str] = ()) -> Results:
-    ladder = tuple(each for each in LADDER if not names or each.name in names)
-    bench = Bench([SUITE], ladder, POOL, Speaks(shape), model="m", options=Options(), execute=pretend)  # type: ignore[arg-type]  # as much of a backend as the planner asks for
+    strategies = tuple(each for each in STRATEGIES if not names or each.name in names)
+    backend: Any = Speaks(shape)  # as much of a backend as the planner asks for
+    bench = Bench([SUITE], strategies, POOL, backend, model="m", options=RunOptions(), execute=stub_result)
     records = tuple(bench.run(job) for job in bench.jobs)
-    return Results(about("t", {"name": "speaker"}, Options()), ladder, (SUITE,), references_of(POOL), records)
+    return Results(
+        about("t", {"name": "speaker"}, RunOptions()), strategies, (SUITE,), references_of(POOL), records
+    )
 
 
 def test_cases_of_manifests_can_be_won() -> None:
@@ -85,11 +88,11 @@ def test_cases_of_manifests_can_be_won() -> None:
 
 def test_tools_of_ones_own(tmp_path: Path) -> None:
     tool = make_tool(tmp_path, "weigh", 'raise RuntimeError("never run")')
-    made, left_out = made_suite([tool])
+    made, left_out = generate_suite([tool])
     assert [case.id for case in made.cases] == ["call-weigh"]
     assert left_out == ()
     with pytest.raises(SetupError, match="no cases can be made"):
-        made_suite([replace(tool, args={"type": "object", "required": ["x"], "properties": {"x": {}}})])
+        generate_suite([replace(tool, args={"type": "object", "required": ["x"], "properties": {"x": {}}})])
 
 
 @pytest.mark.parametrize(
@@ -102,15 +105,15 @@ def test_tools_of_ones_own(tmp_path: Path) -> None:
 )
 def test_each_rung_is_a_line(shape: str, converged: set[str], best: str) -> None:
     results = climbed(shape)
-    table = ladder_table(results)
-    assert [row[0] for row in table.rows] == [each.name for each in LADDER]
+    table = strategy_table(results)
+    assert [row[0] for row in table.rows] == [each.name for each in STRATEGIES]
     won = {row[0] for row in table.rows if row[1].startswith("100%")}
     assert won == converged
-    assert best_rung(results) == best
+    assert best_strategy(results) == best
 
 
 def test_the_best_without_a_grammar_is_what_reads_the_model() -> None:
-    assert best_rung(climbed("fenced", ["none", "soft"])) == "soft"
+    assert best_strategy(climbed("fenced", ["none", "soft"])) == "soft"
 
 
 @pytest.mark.parametrize(
@@ -122,4 +125,4 @@ def test_the_best_without_a_grammar_is_what_reads_the_model() -> None:
     ],
 )
 def test_a_server_without_a_grammar_has_fewer_rungs(dialect: Dialect, names: list[str]) -> None:
-    assert [each.name for each in rungs(dialect)] == names
+    assert [each.name for each in supported_strategies(dialect)] == names

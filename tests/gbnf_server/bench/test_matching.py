@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.bench.cases import ExpectedCall, Plan, read_case
-from gbnf_server.bench.matching import Assignment, MadeCall, best, references_of
+from gbnf_server.bench.matching import ActualCall, Assignment, best_assignment, references_of
 from support.executors import shipped
 
 REFERENCES = references_of(tuple(shipped().values()))
@@ -22,8 +22,8 @@ def _plan(*calls: dict[str, Any]) -> Plan:
     return plan
 
 
-def _made(*calls: tuple[str, dict[str, Any]], entries: tuple[str, ...] = ()) -> list[MadeCall]:
-    return [MadeCall(step, name, arguments, entries) for step, (name, arguments) in enumerate(calls, 1)]
+def _made(*calls: tuple[str, dict[str, Any]], entries: tuple[str, ...] = ()) -> list[ActualCall]:
+    return [ActualCall(step, name, arguments, entries) for step, (name, arguments) in enumerate(calls, 1)]
 
 
 def _read(path: str) -> tuple[str, dict[str, Any]]:
@@ -34,13 +34,13 @@ def _read(path: str) -> tuple[str, dict[str, Any]]:
 def test_the_assignment_is_as_large_as_can_be(wanted: list[str], given_: list[str]) -> None:
     """Brute force: the most expected calls that any order of the made ones fulfils."""
     plan = tuple(ExpectedCall("read_files", _plan_arguments(path)) for path in wanted)
-    found = best((plan,), _made(*map(_read, given_)), REFERENCES)
+    found = best_assignment((plan,), _made(*map(_read, given_)), REFERENCES)
     orders = permutations([*given_, *[""] * len(wanted)], len(wanted))
     most = max(sum(map(str.__eq__, wanted, order)) for order in orders)
     assert found is not None
-    assert (found.needed, found.right) == (len(wanted), most)
-    assert found.stray == len(given_) - most
-    assert found.right <= found.named <= found.needed
+    assert (found.needed, found.exact_matches) == (len(wanted), most)
+    assert found.false_positives == len(given_) - most
+    assert found.exact_matches <= found.named <= found.needed
 
 
 def _plan_arguments(path: str) -> Any:
@@ -84,19 +84,19 @@ MAIL = {"name": "send_messages", "arguments": {"to": ["me"], "subject": {"any": 
 def test_what_is_right(
     plan: list[dict[str, Any]], made: list[tuple[str, dict[str, Any]]], expected: tuple[int, ...]
 ) -> None:
-    found = best((_plan(*plan),), _made(*made, entries=("a.md", "b.md")), REFERENCES)
+    found = best_assignment((_plan(*plan),), _made(*made, entries=("a.md", "b.md")), REFERENCES)
     assert found == Assignment(*expected)
 
 
 def test_the_plan_that_fits_best_counts() -> None:
     plans = (_plan({"name": "get_now"}, FIND), _plan({"name": "get_now"}))
-    assert best(plans, _made(("get_now", {})), REFERENCES) == Assignment(1, 1, 1, 0)
-    assert best((), _made(("get_now", {})), REFERENCES) is None
+    assert best_assignment(plans, _made(("get_now", {})), REFERENCES) == Assignment(1, 1, 1, 0)
+    assert best_assignment((), _made(("get_now", {})), REFERENCES) is None
 
 
 def test_many_equal_calls_are_assigned_without_trying_every_order() -> None:
     plan = _plan(FIND) * 12 + _plan({"name": "get_now"})
-    assert best((plan,), _made(*[FOUND] * 14), REFERENCES) == Assignment(13, 12, 12, 2)
+    assert best_assignment((plan,), _made(*[FOUND] * 14), REFERENCES) == Assignment(13, 12, 12, 2)
 
 
 def test_overlapping_choices_are_assigned_without_trying_every_order() -> None:
@@ -108,9 +108,9 @@ def test_overlapping_choices_are_assigned_without_trying_every_order() -> None:
         {"name": "get_now"},
     )
     made = _made(*[("read_files", {"paths": [f"{number % 10}"]}) for number in range(40)])
-    assert best((plan,), made, REFERENCES) == Assignment(10, 9, 9, 31)
+    assert best_assignment((plan,), made, REFERENCES) == Assignment(10, 9, 9, 31)
 
 
 def test_where_every_call_is_optional_none_is_enough() -> None:
     plans = (_plan({"name": "get_now"}), _plan({"name": "compute", "optional": True}))
-    assert best(plans, [], REFERENCES) == Assignment(0, 0, 0, 0)
+    assert best_assignment(plans, [], REFERENCES) == Assignment(0, 0, 0, 0)

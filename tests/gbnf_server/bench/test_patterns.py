@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.bench.errors import Fault
-from gbnf_server.bench.patterns import MISSING, PREDICATES, assignable, assigned, matches, read_pattern
+from gbnf_server.bench.patterns import (
+    MISSING,
+    PREDICATES,
+    has_perfect_matching,
+    matches,
+    maximum_matching,
+    read_pattern,
+)
 
 KEYS = st.text(min_size=1, max_size=5).filter(lambda key: key not in PREDICATES)
 VALUES = st.recursive(
@@ -48,13 +55,13 @@ def test_unordered_fits_every_order_and_no_other_members(values: list[Any], rand
 
 def test_members_are_assigned_though_the_first_choice_is_taken() -> None:
     broad, narrow = read_pattern({"one_of": ["a", "b"]}), read_pattern("a")
-    assert assignable([broad, narrow], ["a", "b"])
-    assert not assignable([narrow, narrow], ["a", "b"])
+    assert has_perfect_matching([broad, narrow], ["a", "b"])
+    assert not has_perfect_matching([narrow, narrow], ["a", "b"])
 
 
 @given(st.lists(st.frozensets(st.integers(0, 3)), max_size=4))
 def test_as_many_as_can_be_are_assigned(wishes: list[frozenset[int]]) -> None:
-    chosen = assigned(len(wishes), 4, lambda seeker, offer: offer in wishes[seeker])
+    chosen = maximum_matching(len(wishes), 4, lambda seeker, offer: offer in wishes[seeker])
     assert all(offer in wishes[seeker] for seeker, offer in chosen.items())
     assert len(set(chosen.values())) == len(chosen)
     orders = itertools.permutations([*range(4), *[None] * len(wishes)], len(wishes))
@@ -110,4 +117,4 @@ def test_faults_say_where(written: Any, at: tuple[str | int, ...]) -> None:
     with pytest.raises(Fault) as caught:
         read_pattern(written)
     assert caught.value.at == at
-    assert caught.value.way_out
+    assert caught.value.hint

@@ -20,22 +20,22 @@ from gbnf_server import identity as identity_module
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bench.about import identity, model_server
+from gbnf_server.bench.about import describe_server_model, identity
 from gbnf_server.bench.configurations import CONFIGURATIONS, named
 from gbnf_server.bench.dsl import call, case, contains, suite
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 from gbnf_server.bench.matching import references_of
-from gbnf_server.bench.records import Record, RunLog
+from gbnf_server.bench.records import RunLog, RunRecord
 from gbnf_server.bench.report import report
 from gbnf_server.bench.results import Results
-from gbnf_server.bench.running import Bench, Options
+from gbnf_server.bench.running import Bench, RunOptions
 from gbnf_server.bench.scoring import score
 from gbnf_server.bench.stored import replace_file
 from gbnf_server.bench.tables import case_table, compare_tables, quality_table
 from gbnf_server.cli.bench_show import ROWS_SHOWN, show
 from gbnf_server.embedded import model_path
 from gbnf_server.errors import BackendUnreachable
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.llama_server_run import LlamaServerProcess
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -73,10 +73,10 @@ DONE = _json("final_answer", message="It is 10:32.")
 
 
 def _bench(backend: Any, configurations: Sequence[str] = ("filter",), **options: Any) -> Bench:
-    return Bench([SUITE], named(configurations), TOOLS, backend, model="m", options=Options(**options))
+    return Bench([SUITE], named(configurations), TOOLS, backend, model="m", options=RunOptions(**options))
 
 
-def _results(records: Sequence[Record]) -> Results:
+def _results(records: Sequence[RunRecord]) -> Results:
     about = {
         "label": "x",
         "made_at": "now",
@@ -97,7 +97,7 @@ def embedded() -> Iterator[InProcess]:
 def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> None:
     bench = Bench(
         [dataclasses.replace(SUITE, cases=SUITE.cases[:2])],
-        named(["baseline", "filter"]), TOOLS, embedded, model="embedded", options=Options(),
+        named(["baseline", "filter"]), TOOLS, embedded, model="embedded", options=RunOptions(),
     )  # fmt: skip
     with RunLog(tmp_path / "a.jsonl") as log:
         done = list(bench.run_all(log))
@@ -105,7 +105,12 @@ def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> N
     assert len(scores) == 4
     for found in scores.values():
         assert (found.outcome, found.converged, found.faults) == ("answered", True, ())
-        assert (found.first_matches, found.right, found.needed, found.stray) == (True, 1, 1, 0)
+        assert (found.first_matches, found.exact_matches, found.needed, found.false_positives) == (
+            True,
+            1,
+            1,
+            0,
+        )
         assert (found.steps, found.blocked) == (2, 0)
     assert scores["what-time-is-it", "filter"].grammar_s
     assert not scores["what-time-is-it", "baseline"].grammar_s
@@ -116,7 +121,7 @@ def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> N
     assert "href=" not in page
 
 
-def _model_calls(record: Record) -> list[tuple[str, int, int]]:
+def _model_calls(record: RunRecord) -> list[tuple[str, int, int]]:
     """What the model wrote, the length of its prompt, and how much of that it remembered."""
     return [
         (event["text"], event["prompt_tokens"], event["cached_tokens"])
@@ -203,7 +208,7 @@ def test_a_stored_bench_that_cannot_be_scored_is_named(
         stored = json.loads(json.dumps(_results(list(log.records.values())).to_json()))
     change(stored)
     (tmp_path / "a.json").write_text(json.dumps(stored))
-    with pytest.raises(RecordError, match=rf"a\.json is no JSON file .*{said}"):
+    with pytest.raises(ResultsFileError, match=rf"a\.json is no JSON file .*{said}"):
         Results.load(tmp_path / "a.json")
 
 
@@ -218,7 +223,7 @@ def test_a_server_at_another_address_is_the_same_model(tmp_path: Path) -> None:
         list(_bench(backend).run_all(log))
     backend.name = "told elsewhere"
     with RunLog(path) as log:
-        assert _bench(backend).left(log) == ()
+        assert _bench(backend).remaining(log) == ()
 
 
 def test_each_case_has_its_numbers(tmp_path: Path) -> None:
@@ -234,20 +239,20 @@ def test_each_case_has_its_numbers(tmp_path: Path) -> None:
 
 def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    lost = Told(FOLDER, DONE, lost_after=3)  # in the middle of the second case
+    backend_error = Told(FOLDER, DONE, lost_after=3)  # in the middle of the second case
     with RunLog(path) as log, pytest.raises(BackendUnreachable):
-        list(_bench(lost, runs=2).run_all(log))
+        list(_bench(backend_error, runs=2).run_all(log))
     again: Any = Told(FOLDER, DONE)
     with RunLog(path) as log:
         bench = _bench(again, runs=2)
-        assert len(bench.left(log)) == len(bench.jobs) - 1
+        assert len(bench.remaining(log)) == len(bench.jobs) - 1
         list(bench.run_all(log))
         assert again.asked == 2 * (len(bench.jobs) - 1)
         list(bench.run_all(log))
         assert again.asked == 2 * (len(bench.jobs) - 1)
         assert [record.seed for record in log.records.values()] == [0, 1] * 3
-        other = Bench([SUITE], named(["filter"]), TOOLS, again, model="another", options=Options())
-        assert len(other.left(log)) == 3
+        other = Bench([SUITE], named(["filter"]), TOOLS, again, model="another", options=RunOptions())
+        assert len(other.remaining(log)) == 3
 
 
 def test_runs_of_other_code_versions_and_seeds_are_others(
@@ -259,41 +264,41 @@ def test_runs_of_other_code_versions_and_seeds_are_others(
 
     def bench(**options: Any) -> Bench:
         tools = load_manifests(folder.parent)
-        one = suite("now", case("what time is it", calls=[call("get_now")]), executors=tools)
-        return Bench([one], named(["soft"]), tools, backend, model="m", options=Options(**options))
+        one = suite("now", case("what time is it", calls=[call("get_now")]), tools=tools)
+        return Bench([one], named(["soft"]), tools, backend, model="m", options=RunOptions(**options))
 
-    def left(**options: Any) -> int:
+    def remaining(**options: Any) -> int:
         with RunLog(tmp_path / "a.jsonl") as log:
-            return len(bench(**options).left(log))
+            return len(bench(**options).remaining(log))
 
     for seed in (0, 1, 0):
         with RunLog(tmp_path / "a.jsonl") as log:
             list(bench(seed=seed).run_all(log))
     assert len((tmp_path / "a.jsonl").read_bytes().splitlines()) == 2
     (folder / "notes.txt").write_text("no code")
-    assert left() == 0
+    assert remaining() == 0
     (folder / "helper.py").write_text("")
-    assert left() == 1
+    assert remaining() == 1
     (folder / "helper.py").unlink()
-    assert left() == 0
+    assert remaining() == 0
     with (folder / "executor.py").open("a") as file:
         file.write("# changed\n")
-    assert left() == 1
+    assert remaining() == 1
     with RunLog(tmp_path / "a.jsonl") as log:
         list(bench().run_all(log))
-    assert left() == 0
+    assert remaining() == 0
     monkeypatch.setattr(identity_module, "version", lambda _package: "9.9.9")
-    assert left() == 1
+    assert remaining() == 1
 
 
 def test_a_damaged_log_can_be_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("garbage\n")
-    with pytest.raises(RecordError, match="--fresh"):
+    with pytest.raises(ResultsFileError, match="--fresh"):
         RunLog(path)
     with RunLog(path, fresh=True) as log:
         assert log.records == {}
-        with pytest.raises(RecordError, match="in use"):
+        with pytest.raises(ResultsFileError, match="in use"):
             RunLog(path, fresh=True)
     assert path.read_bytes() == b""
 
@@ -306,21 +311,21 @@ def test_a_line_that_was_cut_is_done_again(tmp_path: Path) -> None:
     path.write_bytes(whole[:-10])
     with RunLog(path) as log:
         bench = _bench(Told(FOLDER, DONE))
-        assert [job.case.id for job in bench.left(log)] == ["order-a-pizza"]
+        assert [job.case.id for job in bench.remaining(log)] == ["order-a-pizza"]
         list(bench.run_all(log))
     assert len(path.read_bytes().splitlines()) == len(whole.splitlines())
 
 
 def test_a_log_is_not_shared_and_not_guessed_at(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    with RunLog(path), pytest.raises(RecordError, match="in use"):
+    with RunLog(path), pytest.raises(ResultsFileError, match="in use"):
         RunLog(path)
     path.write_text('{"a": 1}\n')
-    with pytest.raises(RecordError, match="line 1"):
+    with pytest.raises(ResultsFileError, match="line 1"):
         RunLog(path)
     for text in ("[]", '{"format": 2}', "{"):
         path.write_text(text)
-        with pytest.raises(RecordError, match=r"a\.jsonl"):
+        with pytest.raises(ResultsFileError, match=r"a\.jsonl"):
             Results.load(path)
 
 
@@ -337,11 +342,11 @@ def test_scores_are_consistent(texts: list[str]) -> None:
     for job in bench.jobs[:1]:
         record = bench.run(job)
         found = score(job.case, record, REFERENCES)
-        again = score(job.case, Record.from_json(json.loads(json.dumps(record.to_json()))), REFERENCES)
+        again = score(job.case, RunRecord.from_json(json.loads(json.dumps(record.to_json()))), REFERENCES)
         assert found == again
         assert found.converged == (not found.faults)
-        assert found.right <= found.named <= found.needed
-        assert found.stray + found.right <= found.executed
+        assert found.exact_matches <= found.named <= found.needed
+        assert found.false_positives + found.exact_matches <= found.executed
         assert found.executed + found.blocked <= found.steps
         made = "trips" in record.after.folders
         assert found.converged == (made and found.outcome == "answered")
@@ -352,12 +357,16 @@ def test_scores_are_consistent(texts: list[str]) -> None:
     [((DONE,), True, True, 0), ((NOW, DONE), False, False, 1), (("no call",), False, False, 0)],
 )
 def test_abstaining_is_answering_without_a_call(
-    texts: tuple[str, ...], converged: bool, abstained: bool, stray: int
+    texts: tuple[str, ...], converged: bool, abstained: bool, false_positives: int
 ) -> None:
     bench = _bench(Told(*texts))
     [job] = [job for job in bench.jobs if job.case.abstain]
     found = score(job.case, bench.run(job), REFERENCES)
-    assert (found.converged, found.abstained, found.stray) == (converged, abstained, stray)
+    assert (found.converged, found.abstained, found.false_positives) == (
+        converged,
+        abstained,
+        false_positives,
+    )
 
 
 @pytest.mark.parametrize(
@@ -372,7 +381,7 @@ def test_an_event_that_is_taken_back_is_gone(said: str, faults: tuple[str, ...])
         after={"gone_events": [{"title": "Dentist"}]},
     )
     bench = Bench(
-        [suite("undo", undo)], named(["soft"]), TOOLS, _told(_json(said)), model="m", options=Options()
+        [suite("undo", undo)], named(["soft"]), TOOLS, _told(_json(said)), model="m", options=RunOptions()
     )
     [job] = bench.jobs
     assert score(job.case, bench.run(job), REFERENCES).faults == faults
@@ -433,7 +442,7 @@ def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> 
     turned = "\u202eturned"
     odd = suite("odd", case("word " * 200, abstain=True), case(turned, abstain=True, answer=contains("no")))
     backend: Any = Told(_json("final_answer", message="yes"))
-    bench = Bench([odd], named(["soft"]), TOOLS, backend, model="m", options=Options())
+    bench = Bench([odd], named(["soft"]), TOOLS, backend, model="m", options=RunOptions())
     with RunLog(tmp_path / "a.jsonl") as log:
         list(bench.run_all(log))
         results = dataclasses.replace(_results(list(log.records.values())), suites=(odd,))
@@ -446,13 +455,13 @@ def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> 
     assert "Every metric of soft, by complexity" in page
 
 
-def test_a_server_tells_what_stands_for_its_model(llama_server: RunningServer, tmp_path: Path) -> None:
+def test_a_server_tells_what_stands_for_its_model(llama_server: LlamaServerProcess, tmp_path: Path) -> None:
     with LlamaServer(llama_server.url) as backend:
-        facts = model_server(llama_server.url, None, backend)
+        facts = describe_server_model(llama_server.url, None, backend)
         assert facts["file"] == "tiny.gguf"
         assert identity(facts) == identity({**facts})
         bench = Bench(
-            [SUITE], named(["union"]), TOOLS, backend, model=identity(facts), options=Options(max_tokens=8)
+            [SUITE], named(["union"]), TOOLS, backend, model=identity(facts), options=RunOptions(max_tokens=8)
         )
         with RunLog(tmp_path / "a.jsonl") as log:
             assert len(list(bench.run_all(log))) == 3
@@ -460,4 +469,4 @@ def test_a_server_tells_what_stands_for_its_model(llama_server: RunningServer, t
 
 def test_a_server_that_is_gone_stops_the_bench(tmp_path: Path) -> None:
     with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachable):
-        model_server("http://127.0.0.1:1", None, backend)
+        describe_server_model("http://127.0.0.1:1", None, backend)

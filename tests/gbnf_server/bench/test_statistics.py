@@ -9,27 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.bench.metrics import BY_KEY, METRICS, Percentile, Quotient, shown
-from gbnf_server.bench.scoring import Score
+from gbnf_server.bench.metrics import BY_KEY, METRICS, Percentile, Quotient, format_value
+from gbnf_server.bench.scoring import RunScore
 from gbnf_server.bench.statistics import (
     by_case,
     difference,
     estimate,
-    least_cases,
+    min_cases,
     paired,
     share,
     share_difference,
 )
 
-PLAIN = Score(
+PLAIN = RunScore(
     outcome="answered", converged=True, faults=(), first="get_now", first_matches=True, needed=2, named=2,
-    right=1, executed=2, stray=1, should_abstain=False, abstained=False, steps=3, least_steps=3,
+    exact_matches=1, executed=2, false_positives=1, should_abstain=False, abstained=False, steps=3, least_steps=3,
     acceptable_steps=True, refusals={}, repaired=0, prompt_tokens=100, cached_tokens=50, completion_tokens=20,
     run_s=1.0, model_s=(0.2, 0.3), compile_s=(0.001,), grammar_s=(),
 )  # fmt: skip
 SCORES = st.builds(
-    lambda converged, right, named, seconds, abstained: replace(
-        PLAIN, converged=converged, right=min(right, named), named=named, run_s=seconds, abstained=abstained
+    lambda converged, exact_matches, named, seconds, abstained: replace(
+        PLAIN,
+        converged=converged,
+        exact_matches=min(exact_matches, named),
+        named=named,
+        run_s=seconds,
+        abstained=abstained,
     ),
     st.booleans(),
     st.integers(0, 2),
@@ -41,10 +46,10 @@ GROUPS = st.lists(st.lists(SCORES, min_size=1, max_size=3), min_size=1, max_size
 
 
 @given(GROUPS, st.sampled_from(METRICS))
-def test_an_interval_holds_its_estimate(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
+def test_an_interval_holds_its_estimate(groups: list[list[RunScore]], metric: Quotient | Percentile) -> None:
     found = estimate(metric, groups)
     assert found.cases == len(groups)
-    if found.value is None or len(groups) < least_cases(metric) or found.low is None:
+    if found.value is None or len(groups) < min_cases(metric) or found.low is None:
         assert found.low is found.high is None
         return
     assert found.high is not None
@@ -57,7 +62,7 @@ def test_there_is_no_interval_where_the_draws_cannot_tell() -> None:
     same = [[PLAIN]] * 50
     for key, least in (("converged", 5), ("run_p50", 5), ("run_p95", 50), ("grammar_p95", 50)):
         metric = BY_KEY[key]
-        assert least_cases(metric) == least
+        assert min_cases(metric) == least
         assert estimate(metric, mixed[: least - 1]).low is None
         assert difference(metric, same[: least - 1], mixed[: least - 1]).low is None
         if key != "grammar_p95":
@@ -72,25 +77,25 @@ def test_there_is_no_interval_where_the_draws_cannot_tell() -> None:
 
 
 @given(GROUPS)
-def test_a_quotient_is_the_quotient_of_the_sums(groups: list[list[Score]]) -> None:
+def test_a_quotient_is_the_quotient_of_the_sums(groups: list[list[RunScore]]) -> None:
     scores = [score for group in groups for score in group]
     assert estimate(BY_KEY["converged"], groups).value == pytest.approx(
         sum(score.converged for score in scores) / len(scores)
     )
     named = sum(score.named for score in scores)
     found = estimate(BY_KEY["arguments"], groups).value
-    assert found == (pytest.approx(sum(score.right for score in scores) / named) if named else None)
+    assert found == (pytest.approx(sum(score.exact_matches for score in scores) / named) if named else None)
 
 
 @given(GROUPS, st.sampled_from([metric for metric in METRICS if isinstance(metric, Percentile)]))
-def test_a_percentile_is_numpys(groups: list[list[Score]], metric: Percentile) -> None:
+def test_a_percentile_is_numpys(groups: list[list[RunScore]], metric: Percentile) -> None:
     values = [value for group in groups for score in group for value in metric.values(score)]
     expected = float(np.percentile(values, metric.percent, method="inverted_cdf")) if values else None
     assert estimate(metric, groups).value == expected
 
 
 @given(GROUPS, st.sampled_from(METRICS))
-def test_nothing_differs_from_itself(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
+def test_nothing_differs_from_itself(groups: list[list[RunScore]], metric: Quotient | Percentile) -> None:
     change = difference(metric, groups, groups)
     if change.value is not None:
         assert change.value == 0
@@ -98,7 +103,9 @@ def test_nothing_differs_from_itself(groups: list[list[Score]], metric: Quotient
 
 
 @given(GROUPS, st.sampled_from(METRICS))
-def test_numbers_are_the_same_at_every_run(groups: list[list[Score]], metric: Quotient | Percentile) -> None:
+def test_numbers_are_the_same_at_every_run(
+    groups: list[list[RunScore]], metric: Quotient | Percentile
+) -> None:
     assert estimate(metric, groups) == estimate(metric, groups)
 
 
@@ -127,4 +134,4 @@ def test_only_common_cases_are_paired() -> None:
      ("steps", None, "–")],
 )  # fmt: skip
 def test_how_numbers_look(key: str, value: float | None, text: str) -> None:
-    assert shown(BY_KEY[key], value) == text
+    assert format_value(BY_KEY[key], value) == text

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.bench.cases import COMPLEXITIES, read_case
 from gbnf_server.bench.dsl import (
     anything,
@@ -24,15 +24,15 @@ from gbnf_server.bench.dsl import (
     maybe,
     suite,
 )
-from gbnf_server.bench.errors import SuiteErrors
+from gbnf_server.bench.errors import InvalidSuite
 from gbnf_server.bench.metrics import METRICS
-from gbnf_server.bench.suite_files import load_suite, read_suite, shipped_suites
+from gbnf_server.bench.suite_files import bundled_suites, load_suite, read_suite
 from gbnf_server.shipped import suites_path
 
 READ = {"name": "read_files", "arguments": {"paths": ["a.txt"]}}
 
 
-@pytest.mark.parametrize("name", shipped_suites())
+@pytest.mark.parametrize("name", bundled_suites())
 def test_shipped_suites_load_by_name_and_by_path(name: str) -> None:
     by_name, by_path = load_suite(name), load_suite(suites_path() / f"{name}.toml")
     assert by_name.name == by_path.name == name
@@ -46,7 +46,7 @@ def test_the_representative_suite_has_ten_cases_of_every_complexity() -> None:
     assert {one.complexity for one in cases} == {*COMPLEXITIES}
 
 
-@pytest.mark.parametrize("name", shipped_suites())
+@pytest.mark.parametrize("name", bundled_suites())
 def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
     for one in load_suite(name).cases:
         again = read_case(json.loads(json.dumps(one.source)))
@@ -197,13 +197,13 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("content", "key", "said"), FAULTS, ids=[f"{key}-{said}" for _, key, said in FAULTS])
 def test_a_fault_names_place_and_way_out(content: dict[str, Any], key: str, said: str) -> None:
-    with pytest.raises(SuiteErrors) as caught:
+    with pytest.raises(InvalidSuite) as caught:
         read_suite(content, "x.toml")
     [error] = caught.value.errors
     text = str(error)
     assert text.startswith(f"x.toml: {key}: ")
     assert said in text
-    assert error.way_out
+    assert error.hint
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_ids_of_queries_in_other_scripts_differ() -> None:
 
 def test_every_fault_is_reported_at_once() -> None:
     content = {"cases": [{"query": "q"}, {"query": "r", "calls": [{"name": "reed"}]}]}
-    with pytest.raises(SuiteErrors, match="2 faults"):
+    with pytest.raises(InvalidSuite, match="2 faults"):
         read_suite(content, "x.toml")
     wrong = {"name": "read_files", "arguments": {"path": 1, "size": 2}}
     content = {
@@ -264,7 +264,7 @@ def test_every_fault_is_reported_at_once() -> None:
             {"query": "t", "calls": [READ], "before": {"calls": [{"name": "reed"}, {"name": "read_files"}]}},
         ],
     }
-    with pytest.raises(SuiteErrors) as caught:
+    with pytest.raises(InvalidSuite) as caught:
         read_suite(content, "x.toml")
     assert [error.key for error in caught.value.errors] == [
         "cases[1].query", "cases[1].steps",
@@ -285,7 +285,7 @@ def test_an_unreadable_file_says_what_to_do(tmp_path: Path, text: bytes | None, 
     path = tmp_path / "x.toml"
     if text is not None:
         path.write_bytes(text)
-    with pytest.raises(SuiteErrors, match=said):
+    with pytest.raises(InvalidSuite, match=said):
         load_suite(path)
 
 
@@ -349,7 +349,7 @@ def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
     [found] = load_python(path)
     assert (found.name, len(found.cases)) == ("mine", 1)
     path.write_text("")
-    with pytest.raises(SuiteErrors, match="defines no suite"):
+    with pytest.raises(InvalidSuite, match="defines no suite"):
         load_python(path)
 
 
@@ -364,7 +364,7 @@ def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
 def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(SuiteErrors, match=rf"mine\.py: the file: {said}"):
+    with pytest.raises(InvalidSuite, match=rf"mine\.py: the file: {said}"):
         load_python(path)
 
 
@@ -382,7 +382,7 @@ def test_a_fault_in_python_names_file_suite_and_place(tmp_path: Path, keys: str,
         "import re\nfrom gbnf_server.bench.dsl import call, case, matches, suite\n"
         f"S = suite('mine', case('what time is it', calls=[call('get_now')], {keys}))\n"
     )
-    with pytest.raises(SuiteErrors, match=rf"mine\.py, suite 'mine': {said}"):
+    with pytest.raises(InvalidSuite, match=rf"mine\.py, suite 'mine': {said}"):
         load_python(path)
 
 
@@ -393,9 +393,9 @@ def test_a_python_file_is_read_with_the_given_tools_and_each_suite_once(tmp_path
         "SUITE = suite('mine', case('ping it', calls=[call('ping', host='a.b')]))\nDEFAULT = SUITE\n"
     )
     args = {"type": "object", "properties": {"host": {"type": "string"}}}
-    ping = Executor.from_mapping({"name": "ping", "description": "Ping a host.", "args": args})
+    ping = Tool.from_mapping({"name": "ping", "description": "Ping a host.", "args": args})
     assert [one.name for one in load_suites([str(path)], [ping])] == ["mine"]
-    with pytest.raises(SuiteErrors, match="no tool of the pool"):
+    with pytest.raises(InvalidSuite, match="no tool of the pool"):
         load_python(path)
 
 

@@ -17,18 +17,18 @@ from gbnf_server.bench.patterns import (
     Anything,
     Contains,
     Equals,
-    Items,
+    ListPattern,
     Matches,
-    Members,
+    ObjectPattern,
     OneOf,
-    Optional,
+    OptionalPattern,
     Pattern,
     Unordered,
     exact_number,
 )
-from gbnf_server.bench.running import Bench, Options
-from gbnf_server.bench.scoring import Score, score
-from gbnf_server.bench.suite_files import load_suite, shipped_suites
+from gbnf_server.bench.running import Bench, RunOptions
+from gbnf_server.bench.scoring import RunScore, score
+from gbnf_server.bench.suite_files import bundled_suites, load_suite
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -80,7 +80,7 @@ def _played(case: Case) -> Iterator[dict[str, Any]]:
                 arguments[name] = steps[referred]
             elif isinstance(pattern, Anything) and name in _USUAL:
                 arguments[name] = _USUAL[name]
-            elif not isinstance(pattern, Optional | Anything) or name in tool.args.get("required", ()):
+            elif not isinstance(pattern, OptionalPattern | Anything) or name in tool.args.get("required", ()):
                 arguments[name] = _value(pattern)
         yield {"name": expected.name, "arguments": arguments}
 
@@ -104,22 +104,24 @@ def _value(pattern: Pattern) -> Any:
             return " ".join(_value(member) for member in members)
         case Matches(regex):
             return ecma.search(regex.pattern).shortest()
-        case Items(patterns) | Unordered(patterns):
+        case ListPattern(patterns) | Unordered(patterns):
             return [_value(each) for each in patterns]
-        case Members(patterns):
-            return {name: _value(each) for name, each in patterns.items() if not isinstance(each, Optional)}
+        case ObjectPattern(patterns):
+            return {
+                name: _value(each) for name, each in patterns.items() if not isinstance(each, OptionalPattern)
+            }
         case _:
             raise AssertionError(pattern)
 
 
-def play(suite: Suite, case: Case) -> Score:
+def play(suite: Suite, case: Case) -> RunScore:
     backend: Any = Player(case)
     one = Suite(suite.name, "", (case,), suite.decoys)
-    bench = Bench([one], named(["filter"]), TOOLS, backend, model="player", options=Options())
+    bench = Bench([one], named(["filter"]), TOOLS, backend, model="player", options=RunOptions())
     return score(case, bench.run(bench.jobs[0]), references_of(TOOLS))
 
 
-@pytest.mark.parametrize("name", shipped_suites())
+@pytest.mark.parametrize("name", bundled_suites())
 def test_a_case_played_by_its_plan_converges(name: str) -> None:
     suite = load_suite(name)
     every = -(-len(suite.cases) // SMALL)
@@ -127,6 +129,6 @@ def test_a_case_played_by_its_plan_converges(name: str) -> None:
         found = play(suite, case)
         assert (case.id, found.faults) == (case.id, ())
         assert found.first_matches
-        assert found.right == found.needed
-        assert found.stray == 0
+        assert found.exact_matches == found.needed
+        assert found.false_positives == 0
         assert found.acceptable_steps

@@ -38,7 +38,7 @@ def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Pat
     assert [one["id"] for one in found] == ["1", "two"]
     assert [one["query"] for one in found] == ["ping", "ping again"]
     assert {one["outcome"] for one in found} <= {"salvaged", "exhausted"}
-    assert left.code == ExitCode.NO
+    assert left.code == ExitCode.FAILURE
     assert "2 requests: " in left.err
     again = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
     assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (left.code, found)
@@ -63,7 +63,7 @@ def test_a_file_that_holds_no_text_and_a_server_that_is_not_there(gbnf: Gbnf, tm
         assert says in left.err
     (tmp_path / "asked.jsonl").write_text('"ping"\n')
     left = gbnf("batch", tmp_path / "asked.jsonl", "--server", "http://127.0.0.1:1", "--quiet")
-    assert left.code == ExitCode.MACHINE
+    assert left.code == ExitCode.ENVIRONMENT
     assert "gbnf server start" in left.err
 
 
@@ -81,7 +81,7 @@ def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: st
 
 @pytest.mark.parametrize(
     ("out", "code"),
-    [("folder", ExitCode.USAGE), (".", ExitCode.USAGE), ("asked.jsonl/x.jsonl", ExitCode.MACHINE)],
+    [("folder", ExitCode.USAGE), (".", ExitCode.USAGE), ("asked.jsonl/x.jsonl", ExitCode.ENVIRONMENT)],
 )
 def test_results_that_cannot_be_written_are_named(
     gbnf: Gbnf, model: Path, tmp_path: Path, out: str, code: ExitCode
@@ -101,7 +101,7 @@ def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None
     (tmp_path / "asked.jsonl").write_text('{"id": "[/bold] \\u001b[31m", "query": "ping"}\n')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
     left = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
-    assert left.code == ExitCode.NO
+    assert left.code == ExitCode.FAILURE
     assert [one["id"] for one in lines(tmp_path / "asked.results.jsonl")] == ["[/bold] \x1b[31m"]
     assert "\x1b" not in left.err
 
@@ -143,4 +143,4 @@ def test_a_server_is_asked_as_often_at_a_time_as_it_has_slots(gbnf: Gbnf, tmp_pa
     found = lines(tmp_path / "asked.results.jsonl")
     assert [one["query"] for one in found] == queries
     assert {one["outcome"] for one in found} == {"answered"}, left.err
-    assert left.code == ExitCode.DONE
+    assert left.code == ExitCode.SUCCESS

@@ -11,7 +11,7 @@ import pytest
 from gbnf import compile_pool, load_manifests, parse_gbnf
 from gbnf_server.cli import main
 from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.help import flow
+from gbnf_server.cli.help import reflow
 from gbnf_server.embedded import model_path
 from gbnf_server.shipped import manifests_path
 from support.command_line import Gbnf
@@ -32,7 +32,7 @@ def grammar_file(tmp_path: Path) -> Path:
 
 def test_compile_prints_the_grammar_and_nothing_else(gbnf: Gbnf) -> None:
     left = gbnf("compile")
-    assert (left.code, left.err) == (ExitCode.DONE, "")
+    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
     assert left.out == str(compile_pool(load_manifests(manifests_path())))
     parse_gbnf(left.out)
 
@@ -97,12 +97,12 @@ def test_compile_options(gbnf: Gbnf, options: list[str], keyword: str, value: ob
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        (NOW, ExitCode.DONE, ["accepted"]),
-        ('{"name": "get_nov", "arguments": {}}', ExitCode.NO, ["line 1, column 17", '"w\\"']),
-        ('{"name": "get_now", "argu', ExitCode.NO, ["ends too early", "column 26"]),
-        (NOW + "}", ExitCode.NO, ["column 37", "end of text"]),
-        ("", ExitCode.NO, ["column 1"]),
-        ("\x1b[31m", ExitCode.NO, ["\\u001b[31m"]),
+        (NOW, ExitCode.SUCCESS, ["accepted"]),
+        ('{"name": "get_nov", "arguments": {}}', ExitCode.FAILURE, ["line 1, column 17", '"w\\"']),
+        ('{"name": "get_now", "argu', ExitCode.FAILURE, ["ends too early", "column 26"]),
+        (NOW + "}", ExitCode.FAILURE, ["column 37", "end of text"]),
+        ("", ExitCode.FAILURE, ["column 1"]),
+        ("\x1b[31m", ExitCode.FAILURE, ["\\u001b[31m"]),
     ],
 )
 def test_check_says_where_and_what(
@@ -135,7 +135,7 @@ def test_the_caret_counts_wide_characters_as_two(gbnf: Gbnf, tmp_path: Path) -> 
 def test_check_reads_the_text_from_a_pipe(gbnf: Gbnf, grammar_file: Path, piped: str) -> None:
     assert gbnf("check", grammar_file, stdin=piped).out == "accepted\n"
     assert gbnf("check", grammar_file, stdin=piped + "\n").code == (
-        ExitCode.DONE if piped == NOW else ExitCode.NO
+        ExitCode.SUCCESS if piped == NOW else ExitCode.FAILURE
     )
 
 
@@ -183,9 +183,9 @@ def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None
 
 def test_the_table_of_tools(gbnf: Gbnf) -> None:
     left = gbnf("manifests")
-    assert left.code == ExitCode.DONE
-    for executor in load_manifests(manifests_path()):
-        assert executor.name in left.out
+    assert left.code == ExitCode.SUCCESS
+    for tool in load_manifests(manifests_path()):
+        assert tool.name in left.out
 
 
 def test_findings_are_counted_and_on_request_listed(gbnf: Gbnf, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_port_that_is_taken_is_said_so(gbnf: Gbnf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         left = gbnf("server", "start", "--port", port)
-    assert left.code == ExitCode.MACHINE
+    assert left.code == ExitCode.ENVIRONMENT
     assert f"port {port} cannot be used: Address already in use. Choose another port" in left.err
 
 
@@ -253,7 +253,7 @@ def test_no_command_and_an_unknown_one_are_usage_errors(gbnf: Gbnf) -> None:
 @pytest.mark.parametrize("command", [[], ["run"], ["compile"], ["check"], ["manifests"], ["server", "start"]])
 def test_help_teaches(gbnf: Gbnf, command: list[str]) -> None:
     left = gbnf(*command, "--help")
-    assert left.code == ExitCode.DONE
+    assert left.code == ExitCode.SUCCESS
     assert f"gbnf {' '.join(command)}".strip() in left.out
     assert "Try:" in left.out
 
@@ -276,7 +276,7 @@ def test_paragraphs_flow_and_examples_stand() -> None:
     Try:
       a  b
     """
-    assert flow(text, None) == "One line.\n\n\b\nTry:\n  a  b\n\n"
+    assert reflow(text, None) == "One line.\n\n\b\nTry:\n  a  b\n\n"
 
 
 def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.cli import main
-from gbnf_server.cli.show import Typist
-from gbnf_server.cli.text import clean, printable
+from gbnf_server.cli.show import AnswerPrinter
+from gbnf_server.cli.text import escape_control_characters, escape_line
 from gbnf_server.planner import TextWritten
 from support.server import PROPS, Reply, completion, scripted
 from support.toys import make_tool
@@ -52,22 +52,22 @@ FOREIGN = (
 
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_control_character_is_escaped_as_in_json(control: str) -> None:
-    assert json.loads(f'"{printable(control)}"') == control
-    assert clean(f"a{control}b\n\t") == f"a{printable(control)}b\\n\\t"
+    assert json.loads(f'"{escape_control_characters(control)}"') == control
+    assert escape_line(f"a{control}b\n\t") == f"a{escape_control_characters(control)}b\\n\\t"
 
 
 @pytest.mark.parametrize("text", FOREIGN)
 def test_other_text_stays(text: str) -> None:
-    assert printable(text) == text
+    assert escape_control_characters(text) == text
 
 
 def test_the_line_ends_of_windows_are_line_ends() -> None:
-    assert printable("a\r\nb\rc") == "a\nb\\u000dc"
+    assert escape_control_characters("a\r\nb\rc") == "a\nb\\u000dc"
 
 
 @given(st.text(st.characters() | st.sampled_from(list("\x1b\r\n\u202e[]m"))))
 def test_nothing_is_left_that_controls(text: str) -> None:
-    for char in printable(text):
+    for char in escape_control_characters(text):
         assert char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs", "Zl", "Zp"}
         assert unicodedata.bidirectional(char) not in {
             *("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
@@ -76,19 +76,19 @@ def test_nothing_is_left_that_controls(text: str) -> None:
 
 @given(st.dictionaries(st.text(), st.text() | st.lists(st.text())))
 def test_json_keeps_its_value(value: Any) -> None:
-    assert json.loads(printable(json.dumps(value, ensure_ascii=False))) == value
+    assert json.loads(escape_control_characters(json.dumps(value, ensure_ascii=False))) == value
 
 
 @given(st.lists(st.text(st.sampled_from(list("a\x1b[31m\u202e\n")), min_size=1), max_size=5))
 def test_a_stream_is_as_safe_as_a_whole_text(pieces: list[str]) -> None:
     from datetime import UTC, datetime
 
-    shown, typist = io.StringIO(), Typist()
+    shown, typist = io.StringIO(), AnswerPrinter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", shown)
         for piece in pieces:
             typist.show(TextWritten(datetime.now(UTC), 1, "call", piece, piece))
-    assert shown.getvalue() == printable("".join(pieces))
+    assert shown.getvalue() == escape_control_characters("".join(pieces))
 
 
 Look = Callable[..., str]
@@ -109,9 +109,12 @@ def look(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         shown: list[bytes] = []
         reader = threading.Thread(target=_read_all, args=(ours, shown))
         reader.start()
-        with os.fdopen(theirs, "w", encoding="utf-8", newline="") as screen, monkeypatch.context() as patch:
+        with (
+            os.fdopen(theirs, "w", encoding="utf-8", newline="") as stdout_console,
+            monkeypatch.context() as patch,
+        ):
             for name in ("stdout", "stderr"):
-                patch.setattr(sys, name, screen)
+                patch.setattr(sys, name, stdout_console)
             patch.setattr(sys, "stdin", io.StringIO())
             with pytest.raises(SystemExit):
                 main([str(argument) for argument in arguments])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf.manifests import BUILT_IN, Offer, RunPolicy
+from gbnf.manifests import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("server/**/*.md")])
@@ -43,7 +43,7 @@ def test_every_key_of_a_manifest_has_its_line() -> None:
     text = page("docs/manifests.md")
     keys = {
         f"{table}.{field.name}"
-        for table, of in (("offer", Offer), ("run", RunPolicy))
+        for table, of in (("offer", OfferPolicy), ("run", RunPolicy))
         for field in fields(of)
     }
     rows = dict(re.findall(r"^\| `([\w.]+)` \|.*\| (.*?) \|$", text, re.MULTILINE))
@@ -53,7 +53,7 @@ def test_every_key_of_a_manifest_has_its_line() -> None:
     assert rows["run.timeout_s"] == f"`{policy.timeout_s:g}`"
     assert rows["run.memory_mb"] == f"`{policy.memory_mb}`"
     assert rows["run.max_result_kb"] == f"`{policy.max_result_kb}`"
-    assert all(f"`{tool.name}`" in text for tool in BUILT_IN)
+    assert all(f"`{tool.name}`" in text for tool in BUILT_IN_TOOLS)
 
 
 def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:

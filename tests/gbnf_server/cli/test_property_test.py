@@ -19,7 +19,7 @@ COLOUR = {"type": "string", "enum": ["red", "green"]}
 
 def test_the_shipped_tools_hold(gbnf: Gbnf) -> None:
     left = gbnf("test", "--examples", 5)
-    assert (left.code, left.err) == (ExitCode.DONE, "")
+    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
     assert left.out.startswith("15 tools sound and complete in 5 examples of each kind (")
 
 
@@ -34,9 +34,9 @@ def loosened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that knows one colour more, and no coats."""
     real = compile_pool
 
-    def planted(executors: Any, **options: Any) -> Any:
+    def planted(tools: Any, **options: Any) -> Any:
         args = {"type": "object", "properties": {"colour": {"enum": ["red", "green", "blue"]}}}
-        wrong = [type(one)(name=one.name, args=args) for one in executors]
+        wrong = [type(one)(name=one.name, args=args) for one in tools]
         return real(wrong, **options)
 
     monkeypatch.setattr("gbnf.compile_pool", planted)
@@ -45,7 +45,7 @@ def loosened(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("loosened")
 def test_the_smallest_counterexamples_are_shown(gbnf: Gbnf, painter: Path) -> None:
     left = gbnf("test", painter)
-    assert left.code == ExitCode.NO
+    assert left.code == ExitCode.FAILURE
     assert "\x1b" not in left.out
     lines = left.out.splitlines()
     assert "paint  not sound: an invalid call is accepted" in lines
@@ -70,16 +70,16 @@ def test_the_same_seed_finds_the_same(gbnf: Gbnf, painter: Path) -> None:
 
 
 def test_one_manifest_can_be_tested(gbnf: Gbnf, painter: Path) -> None:
-    [executor] = load_manifests(painter)
-    assert executor.path is not None
-    left = gbnf("test", executor.path, "--examples", 10)
-    assert (left.code, left.out[:23]) == (ExitCode.DONE, "1 tool sound and comple")
+    [tool] = load_manifests(painter)
+    assert tool.path is not None
+    left = gbnf("test", tool.path, "--examples", 10)
+    assert (left.code, left.out[:23]) == (ExitCode.SUCCESS, "1 tool sound and comple")
 
 
 def test_what_is_in_the_way_has_its_exit_code(gbnf: Gbnf, painter: Path, tmp_path: Path) -> None:
     assert gbnf("test", tmp_path / "nowhere").code == ExitCode.INPUT
     left = gbnf("test", painter, "--vocab", tmp_path / "nothing.gguf")
-    assert left.code == ExitCode.MACHINE
+    assert left.code == ExitCode.ENVIRONMENT
     assert "nothing.gguf" in left.err
     assert gbnf("test", painter, "--examples", 0).code == ExitCode.USAGE
 
@@ -91,5 +91,5 @@ def test_without_hypothesis_the_way_out_is_told(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     left = gbnf("test", painter)
-    assert left.code == ExitCode.MACHINE
+    assert left.code == ExitCode.ENVIRONMENT
     assert "pip install 'gbnf-toolkit[test]'" in left.err

@@ -27,7 +27,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
     left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage")
-    assert (left.code, left.out) == (ExitCode.NO, "")
+    assert (left.code, left.out) == (ExitCode.FAILURE, "")
     assert "held by the grammar, 1 of 1 tools" in left.err
     assert "ping" in left.err
     assert "✓ pong\\u001b[31m, [bold]" in left.err
@@ -40,7 +40,7 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
     left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json")
     value = json.loads(left.out)
-    assert left.code == ExitCode.NO
+    assert left.code == ExitCode.FAILURE
     assert value["outcome"] == "exhausted"
     assert value["steps"][0]["result"] == {"entries": ["pong"]}
     kinds = [event["event"] for event in value["events"]]
@@ -60,7 +60,7 @@ def test_a_run_without_an_answer_prints_what_its_tools_returned(
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
     left = gbnf("run", "ping", "--model", model, *options)
-    assert left.code == ExitCode.NO
+    assert left.code == ExitCode.FAILURE
     assert left.out.strip()
     assert "exhausted  no final answer within 1 steps" in left.err
     assert "salvaged  in 1 step" in left.err
@@ -95,8 +95,8 @@ def test_without_a_terminal_only_yes_approves(
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [
-        (["--model", "nothing.gguf"], ExitCode.MACHINE, "nothing.gguf"),
-        (["--server", "http://127.0.0.1:1"], ExitCode.MACHINE, "http://127.0.0.1:1"),
+        (["--model", "nothing.gguf"], ExitCode.ENVIRONMENT, "nothing.gguf"),
+        (["--server", "http://127.0.0.1:1"], ExitCode.ENVIRONMENT, "http://127.0.0.1:1"),
         (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
         (["--server", "http://127.0.0.1:1", "--context", "99"], ExitCode.USAGE, "--context"),
         (["--backend", "llama-server", "--context", "99"], ExitCode.USAGE, "--context"),
@@ -108,7 +108,7 @@ def test_without_a_terminal_only_yes_approves(
         (["--temperature", "nan"], ExitCode.USAGE, "temperature"),
         (["--temperature", "inf"], ExitCode.USAGE, "temperature"),
         (["--server", "http://127.0.0.1:1", "--api-key", "cl\xe9"], ExitCode.USAGE, "api-key"),
-        (["--workspace", "/proc/nothing"], ExitCode.MACHINE, "workspace"),
+        (["--workspace", "/proc/nothing"], ExitCode.ENVIRONMENT, "workspace"),
     ],
 )
 def test_what_is_in_the_way_is_said_without_a_traceback(
@@ -139,7 +139,7 @@ def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
     left = gbnf("run", "ping", "--model", model, *options, "--temperature", "1", "--seed", seed)
-    assert left.code == ExitCode.NO
+    assert left.code == ExitCode.FAILURE
 
 
 def test_an_image_is_placed_as_every_other_change(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_result_that_cannot_be_written_is_one_line(
         monkeypatch.setattr("sys.stdout", out)
         with pytest.raises(SystemExit) as left:
             main(["compile"])
-        assert left.value.code == ExitCode.MACHINE
+        assert left.value.code == ExitCode.ENVIRONMENT
         said = capsys.readouterr().err
         assert "standard output" in said
         assert said.count("\n") == 1

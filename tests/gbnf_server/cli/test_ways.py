@@ -41,20 +41,20 @@ def streamed(*pieces: str) -> Reply:
 @pytest.mark.parametrize(
     ("way", "texts", "code"),
     [
-        (["--soft"], FENCED, ExitCode.DONE),
-        (["--no-grammar"], FENCED, ExitCode.NO),
+        (["--soft"], FENCED, ExitCode.SUCCESS),
+        (["--no-grammar"], FENCED, ExitCode.FAILURE),
         (
             ["--lines"],
             ["tool: ping\nargs: {}", "tool: final_answer\nargs:\n  message: It said pong."],
-            ExitCode.DONE,
+            ExitCode.SUCCESS,
         ),
         (
             ["--reasoning", "field"],
             ['{"thought": "so", ' + text[1:] for text in (PING, ANSWER)],
-            ExitCode.DONE,
+            ExitCode.SUCCESS,
         ),
-        (["--reasoning", "free", "--thought-tokens", "9"], ["hm", PING, "so", ANSWER], ExitCode.DONE),
-        (["--style", "verbose"], [PING, ANSWER], ExitCode.DONE),
+        (["--reasoning", "free", "--thought-tokens", "9"], ["hm", PING, "so", ANSWER], ExitCode.SUCCESS),
+        (["--style", "verbose"], [PING, ANSWER], ExitCode.SUCCESS),
     ],
 )
 def test_ways_to_call(
@@ -64,7 +64,7 @@ def test_ways_to_call(
         left = gbnf("run", "ping", "--server", script.url, *options, *way, "--no-salvage")
         asked = [body for path, body in script.asked if path == "/completion"]
     assert left.code == code
-    if code == ExitCode.DONE:
+    if code == ExitCode.SUCCESS:
         assert left.out == "It said pong.\n"
     held = ["grammar" in body for body in asked]
     match way[0]:
@@ -127,7 +127,7 @@ def test_every_kind_of_server(
     with scripted(**answers) as script:
         source = ["--backend", kind, "--server", script.url, "--model", "m", "--context", "4096"]
         left = gbnf("run", "ping", *source, *options)
-    assert (left.code, left.out) == (ExitCode.DONE, "It said pong.\n")
+    assert (left.code, left.out) == (ExitCode.SUCCESS, "It said pong.\n")
     body = script.asked[0][1]
     assert body["model"] == "m"
     assert held is None or held in body
@@ -145,7 +145,7 @@ def test_a_key_that_a_server_wants_is_asked_for(
     }[command]
     with scripted(props=[Reply(401, {"error": {"message": "Invalid API Key"}})]) as script:
         left = gbnf(command, *more, "--server", script.url)
-    assert left.code == ExitCode.MACHINE
+    assert left.code == ExitCode.ENVIRONMENT
     assert "HTTP 401: Invalid API Key. Give the key that it wants: --api-key, LLAMA_API_KEY" in left.err
 
 
@@ -153,7 +153,7 @@ def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) 
     turns: list[Any] = [streamed(PING[:9], PING[9:]), streamed(ANSWER[:50], ANSWER[50:60], ANSWER[60:])]
     with scripted(completion=turns) as script:
         left = gbnf("run", "ping", "--server", script.url, *options, "--stream")
-    assert (left.code, left.out) == (ExitCode.DONE, "It said pong.\n")
+    assert (left.code, left.out) == (ExitCode.SUCCESS, "It said pong.\n")
     turns = [streamed(PING), streamed(ANSWER[:50], ANSWER[50:])]
     with scripted(completion=turns) as script:
         left = gbnf("run", "ping", "--server", script.url, *options, "--stream", "--json", "--quiet")
@@ -174,7 +174,7 @@ def test_an_answer_that_was_cut_while_it_was_shown_is_not_the_last_word(
     ]
     with scripted(completion=turns) as script:
         left = gbnf("run", "ping", "--server", script.url, *options, "--stream")
-    assert left.code == ExitCode.DONE
+    assert left.code == ExitCode.SUCCESS
     assert left.out == "It said \nIt said pong.\n"
 
 
@@ -186,7 +186,7 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
     answer = '{"name": "final_answer", "arguments": {"message": "It is dark."}}'
     with scripted(props=[props], completion=said(PING if sees else describe, answer)) as script:
         left = gbnf("run", "look", "--server", script.url, *options, "--image", tmp_path / "frame.png")
-    assert (left.code, left.out) == (ExitCode.DONE, "It is dark.\n")
+    assert (left.code, left.out) == (ExitCode.SUCCESS, "It is dark.\n")
     prompt = script.asked[-1][1]["prompt"]
     if sees:
         assert len(prompt["multimodal_data"]) == 1
@@ -196,7 +196,7 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
         assert "mostly dark; uniform" in prompt
         (tmp_path / "frame.png").write_bytes(b"GIF89a")
         again = gbnf("run", "look", "--server", script.url, *options, "--image", tmp_path / "frame.png")
-        assert again.code != ExitCode.DONE
+        assert again.code != ExitCode.SUCCESS
 
 
 def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tmp_path: Path) -> None:
@@ -205,12 +205,12 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
     manifests = options[:2]
     tuned = gbnf("tune", "--model", path, *manifests, "--rung", "none", "--rung", "grammar", "--markdown",
                  "--max-tokens", "40", "--style", "minimal")  # fmt: skip
-    assert tuned.code == ExitCode.DONE
+    assert tuned.code == ExitCode.SUCCESS
     assert [line.split(" | ")[0] for line in tuned.out.splitlines()[2:]] == ["| none", "| grammar"]
     [kept] = (tmp_path / "profiles").iterdir()
     profile = load(kept)
     assert (profile.model.name, profile.model.size) == ("tiny.gguf", path.stat().st_size)
-    assert (profile.rung, profile.settings) == ("grammar", {"prompt_style": "minimal"})
+    assert (profile.strategy, profile.settings) == ("grammar", {"prompt_style": "minimal"})
     assert f"kept in {kept}" in tuned.err
     assert profile.measured["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -231,7 +231,7 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
         assert asked < 4
     kept.write_text("rung = 1")
     broken = gbnf("run", "ping", "--model", path, *options)
-    assert broken.code == ExitCode.MACHINE
+    assert broken.code == ExitCode.ENVIRONMENT
     assert "--no-profile" in broken.err
 
 
@@ -243,7 +243,7 @@ def test_tuning_on_a_suite_runs_its_tools(
     suite.write_text('[[cases]]\nquery = "create a folder trips"\nafter = { folders = ["trips"] }\n'
                      'first = ["create_dirs"]\nsteps = 2\n')  # fmt: skip
     left = gbnf("tune", "--suite", suite, "--rung", "grammar", "--dry-run", "--quiet")
-    assert left.code == ExitCode.DONE
+    assert left.code == ExitCode.SUCCESS
     assert "100%" in left.out
     assert "best: grammar" in left.err
     assert not (tmp_path / "profiles").exists()

@@ -26,7 +26,7 @@ from gbnf.grammar.parse import parse_gbnf
 from gbnf.prompt import Message
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.decoding import decoder
-from gbnf_server.decoding.memory import Lease, shared_length
+from gbnf_server.decoding.memory import Slot, shared_prefix_length
 from gbnf_server.errors import BackendError, SetupError
 from support.grammars import grammars
 from support.oracle import CHECKOUT, SHARED, engine
@@ -80,8 +80,8 @@ def changed(model: InProcess, **attributes: Any) -> Iterator[None]:
 
 
 def forget(model: InProcess) -> None:
-    for row in model._memory._rows:
-        model._memory.cut(row, 0)
+    for sequence in model._kv_cache._sequences:
+        model._kv_cache.roll_back(sequence, 0)
 
 
 # The language.
@@ -124,7 +124,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
         names = tuple(sorted(chance.sample([tool.name for tool in SHIPPED], chance.randint(1, 4))))
         grammar = pool_grammar(names if run % 3 else (), chance.choice(["default", "spaced", "compact"]))
         found = backend.complete(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100)
-        judged = engine().judge(grammar, found.text, trusted=True)
+        judged = engine().match(grammar, found.text, trusted=True)
         assert judged.accepted
         if found.finish == "stop":
             finished += 1
@@ -143,7 +143,7 @@ def test_the_tokens_are_those_of_the_tokenizer(
 ) -> None:
     """After each jump, of the whole answer so far; and the memory holds just these."""
     model, seen = real._model, 0
-    taken = decoder.Decoder._take
+    taken = decoder.Decoder._append_forced
 
     def checked(self: decoder.Decoder, made: Any, start: int) -> None:
         nonlocal seen
@@ -155,10 +155,12 @@ def test_the_tokens_are_those_of_the_tokenizer(
             if whole != answer.tokens:  # its last token would merge with what is expected to follow
                 ahead = [*answer.tokens, *(token for token, _ in made.drafts)]
                 assert model.tokenize("".join(model.piece(t).decode() for t in ahead), special=False) == ahead
-        past = self._row.past[start:]
-        assert shared_length(past, answer.tokens) == min(len(past), len(answer.tokens))
+        cached_tokens = self._sequence.cached_tokens[start:]
+        assert shared_prefix_length(cached_tokens, answer.tokens) == min(
+            len(cached_tokens), len(answer.tokens)
+        )
 
-    monkeypatch.setattr(decoder.Decoder, "_take", checked)
+    monkeypatch.setattr(decoder.Decoder, "_append_forced", checked)
     grammar = pool_grammar(("create_dirs", "compute", "get_now", "find_files"), whitespace)
     for seed in range(5):
         real.complete(ASK, grammar=grammar, temperature=1.5, seed=seed, max_tokens=120)
@@ -234,27 +236,27 @@ def test_where_the_engine_disagrees_nothing_is_forced(
 
 def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
     pytest.importorskip("llguidance", reason="pip install llguidance")
-    from gbnf_server.decoding.engines import engine_of
+    from gbnf_server.decoding.engines import grammar_engine
 
-    guided = engine_of("llguidance", small._model)
+    guided = grammar_engine("llguidance", small._model)
     for seed, whitespace in enumerate(["default", "spaced", "compact"]):
         grammar = pool_grammar(("create_dirs", "find_files", "get_inputs"), whitespace)
         by_llama = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
         with changed(small, _engine=guided):
             by_guidance = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
         for found in (by_llama, by_guidance):
-            judged = engine().judge(grammar, found.text, trusted=True)
+            judged = engine().match(grammar, found.text, trusted=True)
             assert judged.complete if found.finish == "stop" else judged.accepted
         assert by_guidance.finish == by_llama.finish
 
 
 def test_greedy_is_the_same_by_both_engines(small: InProcess) -> None:
     pytest.importorskip("llguidance", reason="pip install llguidance")
-    from gbnf_server.decoding.engines import engine_of
+    from gbnf_server.decoding.engines import grammar_engine
 
     # llguidance lets no control token stand for its name, as llama.cpp does where a text may hold it
     grammar = 'root ::= "{\\"name\\": \\"" [a-z_]{20} "\\"" ("," [0-9 ]+)? "}"'
-    with changed(small, _engine=engine_of("llguidance", small._model)):
+    with changed(small, _engine=grammar_engine("llguidance", small._model)):
         guided = small.complete(ASK, grammar=grammar, max_tokens=100)
     assert guided.text == small.complete(ASK, grammar=grammar, max_tokens=100).text
 
@@ -279,7 +281,7 @@ def conversation(user: str) -> list[Message]:
 def alike(one: str, other: str) -> bool:
     """Whether texts begin alike. Batches round otherwise, so that in the end random weights may say another
     word; that a sequence sees nothing of the others is tested on logits (`test_memory`)."""
-    shared = shared_length([*map(ord, one)], [*map(ord, other)])
+    shared = shared_prefix_length([*map(ord, one)], [*map(ord, other)])
     return shared >= 0.4 * max(len(one), len(other))
 
 
@@ -300,7 +302,7 @@ def test_threads_do_not_disturb_each_other(small: InProcess) -> None:
     with ThreadPoolExecutor(4) as threads:
         together = list(threads.map(ask, range(12)))
     assert mostly_alike(together, alone)
-    assert all(row.lease is None for row in small._memory._rows)
+    assert all(sequence.slot is None for sequence in small._kv_cache._sequences)
 
 
 def test_tasks_do_not_disturb_each_other(small: InProcess) -> None:
@@ -325,12 +327,12 @@ def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
     first = small.complete(conversation("one"), grammar=grammar, max_tokens=40)
     assert first.cached_tokens == 0
     second = small.complete(conversation("another"), grammar=grammar, max_tokens=40)
-    system = shared_length(
+    system = shared_prefix_length(
         small._tokens(conversation("one"), constrained=True),
         small._tokens(conversation("another"), constrained=True),
     )
     assert second.cached_tokens == system
-    pasts = [len(row.past) for row in small._memory._rows]
+    pasts = [len(sequence.cached_tokens) for sequence in small._kv_cache._sequences]
     assert min(pasts) > system  # neither has lost what it had
     again = small.complete(conversation("one"), grammar=grammar, max_tokens=40)
     assert again.cached_tokens == again.prompt_tokens - 1
@@ -400,10 +402,10 @@ def test_an_interrupt_in_one_call_leaves_the_others(
 
 
 def test_more_calls_than_sequences_wait(small: InProcess) -> None:
-    lease, other = Lease(), Lease()
-    for each in (lease, other):
-        small._memory.enter(each)
-        small._memory.take(each, [1, 2, 3])
+    slot, other = Slot(), Slot()
+    for each in (slot, other):
+        small._kv_cache.register(each)
+        small._kv_cache.acquire(each, [1, 2, 3])
     done = threading.Event()
 
     def ask() -> None:
@@ -413,7 +415,7 @@ def test_more_calls_than_sequences_wait(small: InProcess) -> None:
     thread = threading.Thread(target=ask)
     thread.start()
     assert not done.wait(0.05)
-    small._memory.give(lease)
+    small._kv_cache.release(slot)
     thread.join()
-    small._memory.give(other)
+    small._kv_cache.release(other)
     assert done.is_set()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.decoding.memory import Lease, Logits, Memory, free
+from gbnf_server.decoding.memory import KVCache, Logits, Slot, free
 from gbnf_server.errors import BackendError
 from gbnf_server.native import NativeModel
 
@@ -22,33 +22,33 @@ LENGTH = 2048
 
 
 @pytest.fixture(scope="module")
-def memory(tiny_model: Path) -> Iterator[Memory]:
+def memory(tiny_model: Path) -> Iterator[KVCache]:
     model = NativeModel(tiny_model)
-    made = Memory(model, length=LENGTH, parallel=3, threads=1)
+    made = KVCache(model, length=LENGTH, parallel=3, threads=1)
     yield made
     made.close()
     free(model, made.context, made.batch)
 
 
-def taken(memory: Memory, tokens: list[int]) -> tuple[int, int]:
+def taken(memory: KVCache, tokens: list[int]) -> tuple[int, int]:
     """The number of the sequence that a call with this prompt is given, and how much it need not evaluate."""
-    lease = Lease()
-    memory.enter(lease)
+    slot = Slot()
+    memory.register(slot)
     try:
-        row, known = memory.take(lease, tokens)
-        memory.evaluate(row, tokens[known:], GO_ON, [len(tokens) - known - 1])
-        return row.number, known
+        sequence, known = memory.acquire(slot, tokens)
+        memory.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
+        return sequence.seq_id, known
     finally:
-        memory.give(lease)
+        memory.release(slot)
 
 
-def emptied(memory: Memory) -> None:
-    for row in memory._rows:
-        memory.cut(row, 0)
-        row.used = 0.0
+def emptied(memory: KVCache) -> None:
+    for sequence in memory._sequences:
+        memory.roll_back(sequence, 0)
+        sequence.last_used = 0.0
 
 
-def test_a_call_is_given_the_sequence_that_shares_most(memory: Memory) -> None:
+def test_a_call_is_given_the_sequence_that_shares_most(memory: KVCache) -> None:
     emptied(memory)
     tools = list(range(60, 160))
     one, other = [*tools, *range(50)], [*tools, *range(50, 0, -1)]
@@ -68,41 +68,41 @@ def test_a_call_is_given_the_sequence_that_shares_most(memory: Memory) -> None:
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=8),
     st.integers(0, 600),
 )
-def test_what_is_kept_changes_no_logit(memory: Memory, prompts: list[list[int]], common: int) -> None:
+def test_what_is_kept_changes_no_logit(memory: KVCache, prompts: list[list[int]], common: int) -> None:
     """Whatever was evaluated before in whichever sequence, the logits are those of a fresh one."""
     emptied(memory)
     found = []
     for prompt in [*prompts, prompts[-1]]:
         tokens = [5] * common + prompt
-        lease = Lease()
-        memory.enter(lease)
-        row, known = memory.take(lease, tokens)
-        (logits,) = memory.evaluate(row, tokens[known:], GO_ON, [len(tokens) - known - 1])
+        slot = Slot()
+        memory.register(slot)
+        sequence, known = memory.acquire(slot, tokens)
+        (logits,) = memory.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         found.append(logits)
-        assert row.past == tokens
-        memory.give(lease)
+        assert sequence.cached_tokens == tokens
+        memory.release(slot)
     emptied(memory)
-    lease = Lease()
-    memory.enter(lease)
-    row, known = memory.take(lease, tokens)
+    slot = Slot()
+    memory.register(slot)
+    sequence, known = memory.acquire(slot, tokens)
     assert known == 0
-    (fresh,) = memory.evaluate(row, tokens, GO_ON, [len(tokens) - 1])
-    memory.give(lease)
+    (fresh,) = memory.evaluate(sequence, tokens, GO_ON, [len(tokens) - 1])
+    memory.release(slot)
     np.testing.assert_allclose(found[-1], fresh, rtol=0, atol=0.05)  # batches round otherwise
 
 
-def evaluated(memory: Memory, tokens: list[int], steps: int) -> list[Logits]:
+def evaluated(memory: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     """The logits behind a prompt, and behind each token that greedy decoding puts after it."""
-    lease = Lease()
-    memory.enter(lease)
-    row, known = memory.take(lease, tokens)
+    slot = Slot()
+    memory.register(slot)
+    sequence, known = memory.acquire(slot, tokens)
     found = []
     left = tokens[known:]
     for _ in range(steps):
-        (logits,) = memory.evaluate(row, left, GO_ON, [len(left) - 1])
+        (logits,) = memory.evaluate(sequence, left, GO_ON, [len(left) - 1])
         found.append(logits.copy())
         left = [int(logits.argmax())]
-    memory.give(lease)
+    memory.release(slot)
     return found
 
 
@@ -112,59 +112,59 @@ def evaluated(memory: Memory, tokens: list[int], steps: int) -> list[Logits]:
     st.lists(st.integers(0, 250), min_size=1, max_size=300),
 )
 def test_what_is_forgotten_leaves_no_trace(
-    memory: Memory, prompts: list[list[int]], prompt: list[int]
+    memory: KVCache, prompts: list[list[int]], prompt: list[int]
 ) -> None:
     """To the last digit: what a bench prints must not depend on what ran before."""
-    memory.forget()
+    memory.clear_unused()
     fresh = evaluated(memory, prompt, 5)
     for earlier in [*prompts, prompt]:
         evaluated(memory, earlier, 3)
-    memory.forget()
+    memory.clear_unused()
     np.testing.assert_array_equal(evaluated(memory, prompt, 5), fresh)
 
 
-def test_a_call_under_way_keeps_its_sequence(memory: Memory) -> None:
-    memory.forget()
+def test_a_call_under_way_keeps_its_sequence(memory: KVCache) -> None:
+    memory.clear_unused()
     tokens = list(range(40))
     expected = evaluated(memory, [*tokens, 7], 1)
-    lease = Lease()
-    memory.enter(lease)
-    row, known = memory.take(lease, tokens)
-    memory.evaluate(row, tokens[known:], GO_ON, [len(tokens) - known - 1])
-    memory.forget()
-    assert row.past == tokens
-    (logits,) = memory.evaluate(row, [7], GO_ON, [0])
+    slot = Slot()
+    memory.register(slot)
+    sequence, known = memory.acquire(slot, tokens)
+    memory.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
+    memory.clear_unused()
+    assert sequence.cached_tokens == tokens
+    (logits,) = memory.evaluate(sequence, [7], GO_ON, [0])
     np.testing.assert_allclose(logits, expected[0], rtol=0, atol=0.05)  # batches round otherwise
-    memory.give(lease)
+    memory.release(slot)
     assert taken(memory, tokens)[1] == len(tokens) - 1
 
 
 @pytest.mark.parametrize("size", [1, 3, 511, 512, 513, 514, 1023, 1025])
-def test_the_logits_asked_for_come_from_one_batch(memory: Memory, size: int) -> None:
+def test_the_logits_asked_for_come_from_one_batch(memory: KVCache, size: int) -> None:
     emptied(memory)
     tokens = [index % 250 for index in range(size)]
     asked = sorted({max(0, size - 3), size - 1})
-    lease = Lease()
-    memory.enter(lease)
-    row, _ = memory.take(lease, tokens)
-    assert len(memory.evaluate(row, tokens, GO_ON, asked)) == len(asked)
-    assert len(row.past) == size
-    memory.give(lease)
+    slot = Slot()
+    memory.register(slot)
+    sequence, _ = memory.acquire(slot, tokens)
+    assert len(memory.evaluate(sequence, tokens, GO_ON, asked)) == len(asked)
+    assert len(sequence.cached_tokens) == size
+    memory.release(slot)
 
 
-def test_what_is_stopped_is_not_evaluated(memory: Memory) -> None:
+def test_what_is_stopped_is_not_evaluated(memory: KVCache) -> None:
     stop = threading.Event()
     stop.set()
-    lease = Lease()
-    memory.enter(lease)
-    row, _ = memory.take(lease, [9, 9, 9])
+    slot = Slot()
+    memory.register(slot)
+    sequence, _ = memory.acquire(slot, [9, 9, 9])
     with pytest.raises(BackendError, match="cancelled"):
-        memory.evaluate(row, [9, 9], stop, [1])
-    memory.give(lease)
-    memory.give(lease)  # once more is fine
+        memory.evaluate(sequence, [9, 9], stop, [1])
+    memory.release(slot)
+    memory.release(slot)  # once more is fine
 
 
-def test_sequences_see_nothing_of_each_other(memory: Memory) -> None:
+def test_sequences_see_nothing_of_each_other(memory: KVCache) -> None:
     """Threads that go on token by token, often in one batch, get the logits that each gets alone."""
     emptied(memory)
     random = np.random.default_rng(3)
@@ -177,18 +177,18 @@ def test_sequences_see_nothing_of_each_other(memory: Memory) -> None:
         decode(requests)
 
     def go(text: list[int]) -> list[Logits]:
-        lease = Lease()
-        memory.enter(lease)
+        slot = Slot()
+        memory.register(slot)
         try:
-            row, known = memory.take(lease, text[:10])
-            found = memory.evaluate(row, text[known:10], GO_ON, [9 - known])
+            sequence, known = memory.acquire(slot, text[:10])
+            found = memory.evaluate(sequence, text[known:10], GO_ON, [9 - known])
             for token in text[10:]:
                 if token % 7 == 0:
-                    memory.cut(row, len(row.past) - 2)
-                found += [logits.copy() for logits in memory.evaluate(row, [token], GO_ON, [0])]
+                    memory.roll_back(sequence, len(sequence.cached_tokens) - 2)
+                found += [logits.copy() for logits in memory.evaluate(sequence, [token], GO_ON, [0])]
             return found
         finally:
-            memory.give(lease)
+            memory.release(slot)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(6) as threads:
         patch.setattr(memory, "_decode", counted)

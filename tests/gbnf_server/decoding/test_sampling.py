@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.decoding.constraint import Constraint, EngineConstraint, Utf8
-from gbnf_server.decoding.engines import Engine, engine_of
-from gbnf_server.decoding.sampling import Picker, Truncation
+from gbnf_server.decoding.constraint import Constraint, LlamaCppConstraint, Utf8Decoder
+from gbnf_server.decoding.engines import GrammarEngine, grammar_engine
+from gbnf_server.decoding.sampling import Sampler, Truncation
 from gbnf_server.native import NativeGrammar, NativeModel
 
 GRAMMARS = (
@@ -35,10 +35,10 @@ def model(tiny_model: Path) -> NativeModel:
 
 
 @pytest.fixture(scope="module", params=["llama.cpp", "llguidance"])
-def engine(request: pytest.FixtureRequest, model: NativeModel) -> Engine:
+def engine(request: pytest.FixtureRequest, model: NativeModel) -> GrammarEngine:
     if request.param == "llguidance":
         pytest.importorskip("llguidance", reason="pip install llguidance")
-    return engine_of(request.param, model)
+    return grammar_engine(request.param, model)
 
 
 def masked(model: NativeModel, held: Constraint, logits: Logits) -> Logits:
@@ -47,7 +47,7 @@ def masked(model: NativeModel, held: Constraint, logits: Logits) -> Logits:
     return np.where(allowed, logits, -np.inf).astype(np.float32)
 
 
-def after(model: NativeModel, engine: Engine, gbnf: str, text: str) -> Constraint:
+def after(model: NativeModel, engine: GrammarEngine, gbnf: str, text: str) -> Constraint:
     held = engine.constraint(gbnf)
     for token in model.tokenize(text, special=False):
         if not held.allows(token):
@@ -63,23 +63,23 @@ def after(model: NativeModel, engine: Engine, gbnf: str, text: str) -> Constrain
     spread=st.sampled_from([0.1, 3.0, 40.0]),
 )
 def test_greedy_is_the_first_of_the_masked(
-    model: NativeModel, engine: Engine, gbnf: str, text: str, seed: int, spread: float
+    model: NativeModel, engine: GrammarEngine, gbnf: str, text: str, seed: int, spread: float
 ) -> None:
     held = after(model, engine, gbnf, text)
     logits = np.random.default_rng(seed).normal(0, spread, model.size).astype(np.float32)
     expected = int(np.argmax(masked(model, held, logits)))
-    assert Picker(0, 0).pick(logits, held) == expected
+    assert Sampler(0, 0).sample(logits, held) == expected
 
 
 @given(gbnf=st.sampled_from(GRAMMARS), text=st.sampled_from(["", "he", "ab"]), seed=st.integers(0, 2**32))
 def test_a_draw_is_the_draw_from_the_masked(
-    model: NativeModel, engine: Engine, gbnf: str, text: str, seed: int
+    model: NativeModel, engine: GrammarEngine, gbnf: str, text: str, seed: int
 ) -> None:
     """With the same seed the same token: the keys do not depend on the mask."""
     held = after(model, engine, gbnf, text)
     logits = np.random.default_rng(seed).normal(0, 3, model.size).astype(np.float32)
-    free = Picker(0.8, seed).pick(masked(model, held, logits), None)
-    assert Picker(0.8, seed).pick(logits, held) == free
+    free = Sampler(0.8, seed).sample(masked(model, held, logits), None)
+    assert Sampler(0.8, seed).sample(logits, held) == free
 
 
 @settings(max_examples=40)
@@ -93,18 +93,18 @@ def test_a_draw_is_the_draw_from_the_masked(
 def test_a_truncation_keeps_what_it_would_keep_of_the_masked(
     model: NativeModel, values: list[float], top_k: int, top_p: float, min_p: float, seed: int
 ) -> None:
-    engine = engine_of("llama.cpp", model)
+    engine = grammar_engine("llama.cpp", model)
     held = engine.constraint("root ::= [a-z]{1,30}")
     logits = np.resize(np.array(values, dtype=np.float32), model.size)
-    picker = Picker(1.0, seed, Truncation(top_k, top_p, min_p))
-    kept = picker._kept(logits, held)
+    sampler = Sampler(1.0, seed, Truncation(top_k, top_p, min_p))
+    kept = sampler._kept(logits, held)
     assert kept is not None
     order = [int(token) for token in np.argsort(-masked(model, held, logits), kind="stable")]
     allowed = [token for token in order if held.allows(token)]
     expected = set(_truncated(allowed, logits, top_k, top_p, min_p))
     # equal logits may change places at the edge
     assert sorted(logits[kept]) == sorted(logits[list(expected)])
-    assert picker.pick(logits, held) in allowed
+    assert sampler.sample(logits, held) in allowed
 
 
 def _truncated(order: list[int], logits: Logits, top_k: int, top_p: float, min_p: float) -> list[int]:
@@ -128,7 +128,7 @@ def _truncated(order: list[int], logits: Logits, top_k: int, top_p: float, min_p
     [(0.8, {}), (2.0, {}), (1.3, {"top_k": 4}), (1.0, {"top_p": 0.9}), (1.0, {"min_p": 0.05})],
 )
 def test_draws_have_the_masked_distribution(
-    model: NativeModel, engine: Engine, temperature: float, truncation: dict[str, Any]
+    model: NativeModel, engine: GrammarEngine, temperature: float, truncation: dict[str, Any]
 ) -> None:
     """By chi-square over 5,000 draws, where most of the mass is on a token that is refused."""
     logits = np.linspace(-2, 2, model.size, dtype=np.float32)
@@ -144,9 +144,9 @@ def test_draws_have_the_masked_distribution(
     )
     weights = np.exp(logits[kept].astype(float) / temperature)
     draws = 5_000
-    picker = Picker(temperature, 5, Truncation(**truncation))
+    sampler = Sampler(temperature, 5, Truncation(**truncation))
     held = engine.constraint("root ::= [afkpz]")
-    found = Counter(picker.pick(logits, held) for _ in range(draws))
+    found = Counter(sampler.sample(logits, held) for _ in range(draws))
     assert set(found) == set(kept)
     expected = draws * weights / weights.sum()
     chi_square = sum((found[token] - each) ** 2 / each for token, each in zip(kept, expected, strict=True))
@@ -156,37 +156,37 @@ def test_draws_have_the_masked_distribution(
 def test_a_choice_is_made_beyond_the_first_thousand(model: NativeModel) -> None:
     """Where all that is likely is refused, the search goes on to the last."""
 
-    class Stubborn(EngineConstraint):
+    class Stubborn(LlamaCppConstraint):
         def candidates(self) -> None:
             return None
 
     grammar = NativeGrammar.parse(model, 'root ::= "z"')
     logits = np.zeros(model.size, dtype=np.float32)
     logits[ord("z")] = -50
-    assert Picker(0, 0).pick(logits, Stubborn(model, grammar, 'root ::= "z"')) == ord("z")
+    assert Sampler(0, 0).sample(logits, Stubborn(model, grammar, 'root ::= "z"')) == ord("z")
 
 
-def test_nothing_is_chosen_at_a_dead_end(model: NativeModel, engine: Engine) -> None:
+def test_nothing_is_chosen_at_a_dead_end(model: NativeModel, engine: GrammarEngine) -> None:
     held = engine.constraint('root ::= "a"')
     held.accept(ord("a"))
     logits = np.zeros(model.size, dtype=np.float32)
     logits[list(model.end_tokens)] = -np.inf
-    assert Picker(0, 0).pick(logits, held) is None
-    assert Picker(1, 0, Truncation(top_k=3)).pick(logits, held) is None
+    assert Sampler(0, 0).sample(logits, held) is None
+    assert Sampler(1, 0, Truncation(top_k=3)).sample(logits, held) is None
 
 
 def test_a_model_that_computes_no_numbers_is_found_out(model: NativeModel) -> None:
     logits = np.full(model.size, np.nan, dtype=np.float32)
     with pytest.raises(ValueError, match="no number"):
-        Picker(0, 0).pick(logits, None)
+        Sampler(0, 0).sample(logits, None)
 
 
 def test_a_seed_of_minus_one_is_another_each_time() -> None:
     logits = np.zeros(1000, dtype=np.float32)
-    assert len({Picker(1.0, -1).pick(logits, None) for _ in range(20)}) > 1
-    assert len({Picker(1.0, 7).pick(logits, None) for _ in range(20)}) == 1
+    assert len({Sampler(1.0, -1).sample(logits, None) for _ in range(20)}) > 1
+    assert len({Sampler(1.0, 7).sample(logits, None) for _ in range(20)}) == 1
     with pytest.raises(ValueError, match="the seed is -2"):
-        Picker(1.0, -2)
+        Sampler(1.0, -2)
 
 
 @pytest.mark.parametrize("wrong", [{"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}, {"min_p": -0.1}])
@@ -200,18 +200,18 @@ def test_only_utf_8_is_spelled(model: NativeModel) -> None:
     begun = {char.encode()[:length] for char in map(chr, _PLACES) for length in range(1, 5)}
     byte_of = {model.piece(token): token for token in range(256)}
     for raw in sorted(begun):
-        utf8 = Utf8(model)
+        utf8 = Utf8Decoder(model)
         *before, last = (byte_of[bytes([each])] for each in raw)
         for token in before:
-            utf8.take(token)
-        assert utf8.spells(last)
+            utf8.decode(token)
+        assert utf8.accepts(last)
     for raw in (b"\xed\xa0", b"\xed\xbf", b"\xc0", b"\xf0\x8f", b"\xf4\x90", b"\xf5", b"\xe0\x9f", b"\x80"):
-        utf8 = Utf8(model)
+        utf8 = Utf8Decoder(model)
         spelled = []
         for byte in raw:
-            spelled.append(utf8.spells(byte_of[bytes([byte])]))
+            spelled.append(utf8.accepts(byte_of[bytes([byte])]))
             if spelled[-1]:
-                utf8.take(byte_of[bytes([byte])])
+                utf8.decode(byte_of[bytes([byte])])
         assert not all(spelled), raw
 
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 from llama_cpp import Llama
 
-from gbnf_server.backends.base import DEMONSTRATION_MODEL
-from gbnf_server.cpu import protect
+from gbnf_server.backends.base import DEMO_MODEL_NAME
+from gbnf_server.cpu import patch_default_model_params
 from gbnf_server.embedded import model_path, odd_values
 from gbnf_server.embedded.chat import pieces
 from gbnf_server.embedded.source import Source
@@ -21,7 +21,7 @@ MEGABYTES_8 = 8_000_000
 
 @pytest.fixture(scope="module")
 def llama() -> Llama:
-    protect()
+    patch_default_model_params()
     return Llama(str(model_path()), n_ctx=1024, verbose=False)
 
 
@@ -31,7 +31,7 @@ def test_the_model_is_small() -> None:
 
 def test_the_model_says_what_it_is(llama: Llama) -> None:
     about = llama.metadata
-    assert about["general.name"] == DEMONSTRATION_MODEL
+    assert about["general.name"] == DEMO_MODEL_NAME
     assert about["general.architecture"] == "llama"
     assert about["general.license"] == "MIT"
     assert "demonstration" in about["general.description"]

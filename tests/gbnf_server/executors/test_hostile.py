@@ -51,9 +51,9 @@ def test_it_ends_in_an_error_and_leaves_nothing(
     context = world(tmp_path / "space", person=AbsentPerson())
     (tmp_path / "space" / "kept.txt").write_text("as it was")
     before, descriptors = snapshot(context.workspace.root), psutil.Process().num_fds()
-    executor = hostile.made(tmp_path / "hostile")
+    tool = hostile.made(tmp_path / "hostile")
     with pytest.raises(ExecutorError) as caught:
-        run_executor(executor, {}, context)
+        run_executor(tool, {}, context)
     said = str(caught.value)
     assert re.search(hostile.says, said)
     assert len(said) <= 2000
@@ -75,7 +75,7 @@ def test_the_table_has_every_deadly_signal() -> None:
 def test_the_parent_keeps_no_more_than_a_message(tmp_path: Path) -> None:
     """In a process of its own, whose largest size the system tells."""
     flood = next(each for each in HOSTILE if each.name == "floods_the_pipe")
-    executor = flood.made(tmp_path / "hostile")
+    tool = flood.made(tmp_path / "hostile")
     code = f"""
 import resource, sys
 from pathlib import Path
@@ -87,7 +87,7 @@ def peak():
     return size if sys.platform == "darwin" else size * 1024
 
 mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"max_result_kb": 64}}}}
-hostile = Executor.from_mapping(mapping, Path({str(executor.path)!r}))
+hostile = Executor.from_mapping(mapping, Path({str(tool.path)!r}))
 context = Context(Workspace({str(tmp_path / "space")!r}))
 before = peak()
 for _ in range(3):
@@ -137,13 +137,13 @@ def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
 ) -> None:
     monkeypatch.setenv(MARK, str(tmp_path))
     waits = next(each for each in HOSTILE if each.name == "leaves_a_daemon_and_waits")
-    executor = waits.made(tmp_path / "hostile")
+    tool = waits.made(tmp_path / "hostile")
     code = f"""
 from pathlib import Path
 from gbnf.manifests import Executor
 from gbnf_server.executors import Context, Workspace, run_executor
 mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"env": [{MARK!r}]}}}}
-hostile = Executor.from_mapping(mapping, Path({str(executor.path)!r}))
+hostile = Executor.from_mapping(mapping, Path({str(tool.path)!r}))
 run_executor(hostile, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
 """
     with subprocess.Popen([sys.executable, "-c", code]) as runner:

@@ -47,7 +47,7 @@ def plant(root: Path, tree: dict[str, bytes | None]) -> Workspace:
 
 def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str = "") -> None:
     with workspace.journal.locked():
-        workspace.journal.apply(changes, turn=turn, tool="test", then=lambda: None, sent=sent)
+        workspace.journal.apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
 
 
 @settings(max_examples=150)
@@ -313,7 +313,7 @@ def test_what_fails_in_the_end_takes_the_changes_back(tmp_path: Path) -> None:
         raise ExecutorError("no")
 
     with workspace.journal.locked(), pytest.raises(ExecutorError, match="no"):
-        workspace.journal.apply([Write("a", b"new")], turn="first", tool="t", then=fail, sent="it")
+        workspace.journal.apply([Write("a", b"new")], turn="first", tool="t", action=fail, sent="it")
     assert contents_of(tmp_path) == {"a": b"old"}
     with pytest.raises(ExecutorError, match="nothing to undo"):
         workspace.journal.undo_last_turn("second")

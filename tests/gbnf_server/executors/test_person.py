@@ -20,12 +20,12 @@ from rich.console import Console
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Field, Form, ScriptedPerson, TerminalPerson, Workspace
-from gbnf_server.executors.person import KINDS, Kind, check_answer, printable
+from gbnf_server.executors.person import FIELD_KINDS, FieldKind, check_answer, replace_control_characters
 
 OPTIONS = ("Red", "green", "blue, dark")
 
 
-def field(kind: Kind, var: str = "x") -> Field:
+def field(kind: FieldKind, var: str = "x") -> Field:
     return Field(var, "Which?", kind, OPTIONS if "choice" in kind else ())
 
 
@@ -58,8 +58,10 @@ def test_a_date_is_read_as_it_is_written(date: Any) -> None:
     assert check_answer(field("date"), date.isoformat()) == date.isoformat()
 
 
-@given(st.sampled_from(KINDS), st.text() | st.integers() | st.none() | st.booleans() | st.lists(st.text()))
-def test_an_answer_fits_or_is_refused_and_is_then_accepted_again(kind: Kind, given_: Any) -> None:
+@given(
+    st.sampled_from(FIELD_KINDS), st.text() | st.integers() | st.none() | st.booleans() | st.lists(st.text())
+)
+def test_an_answer_fits_or_is_refused_and_is_then_accepted_again(kind: FieldKind, given_: Any) -> None:
     try:
         value = check_answer(field(kind), given_)
     except ValueError:
@@ -88,7 +90,7 @@ def test_an_answer_fits_or_is_refused_and_is_then_accepted_again(kind: Kind, giv
         ("location", "Via Roma 1, Torino", "Via Roma 1, Torino"),
     ],
 )
-def test_accepted(kind: Kind, given_: Any, value: Any) -> None:
+def test_accepted(kind: FieldKind, given_: Any, value: Any) -> None:
     accepted = check_answer(field(kind), given_)
     assert accepted == value
     assert type(accepted) is type(value)
@@ -117,7 +119,7 @@ def test_accepted(kind: Kind, given_: Any, value: Any) -> None:
         ("location", ""),
     ],
 )
-def test_refused(kind: Kind, given_: Any) -> None:
+def test_refused(kind: FieldKind, given_: Any) -> None:
     with pytest.raises(ValueError, match="answer"):
         check_answer(field(kind), given_)
 
@@ -130,7 +132,7 @@ def test_a_file_path_stays_in_the_workspace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["choice", "choice_with_preview", "multi_choice"])
-def test_a_choice_needs_options(kind: Kind) -> None:
+def test_a_choice_needs_options(kind: FieldKind) -> None:
     with pytest.raises(ExecutorError, match="nothing to choose from"):
         Field("x", "?", kind)
 
@@ -142,7 +144,7 @@ def test_a_kind_that_is_none() -> None:
 
 @given(st.text())
 def test_nothing_printable_moves_the_cursor(text: str) -> None:
-    shown = printable(text)
+    shown = replace_control_characters(text)
     assert len(shown) == len(text)
     assert not set(shown) & {"\x1b", "\r", "\x08", "\x9b", "\u202e", "\u2066"}
 
@@ -191,7 +193,7 @@ def test_the_terminal_asks_until_the_answer_fits(
 ) -> None:
     screen = typing("9\nred\nmaybe\ny\n2,1\ntoday\n2026-12-24\n../x\nnotes.txt\n")
     person = TerminalPerson(console=Console(file=screen, width=100), workspace=Workspace(tmp_path))
-    kinds: tuple[Kind, ...] = ("choice", "yes_no", "multi_choice", "date", "file_path")
+    kinds: tuple[FieldKind, ...] = ("choice", "yes_no", "multi_choice", "date", "file_path")
     fields = tuple(Field(kind, f"[red]{kind}?", kind, OPTIONS if "choice" in kind else ()) for kind in kinds)
     assert person.answer(Form("[bold]A form", fields)) == {
         "choice": "Red",

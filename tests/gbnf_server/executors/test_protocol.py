@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors.person import KINDS, Field, Form
+from gbnf_server.executors.person import FIELD_KINDS, Field, Form
 from gbnf_server.executors.protocol import (
-    Asked,
-    Failed,
-    Inbox,
-    Message,
-    Returned,
-    SecretAsked,
+    ChildMessage,
+    ErrorMessage,
+    FormRequest,
+    MessageReader,
+    ResultMessage,
+    SecretRequest,
     ask,
     encode,
     error,
     result,
     secret,
 )
-from gbnf_server.executors.results import DEPTH
+from gbnf_server.executors.results import MAX_DEPTH
 from gbnf_server.executors.secrets import Secrets
 
 json_values = st.recursive(
@@ -35,14 +35,14 @@ json_values = st.recursive(
 )
 any_text = st.text(st.characters())  # halves of characters too
 fields = st.builds(
-    Field, any_text, any_text, st.sampled_from(KINDS), st.lists(any_text, min_size=1).map(tuple)
+    Field, any_text, any_text, st.sampled_from(FIELD_KINDS), st.lists(any_text, min_size=1).map(tuple)
 )
 results = st.dictionaries(st.text().filter(lambda key: key != "entries"), json_values)
 messages = st.one_of(
-    st.builds(lambda title, asked: Asked(Form(title, tuple(asked))), any_text, st.lists(fields)),
-    st.builds(SecretAsked, any_text),
-    st.builds(Returned, results),
-    st.builds(Failed, any_text, any_text),
+    st.builds(lambda title, asked: FormRequest(Form(title, tuple(asked))), any_text, st.lists(fields)),
+    st.builds(SecretRequest, any_text),
+    st.builds(ResultMessage, results),
+    st.builds(ErrorMessage, any_text, any_text),
 )
 nearly = st.dictionaries(
     st.sampled_from(["is", "title", "fields", "value", "text", "trace", "handle"]),
@@ -50,30 +50,32 @@ nearly = st.dictionaries(
 ).map(lambda value: json.dumps(value).encode() + b"\n")
 
 
-def encoded(message: Message) -> bytes:
+def encoded(message: ChildMessage) -> bytes:
     match message:
-        case Asked(form):
+        case FormRequest(form):
             return encode(ask(form))
-        case SecretAsked(handle):
+        case SecretRequest(handle):
             return encode(secret(handle))
-        case Returned(value):
+        case ResultMessage(value):
             return encode(result(value))
-        case Failed(text, trace):
+        case ErrorMessage(text, trace):
             return encode(error(text, trace))
 
 
-def inbox(limit_kb: int = 100) -> Inbox:
-    return Inbox("mine", limit_kb, Secrets())
+def inbox(limit_kb: int = 100) -> MessageReader:
+    return MessageReader("mine", limit_kb, Secrets())
 
 
 @given(sent=st.lists(messages), data=st.data())
-def test_what_is_sent_arrives_however_it_is_cut_into_pieces(sent: list[Message], data: st.DataObject) -> None:
-    stream, box, got = b"".join(map(encoded, sent)), inbox(), list[Message]()
+def test_what_is_sent_arrives_however_it_is_cut_into_pieces(
+    sent: list[ChildMessage], data: st.DataObject
+) -> None:
+    stream, box, got = b"".join(map(encoded, sent)), inbox(), list[ChildMessage]()
     while stream:
         size = data.draw(st.integers(1, len(stream)))
         box.feed(stream[:size])
         stream = stream[size:]
-        while message := box.take():
+        while message := box.next_message():
             got.append(message)
     assert got == sent
 
@@ -84,7 +86,7 @@ def test_other_bytes_are_an_error_of_the_tool(pieces: list[bytes]) -> None:
     with suppress(ExecutorError):
         for piece in pieces:
             box.feed(piece)
-            while box.take():
+            while box.next_message():
                 pass
 
 
@@ -98,17 +100,17 @@ def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> Non
     box.feed(line)
     if over:
         with pytest.raises(ExecutorError, match=f"returned more than {limit_kb} kB.*run.max_result_kb"):
-            box.take()
+            box.next_message()
     else:
-        assert isinstance(box.take(), Returned)
+        assert isinstance(box.next_message(), ResultMessage)
 
 
 def test_a_small_limit_is_for_results_and_not_for_questions() -> None:
     box = inbox(1)
     box.feed(encode(ask(Form("x" * 2000, ()))) + encode(result({"x": "x" * 2000})))
-    assert isinstance(box.take(), Asked)
+    assert isinstance(box.next_message(), FormRequest)
     with pytest.raises(ExecutorError, match="returned more than 1 kB"):
-        box.take()
+        box.next_message()
 
 
 def test_bytes_without_a_line_end_are_refused_before_they_are_many() -> None:
@@ -117,7 +119,7 @@ def test_bytes_without_a_line_end_are_refused_before_they_are_many() -> None:
         while True:
             box.feed(b"x" * 1000)
             fed += 1000
-            assert box.take() is None
+            assert box.next_message() is None
     assert fed <= 64 * 1024 + 1000
 
 
@@ -132,11 +134,12 @@ def nested(depth: int, *, kind: type) -> Any:
 def test_a_result_may_be_so_deep_and_no_deeper(kind: type) -> None:
     box = inbox()
     box.feed(
-        encode(result({"x": nested(DEPTH - 1, kind=kind)})) + encode(result({"x": nested(DEPTH, kind=kind)}))
+        encode(result({"x": nested(MAX_DEPTH - 1, kind=kind)}))
+        + encode(result({"x": nested(MAX_DEPTH, kind=kind)}))
     )
-    assert isinstance(box.take(), Returned)
-    with pytest.raises(ExecutorError, match=f"nested deeper than {DEPTH}"):
-        box.take()
+    assert isinstance(box.next_message(), ResultMessage)
+    with pytest.raises(ExecutorError, match=f"nested deeper than {MAX_DEPTH}"):
+        box.next_message()
 
 
 @pytest.mark.parametrize("digits", [4300, 4301])
@@ -145,6 +148,6 @@ def test_integers_have_as_many_digits_as_python_writes(digits: int) -> None:
     box.feed(b'{"is": "result", "value": {"x": ' + b"9" * digits + b"}}\n")
     if digits > 4300:
         with pytest.raises(ExecutorError, match="what is no message"):
-            box.take()
+            box.next_message()
     else:
-        assert box.take() == Returned({"x": 10**digits - 1})
+        assert box.next_message() == ResultMessage({"x": 10**digits - 1})

@@ -23,7 +23,7 @@ from support.executors import snapshot
 def apply(workspace: Workspace, *changes: Change, turn: str = "first") -> None:
     journal = workspace.journal
     with journal.locked():
-        journal.apply(changes, turn=turn, tool="test", then=lambda: None)
+        journal.apply(changes, turn=turn, tool="test", action=lambda: None)
 
 
 def files(workspace: Workspace) -> list[Path]:
@@ -96,10 +96,10 @@ def test_no_settled_record_is_read_by_a_change(tmp_path: Path, monkeypatch: pyte
     for number in range(20):
         apply(workspace, Write("a", str(number).encode()))
 
-    def refuse(_: records.Records, entry: records.Entry) -> None:
+    def refuse(_: records.JournalStore, entry: records.JournalEntry) -> None:
         raise AssertionError(f"{entry.file} is read")
 
-    monkeypatch.setattr(records.Records, "load", refuse)
+    monkeypatch.setattr(records.JournalStore, "load", refuse)
     apply(workspace, Write("a", b"x"))
 
 

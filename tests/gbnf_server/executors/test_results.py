@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.executors.results import DEPTH, cleaned, depth_of, flattened, whole
+from gbnf_server.executors.results import (
+    MAX_DEPTH,
+    nesting_depth,
+    redact_result,
+    replace_lone_surrogates,
+    without_deep_values,
+)
 from gbnf_server.executors.secrets import Secrets
 
 
@@ -19,9 +25,9 @@ def nested(depth: int, kind: type) -> Any:
     return value
 
 
-@given(depth=st.integers(0, 2 * DEPTH), enough=st.integers(0, DEPTH), kind=st.sampled_from([list, dict]))
+@given(depth=st.integers(0, 2 * MAX_DEPTH), enough=st.integers(0, MAX_DEPTH), kind=st.sampled_from([list, dict]))
 def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: type) -> None:
-    assert depth_of([nested(depth, kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
+    assert nesting_depth([nested(depth, kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
 
 
 @given(
@@ -31,15 +37,15 @@ def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: ty
     depth=st.integers(0, 6),
 )
 def test_what_is_flattened_is_so_deep_at_most_and_else_as_it_was(value: Any, depth: int) -> None:
-    flat = flattened(value, depth)
-    assert depth_of(flat, 10) <= depth
-    if depth_of(value, 10) <= depth:
+    flat = without_deep_values(value, depth)
+    assert nesting_depth(flat, 10) <= depth
+    if nesting_depth(value, 10) <= depth:
         assert flat == value
 
 
 @given(text=st.text(st.characters()))
 def test_halves_of_characters_become_replacement_characters(text: str) -> None:
-    clean = whole(text)
+    clean = replace_lone_surrogates(text)
     assert clean.encode().decode() == clean
     if text.encode("utf-8", "ignore").decode() == text:
         assert clean == text
@@ -57,5 +63,5 @@ def test_halves_of_characters_become_replacement_characters(text: str) -> None:
     ],
 )
 def test_halves_by_example(text: str, expected: str) -> None:
-    assert whole(text) == expected
-    assert cleaned({text: [text]}, Secrets()) == {expected: [expected]}
+    assert replace_lone_surrogates(text) == expected
+    assert redact_result({text: [text]}, Secrets()) == {expected: [expected]}

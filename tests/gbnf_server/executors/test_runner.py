@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gbnf.manifests import Executor
-from gbnf.manifests.checks import LEAST_MEMORY_MB
+from gbnf.manifests import Tool
+from gbnf.manifests.checks import MIN_MEMORY_MB
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
-from gbnf_server.executors.context import COMMON_SETTINGS, PREFIX
-from gbnf_server.executors.runner import PASSED_ON, PATHS
+from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
+from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
 from support.executors import SATURDAY, shipped, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
 
@@ -34,14 +34,14 @@ def run(arguments, context):
 """
 
 
-def executor(folder: Path, body: str, *, timeout_s: float = 20.0, **keys: Any) -> Executor:
+def tool(folder: Path, body: str, *, timeout_s: float = 20.0, **keys: Any) -> Tool:
     """A user's own executor, in a folder of its own."""
     folder.mkdir(exist_ok=True)
     (folder / "executor.py").write_text(HEAD + textwrap.indent(textwrap.dedent(body), "    "))
     return written(folder, timeout_s=timeout_s, **keys)
 
 
-def written(folder: Path, *, timeout_s: float = 20.0, **keys: Any) -> Executor:
+def written(folder: Path, *, timeout_s: float = 20.0, **keys: Any) -> Tool:
     mapping = {
         "name": "mine",
         "description": "Mine.",
@@ -49,12 +49,12 @@ def written(folder: Path, *, timeout_s: float = 20.0, **keys: Any) -> Executor:
         "run": {"effect": "write", "timeout_s": timeout_s},
         **keys,
     }
-    return Executor.from_mapping(mapping, folder / "manifest.toml")
+    return Tool.from_mapping(mapping, folder / "manifest.toml")
 
 
 def result(tmp_path: Path, body: str, *, person: Person | None = None, **arguments: Any) -> dict[str, Any]:
     context = world(tmp_path / "space", person=person)
-    return run_executor(executor(tmp_path / "mine", body), arguments, context)
+    return run_executor(tool(tmp_path / "mine", body), arguments, context)
 
 
 values = st.recursive(
@@ -73,7 +73,7 @@ def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments
 def test_large_arguments_and_results(tmp_path: Path) -> None:
     text = "è" * 1_000_000
     run = {"max_result_kb": 2000}
-    mine = executor(tmp_path / "mine", "return {'entries': [arguments['text']]}", run=run)
+    mine = tool(tmp_path / "mine", "return {'entries': [arguments['text']]}", run=run)
     assert run_executor(mine, {"text": text}, world(tmp_path / "space")) == {"entries": [text]}
 
 
@@ -96,7 +96,7 @@ def test_the_world_it_sees(tmp_path: Path) -> None:
     }
     """
     context = replace(world(tmp_path / "space", settings={"GBNF_X": "1", "GBNF_Y": "2"}), turn="run 7")
-    mine = executor(tmp_path / "mine", body, run={"env": ["GBNF_X"]})
+    mine = tool(tmp_path / "mine", body, run={"env": ["GBNF_X"]})
     assert run_executor(mine, {}, context) == {
         "cwd": str(tmp_path / "space"),
         "root": str(tmp_path / "space"),
@@ -171,8 +171,8 @@ def test_without_code_the_error_names_the_place(tmp_path: Path) -> None:
         run_executor(replace_path(written(tmp_path)), {}, world(tmp_path / "space"))
 
 
-def replace_path(original: Executor) -> Executor:
-    return Executor.from_mapping({"name": original.name, "description": "x", "args": dict(original.args)})
+def replace_path(original: Tool) -> Tool:
+    return Tool.from_mapping({"name": original.name, "description": "x", "args": dict(original.args)})
 
 
 def test_arguments_that_are_no_json(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_arguments_that_are_no_json(tmp_path: Path) -> None:
 def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = executor(
+    mine = tool(
         tmp_path / "mine", "import colorsys, helper\nreturn {'helper': helper.NAME, 'json': json.dumps(1)}"
     )
     (tmp_path / "mine" / "helper.py").write_text("NAME = 'beside'")
@@ -200,7 +200,7 @@ def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not
 def test_no_variable_makes_it_load_code_from_the_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = executor(tmp_path / "mine", "return {'path': os.environ['PYTHONPATH']}")
+    mine = tool(tmp_path / "mine", "return {'path': os.environ['PYTHONPATH']}")
     context = world(tmp_path / "space")
     for folder in (tmp_path / "space", tmp_path / "space" / "sub"):
         folder.mkdir(exist_ok=True)
@@ -229,7 +229,7 @@ def test_it_gets_the_variables_that_everybody_gets_and_those_that_its_manifest_n
     }
     for name in [*secret, "LC_TIME", "TZ", "GBNF_SMTP_PASSWORD", "GBNF_TIMEZONE"]:
         monkeypatch.setenv(name, "x")
-    mine = executor(
+    mine = tool(
         tmp_path / "mine",
         "return {'environment': list(os.environ), 'settings': context.settings}",
         run={"env": [*env, "GBNF_A"]},
@@ -242,7 +242,7 @@ def test_it_gets_the_variables_that_everybody_gets_and_those_that_its_manifest_n
     assert {"PATH", "LC_TIME", "TZ"} <= got
     assert got & (secret | {"GBNF_SMTP_PASSWORD", "GBNF_TIMEZONE"}) == secret & set(env)
     assert {name for name in got if name.startswith("GBNF_")} == settings.keys()
-    everybodys = PASSED_ON | PATHS | settings.keys() | (secret & set(env))
+    everybodys = INHERITED_VARIABLES | PATH_VARIABLES | settings.keys() | (secret & set(env))
     assert {name for name in got if not name.startswith("LC_")} <= everybodys
 
 
@@ -251,7 +251,7 @@ def test_every_shipped_executor_names_the_settings_that_it_reads() -> None:
         assert each.path is not None
         code = (each.path.parent / "executor.py").read_text()
         read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - COMMON_SETTINGS
-        assert read == {variable for variable in each.run.env if variable.startswith(PREFIX)}, name
+        assert read == {variable for variable in each.run.env if variable.startswith(SETTINGS_PREFIX)}, name
 
 
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -268,9 +268,7 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     ready = tmp_path / "space" / "ready"
     for timeout_s in limits_s(2.5):
         with pytest.raises(ExecutorTimeout, match="'mine' was stopped after") as caught:
-            run_executor(
-                executor(tmp_path / "mine", body, timeout_s=timeout_s), {}, world(tmp_path / "space")
-            )
+            run_executor(tool(tmp_path / "mine", body, timeout_s=timeout_s), {}, world(tmp_path / "space"))
         assert caught.value.timeout_s == timeout_s
         if ready.exists():
             break
@@ -325,12 +323,12 @@ def test_the_least_memory_is_enough_for_small_tools(
     tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
     tool = shipped()[name]
-    little = replace(tool, run=replace(tool.run, memory_mb=LEAST_MEMORY_MB))
+    little = replace(tool, run=replace(tool.run, memory_mb=MIN_MEMORY_MB))
     assert run_executor(little, arguments, world(tmp_path))
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    mine = executor(
+    mine = tool(
         tmp_path / "mine",
         "open('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(60)",
     )
@@ -372,7 +370,7 @@ def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
     before = snapshot(context.workspace.root)
     for timeout_s in limits_s(2.5):
         with pytest.raises(ExecutorTimeout):
-            run_executor(executor(tmp_path / "mine", wait + body, timeout_s=timeout_s), {}, context)
+            run_executor(tool(tmp_path / "mine", wait + body, timeout_s=timeout_s), {}, context)
         assert snapshot(context.workspace.root) == before
         if begun.exists():
             break
@@ -380,7 +378,7 @@ def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
 
 
 def test_no_limit_is_no_limit(tmp_path: Path) -> None:
-    mine = executor(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
+    mine = tool(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
     assert run_executor(mine, {}, world(tmp_path / "space")) == {"done": True}
 
 
@@ -408,7 +406,7 @@ class Slow(AbsentPerson):
 def test_the_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
     """Who thinks for longer than the limit gets through at no limit where the clock goes on."""
     for timeout_s in limits_s(3):
-        mine = executor(tmp_path / "mine", ASK, timeout_s=timeout_s)
+        mine = tool(tmp_path / "mine", ASK, timeout_s=timeout_s)
         with suppress(ExecutorTimeout):  # all the rest may take longer than so short a limit
             found = run_executor(mine, {}, world(tmp_path / "space", person=Slow(timeout_s + 0.5)))
             break
@@ -429,7 +427,7 @@ def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
 
 def test_the_runtime_says_who_acts(tmp_path: Path) -> None:
     args = {"type": "object", "properties": {"actor": {"type": "string", "runtime_resolved": True}}}
-    mine = executor(tmp_path / "mine", "return arguments", args=args)
+    mine = tool(tmp_path / "mine", "return arguments", args=args)
     context = world(tmp_path / "space", settings={"GBNF_USER_EMAIL": "anna@example.org"})
     assert run_executor(mine, {}, context) == {"actor": "anna@example.org"}
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.manifests import Executor
-from gbnf_server.batch import Batch, Request, Result
+from gbnf.manifests import Tool
+from gbnf_server.batch import Batch, BatchRequest, BatchResult
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor
-from gbnf_server.executors.results import cleaned
-from gbnf_server.executors.secrets import SECRET, Secrets
+from gbnf_server.executors.results import redact_result
+from gbnf_server.executors.secrets import HANDLE_PREFIX, Secrets
 from gbnf_server.planner import Event, Planner
 from support.by_hand import ANSWER, BY_NAME, call
 from support.executors import world
@@ -58,7 +58,7 @@ time.sleep(60)
 """
 
 
-def leaking(folder: Path) -> tuple[Executor, ...]:
+def leaking(folder: Path) -> tuple[Tool, ...]:
     """Tools that get the credential, each in a legitimate way, and then tell everybody."""
     bodies = {
         "returns": 'return {password: [password, {"a": "x" + password}], "entries": [password]}',
@@ -74,7 +74,7 @@ def leaking(folder: Path) -> tuple[Executor, ...]:
     )
 
 
-def honest(folder: Path) -> Executor:
+def honest(folder: Path) -> Tool:
     return make_tool(
         folder,
         "log_in",
@@ -140,7 +140,7 @@ def check_steps(steps: list[dict[str, Any]], folder: Path) -> None:
     form = steps[0]["result"]["values"]
     assert form["user"] == "anna"
     handle = form["password"]
-    assert handle.startswith(SECRET)
+    assert handle.startswith(HANDLE_PREFIX)
     assert handle != "secret:password"
     space = folder / "space"
     assert (space / "guessed.txt").read_text() == "secret:password"
@@ -167,13 +167,13 @@ def test_the_attack_on_a_planner(tmp_path: Path) -> None:
     )
 
 
-async def collected(batch: Batch) -> list[Result]:
+async def collected(batch: Batch) -> list[BatchResult]:
     return [result async for result in batch.results()]
 
 
 def test_the_attack_on_a_batch(tmp_path: Path) -> None:
     planner, script, _ = attacked(tmp_path)
-    with Batch([Request("r", "go")], planner, tmp_path / "log") as batch:
+    with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
         [result] = asyncio.run(collected(batch))
     assert result.run is not None
     check_steps(result.run["steps"], tmp_path)
@@ -210,16 +210,16 @@ def test_no_text_around_it_hides_a_credential(value: str, before: str, after: st
     secrets = Secrets()
     handle = secrets.keep(value, "?")
     for spelled in (value, json.dumps(value)[1:-1], repr(value)[1:-1]):
-        assert not any(value in part for part in secrets.hidden(before + spelled + after).split(handle))
+        assert not any(value in part for part in secrets.redact(before + spelled + after).split(handle))
 
 
 @given(value=values, other=texts)
 def test_a_text_without_it_stays_as_it_is(value: str, other: str) -> None:
     secrets = Secrets()
-    assert secrets.hidden(other) == other
+    assert secrets.redact(other) == other
     secrets.keep(value, "?")
     if not any(spelling in other for spelling in secrets._handles):
-        assert secrets.hidden(other) == other
+        assert secrets.redact(other) == other
 
 
 @pytest.mark.parametrize(
@@ -235,4 +235,4 @@ def test_a_text_without_it_stays_as_it_is(value: str, other: str) -> None:
 def test_short_ones_and_numbers(value: str, result: dict[str, Any], expected: dict[str, Any]) -> None:
     secrets = Secrets()
     handle = secrets.keep(value, "?")
-    assert cleaned(result, secrets) == json.loads(json.dumps(expected).replace("H", handle))
+    assert redact_result(result, secrets) == json.loads(json.dumps(expected).replace("H", handle))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.executors import Trash, Workspace, records
-from gbnf_server.executors.trees import measure, remove_trees
+from gbnf_server.executors.trees import folder_size, remove_trees
 from support.folders import deepen
 
 
@@ -29,7 +29,7 @@ def removed(root: Path, most: int) -> int:
 @pytest.mark.parametrize("name", ["d", "long name " * 20])
 def test_a_folder_deeper_than_the_limits_of_recursion_and_paths(deep_path: Path, name: str) -> None:
     deepen(deep_path, 2 * sys.getrecursionlimit(), name)
-    measure(deep_path)
+    folder_size(deep_path)
     assert removed(deep_path, 10**6) == 1
 
 
@@ -52,7 +52,7 @@ def test_links_and_special_files_are_removed_and_not_followed(tmp_path: Path) ->
         (folder / "dead").symlink_to("nothing")
         os.mkfifo(folder / "pipe")
         (folder / os.fsdecode(b"\xff\n")).write_bytes(b"1")
-    assert measure(tree) < 100_000
+    assert folder_size(tree) < 100_000
     assert removed(tree, 10**6) == 1
     assert (tmp_path / "outside" / "x").exists()
 
@@ -61,8 +61,8 @@ def test_what_is_measured_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gbnf_server.executors.trees.MEASURED", 5)
     for number in range(20):
         (tmp_path / str(number)).write_bytes(b"x")
-    assert measure(tmp_path) == 5
-    assert measure(tmp_path / "missing") == 0
+    assert folder_size(tmp_path) == 5
+    assert folder_size(tmp_path / "missing") == 0
 
 
 def test_a_deep_folder_is_deleted_undone_and_forgotten(
@@ -74,7 +74,7 @@ def test_a_deep_folder_is_deleted_undone_and_forgotten(
 
     def delete(turn: str) -> None:
         with workspace.journal.locked():
-            workspace.journal.apply([Trash("top")], turn=turn, tool="t", then=lambda: None)
+            workspace.journal.apply([Trash("top")], turn=turn, tool="t", action=lambda: None)
 
     delete("first")
     assert workspace.journal.undo_last_turn("second").undone == ("restored 'top'",)

@@ -92,7 +92,7 @@ def test_no_change_reaches_what_lies_outside(
     beside = sorted(workspace.root.parent.iterdir())
     try:
         with workspace.journal.locked():
-            workspace.journal.apply(changes, turn="t", tool="x", then=lambda: None)
+            workspace.journal.apply(changes, turn="t", tool="x", action=lambda: None)
     except ExecutorError:
         pass
     assert snapshot(outside) == before
@@ -164,7 +164,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path) -> 
     path = workspace.relative(workspace.resolve("folder/a"))
     (workspace.root / "folder").rename(workspace.root / "moved")
     (workspace.root / "folder").symlink_to(tmp_path / "outside")
-    with pytest.raises(OSError, match="Not a directory"), workspace.opened_parent(path):
+    with pytest.raises(OSError, match="Not a directory"), workspace.open_parent(path):
         pass
 
 

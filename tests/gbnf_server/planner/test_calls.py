@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf import Executor, load_manifests
+from gbnf import Tool, load_manifests
 from gbnf_server.planner.calls import canonical, clip, fill_references, parse, result_entries
 from gbnf_server.shipped import manifests_path
 
-EXECUTORS = {executor.name: executor for executor in load_manifests(manifests_path())}
+TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
@@ -72,25 +72,25 @@ def test_surrounding_whitespace_is_no_fault() -> None:
 @given(st.lists(st.text(), min_size=1), st.lists(st.text()))
 def test_a_list_takes_the_entries_after_what_was_given(entries: list[str], given_paths: list[str]) -> None:
     arguments = {"from_step": 2, **({"paths": given_paths} if given_paths else {})}
-    filled = fill_references(EXECUTORS["read_files"], arguments, {2: tuple(entries)})
+    filled = fill_references(TOOLS["read_files"], arguments, {2: tuple(entries)})
     assert filled == {"paths": given_paths + entries}
 
 
 @given(st.lists(st.text(), min_size=1), st.text())
 def test_a_string_takes_the_entries_as_lines(entries: list[str], body: str) -> None:
     arguments = {"to": ["me"], "subject": "s", "from_step": 1, "body": body}
-    filled = fill_references(EXECUTORS["send_messages"], arguments, {1: tuple(entries)})
+    filled = fill_references(TOOLS["send_messages"], arguments, {1: tuple(entries)})
     assert filled == {"to": ["me"], "subject": "s", "body": "\n".join([*([body] if body else []), *entries])}
 
 
 def test_arguments_without_reference_stay() -> None:
     arguments = {"paths": ["a.txt"]}
-    assert fill_references(EXECUTORS["read_files"], arguments, {1: ("b.txt",)}) == arguments
+    assert fill_references(TOOLS["read_files"], arguments, {1: ("b.txt",)}) == arguments
 
 
 def test_a_property_that_only_the_runtime_fills_is_filled() -> None:
     filled = fill_references(
-        EXECUTORS["get_inputs"], {"title": "t", "dialog": [], "from_step": 3}, {3: ("x", "y")}
+        TOOLS["get_inputs"], {"title": "t", "dialog": [], "from_step": 3}, {3: ("x", "y")}
     )
     assert filled == {"title": "t", "dialog": [], "entries": ["x", "y"]}
 
@@ -99,9 +99,9 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}, "additiona
 TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
-def _filling(schema: dict[str, Any], **root: Any) -> Executor:
+def _filling(schema: dict[str, Any], **root: Any) -> Tool:
     args = {"properties": {"x": schema, "from_step": {"type": "integer", "fills": "x"}}, **root}
-    return Executor.from_mapping({"name": "use", "description": "x", "args": {"type": "object", **args}})
+    return Tool.from_mapping({"name": "use", "description": "x", "args": {"type": "object", **args}})
 
 
 @given(
@@ -158,7 +158,7 @@ def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: lis
         (_filling({}), ("a",), ["a"]),
     ],
 )
-def test_entries_take_the_form_that_the_property_holds(tool: Executor, entries: Any, held: Any) -> None:
+def test_entries_take_the_form_that_the_property_holds(tool: Tool, entries: Any, held: Any) -> None:
     assert fill_references(tool, {"from_step": 1}, {1: entries}) == {"x": held}
 
 
@@ -171,7 +171,7 @@ def test_entries_take_the_form_that_the_property_holds(tool: Executor, entries: 
         (_filling(TEXTS, allOf=[{"properties": {"x": {"maxItems": 1}}}]), ("a", "b"), "at most 1 item"),
     ],
 )
-def test_entries_that_do_not_fit_are_refused(tool: Executor, entries: Any, problem: str) -> None:
+def test_entries_that_do_not_fit_are_refused(tool: Tool, entries: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         fill_references(tool, {"from_step": 1}, {1: entries})
 

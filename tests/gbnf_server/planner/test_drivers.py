@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gbnf.errors import PoolError
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson
 from gbnf_server.executors.journal import Journal
@@ -32,8 +32,8 @@ from gbnf_server.planner import (
     ToolFailed,
     WarningRaised,
 )
-from gbnf_server.planner.drivers import World, adrive, drive
-from gbnf_server.planner.effects import Approve, AskPerson, Execute
+from gbnf_server.planner.drivers import RunEnvironment, adrive, drive
+from gbnf_server.planner.effects import AskApproval, AskPerson, ExecuteTool
 from gbnf_server.planner.planner import steady_clock
 from support.by_hand import ticking
 from support.executors import SATURDAY, world
@@ -58,10 +58,10 @@ def driver(request: pytest.FixtureRequest) -> Driver:
     return lambda planner, query: asyncio.run(planner.arun(query))
 
 
-def planner(executors: list[Executor], backend: InProcess, context: Context, **settings: Any) -> Planner:
+def planner(tools: list[Tool], backend: InProcess, context: Context, **settings: Any) -> Planner:
     """A planner that never offers the final answer, so that the random model can only call the tools."""
     defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
-    return Planner(executors, backend, context=context, **{**defaults, **settings})
+    return Planner(tools, backend, context=context, **{**defaults, **settings})
 
 
 def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
@@ -222,9 +222,9 @@ def test_a_fault_that_is_no_tools_own_takes_its_change_back(
     def full(*_call: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    one = World(None, context, execute=full)  # type: ignore[arg-type]  # no model is asked
+    one = RunEnvironment(None, context, execute=full)  # type: ignore[arg-type]  # no model is asked
     ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    planning = iter_effects(Execute(ping, {}))
+    planning = iter_effects(ExecuteTool(ping, {}))
     go = (lambda: asyncio.run(adrive(planning, one))) if is_async else (lambda: list(drive(planning, one)))
     with pytest.raises(OSError, match="No space left"):
         go()
@@ -334,13 +334,13 @@ def _asking(*effects: Any) -> Generator[Any, Any, Any]:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_questions_reach_the_person(tmp_path: Path, backend: InProcess, is_async: bool) -> None:
     person = ScriptedPerson({"answer": "blue"}, approvals=lambda call: call["name"] == "good")
-    around = World(backend, world(tmp_path, person=person))
+    around = RunEnvironment(backend, world(tmp_path, person=person))
     effects = (
         AskPerson("Which?", ("red", "blue")),
         AskPerson("Say it.", ()),
         AskPerson("Which?", ("red",)),
-        Approve({"name": "good", "arguments": {}}),
-        Approve({"name": "bad", "arguments": {}}),
+        AskApproval({"name": "good", "arguments": {}}),
+        AskApproval({"name": "bad", "arguments": {}}),
     )
     if is_async:
         replies: Any = asyncio.run(adrive(_asking(*effects), around))

@@ -27,7 +27,7 @@ from support.executors import world
 from support.server import require_llama_server
 
 POOL = load_manifests(manifests_path())
-BY_NAME = {executor.name: executor for executor in POOL}
+BY_NAME = {tool.name: tool for tool in POOL}
 
 needs_model = pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.backends.exchange import Patience
+from gbnf_server.backends.exchange import RetryPolicy
 from gbnf_server.planner import Planner
 from support.executors import world
 from support.hostile_modes import MODES
@@ -69,10 +69,10 @@ def test_a_run_ends_whatever_is_answered_beside(mode: str, tmp_path: Path) -> No
     ["retry_after_year_of_20_digits_503", "error_in_undefined", "cookie_of_latin_1", "resets", "latin_1"],
 )
 def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
-    patience = Patience(timeout=120.0, retries=1, backoff=0.001, loading=0.02)
+    retry_policy = RetryPolicy(timeout=120.0, retries=1, backoff=0.001, loading=0.02)
     with (
         hostile(MODES[mode], WIRES[wire]) as server,
-        WIRES[wire].client(server.url, patience) as backend,
+        WIRES[wire].client(server.url, retry_policy) as backend,
     ):
         runs = Planner([TOOL], backend, context=world(tmp_path), final_answer_from=1).run_many(["look"] * 3)
     assert all(run.outcome in OUTCOMES for run in runs)

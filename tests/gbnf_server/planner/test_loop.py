@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from gbnf.calls import SHAPES, ShapeName, ToolCall, render
+from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
     ExecutorError,
     ExecutorTimeout,
-    ServerError,
+    ServerResponseError,
     SetupError,
 )
-from gbnf_server.planner.calls import REPEATS
-from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Execute
+from gbnf_server.planner.calls import MAX_REPEATS
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
     StepStarted,
@@ -46,7 +46,7 @@ def test_a_plan_to_its_answer() -> None:
         replies=[{"entries": ["a.txt", "b.txt"], "count": 2}, {"entries": ["one", "two"]}],
     )
     assert (driven.run.outcome, driven.run.answer, driven.run.error) == ("answered", "done", None)
-    assert [effect.arguments for effect in driven.of(Execute)] == [
+    assert [effect.arguments for effect in driven.of(ExecuteTool)] == [
         {"base_path": ".", "pattern": "*.txt"},
         {"paths": ["a.txt", "b.txt"]},
     ]
@@ -114,14 +114,14 @@ def test_the_third_time_is_refused_even_with_other_key_order() -> None:
     one = '{"name": "find_files", "arguments": {"base_path": ".", "pattern": "*"}}'
     other = '{"arguments": {"pattern": "*", "base_path": "."}, "name": "find_files"}'
     driven = drive_by_hand(POOL, map(completion, [one, other, one, ANSWER]))
-    assert len(driven.of(Execute)) == REPEATS
+    assert len(driven.of(ExecuteTool)) == MAX_REPEATS
     assert [event.refusal for event in driven.of(CallBlocked)] == ["repeated"]
 
 
 def test_a_denied_call_is_not_executed_and_asked_at_most_twice() -> None:
     driven = drive_by_hand(POOL, [completion(call("delete_files", paths=["a"]))], approvals=[False, False])
-    assert driven.of(Execute) == []
-    assert len(driven.of(Approve)) == REPEATS
+    assert driven.of(ExecuteTool) == []
+    assert len(driven.of(AskApproval)) == MAX_REPEATS
     assert [event.fault for event in driven.of(ToolFailed)] == ["denied", "denied"]
     assert driven.run.outcome == "blocked"
 
@@ -135,7 +135,7 @@ def test_the_person_approves_what_will_really_be_done() -> None:
         ),
         replies=[{"entries": ["a", "b"]}],
     )
-    [asked] = driven.of(Approve)
+    [asked] = driven.of(AskApproval)
     assert asked.call == {"name": "delete_files", "arguments": {"paths": ["a", "b"]}}
 
 
@@ -148,7 +148,11 @@ def test_a_timeout_says_so() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [BackendUnreachable("nobody at 127.0.0.1:1"), ServerError(400, "bad"), ContextOverflow(2000, 1024)],
+    [
+        BackendUnreachable("nobody at 127.0.0.1:1"),
+        ServerResponseError(400, "bad"),
+        ContextOverflow(2000, 1024),
+    ],
 )
 def test_a_backend_error_ends_the_run_with_its_words(error: GbnfError) -> None:
     driven = drive_by_hand(POOL, [completion(NOW), error])
@@ -220,10 +224,10 @@ def test_the_clock_gives_the_durations() -> None:
 SOFT = Settings(grammar=False, soft=True)
 
 
-@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
-def test_a_soft_call_is_the_call_in_every_shape(shape: ShapeName) -> None:
+@pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
+def test_a_soft_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
     arguments = {"paths": ["trips/rome"]}
-    text = "Sure!\n" + render(ToolCall("1", "create_dirs", arguments), shape)
+    text = "Sure!\n" + render_tool_calls(ToolCall("1", "create_dirs", arguments), shape)
     driven = drive_by_hand(POOL, [completion(text), completion("All done.")], settings=SOFT)
     [called] = driven.of(ToolCalled)
     assert (called.name, called.arguments) == ("create_dirs", arguments)
@@ -263,10 +267,12 @@ def test_a_whole_soft_call_counts_though_the_prose_after_it_was_cut() -> None:
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
 
 
-@pytest.mark.parametrize("shape", [shape.name for shape in SHAPES])
-def test_a_soft_call_amid_prose_that_was_cut_may_be_a_thought_and_is_not_executed(shape: ShapeName) -> None:
+@pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
+def test_a_soft_call_amid_prose_that_was_cut_may_be_a_thought_and_is_not_executed(
+    shape: CallSyntaxName,
+) -> None:
     """Chat servers do not tell that a template has opened thoughts, of which the end then never came."""
-    drafted = render(ToolCall("1", "create_dirs", {"paths": ["trips"]}), shape)
+    drafted = render_tool_calls(ToolCall("1", "create_dirs", {"paths": ["trips"]}), shape)
     for text, executed in (
         (f"I could begin:\n{drafted}\n\nBut no, they rather", 0),
         (f"I could begin:\n{drafted}\n\nBut no, rather:\n{drafted[:-9]}", 0),
@@ -327,7 +333,7 @@ def test_entries_that_a_tool_does_not_take_are_refused_before_it_is_called() -> 
         ],
         replies=[{"entries": ["a", "b"]}, {}],
     )
-    assert [effect.arguments for effect in driven.of(Execute)][1:] == [{"paths": ["a"]}]
+    assert [effect.arguments for effect in driven.of(ExecuteTool)][1:] == [{"paths": ["a"]}]
     [blocked] = driven.of(CallBlocked)
     assert blocked.refusal == "invalid"
     assert "'paths' of tool 'read_files' must have at most 1 item" in blocked.error
@@ -365,7 +371,7 @@ def test_a_result_that_is_as_deep_as_allowed_is_kept() -> None:
 @pytest.mark.parametrize("depth", [62, 63, 600, 940, 5000])
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_call_that_is_too_deep_is_refused(depth: int, *, soft: bool) -> None:
-    anything = Executor.from_mapping({"name": "any", "description": "x", "args": {"properties": {"x": {}}}})
+    anything = Tool.from_mapping({"name": "any", "description": "x", "args": {"properties": {"x": {}}}})
     text = '{"name": "any", "arguments": {"x": ' + "[" * depth + "]" * depth + "}}"
     settings = Settings(soft=soft, grammar=not soft, final_answer_from=1)
     driven = drive_by_hand([anything], [completion(text), completion(ANSWER)], settings=settings)

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from gbnf import validate_call
 from gbnf.manifests import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import KNOWN
+from gbnf_server.backends.thinking import KNOWN_REASONING_TAGS
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
     ExecutorError,
     ExecutorTimeout,
-    ServerError,
+    ServerResponseError,
     SetupError,
 )
-from gbnf_server.planner.calls import REPEATS, canonical
-from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Execute
+from gbnf_server.planner.calls import MAX_REPEATS, canonical
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
     ModelCalled,
@@ -36,7 +36,7 @@ from gbnf_server.planner.events import (
     ToolFailed,
     WarningRaised,
 )
-from gbnf_server.planner.reasoning import take_thought
+from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.state import Settings
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand
 
@@ -71,7 +71,7 @@ COMPLETIONS = st.builds(
     st.sampled_from([None, None, None, None, "character 3: expected '}'"]),
 )
 FAULTS = st.sampled_from(
-    [BackendUnreachable("no server"), ServerError(500, "empty stack"), ContextOverflow(2000, 1024)]
+    [BackendUnreachable("no server"), ServerResponseError(500, "empty stack"), ContextOverflow(2000, 1024)]
 )
 NOBODY = ExecutorError("nobody is there to approve")
 REPLIES = st.one_of(
@@ -94,7 +94,7 @@ def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
         grammar=draw(st.booleans()),
         salvage=draw(st.booleans()),
         reasoning=draw(st.sampled_from(["off", "off", "field", "free"])),
-        markers=draw(st.sampled_from([None, KNOWN[0]])),
+        reasoning_tags=draw(st.sampled_from([None, KNOWN_REASONING_TAGS[0]])),
     )
     driven = drive_by_hand(
         POOL,
@@ -129,18 +129,18 @@ def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> N
             case ModelCalled(purpose="call"):
                 assert written is None
                 written = request
-            case Execute() | AskPerson():
+            case ExecuteTool() | AskPerson():
                 assert begun is not None
                 assert written is not None, "nothing is executed before the model wrote it, and only once"
                 assert written.finish == "stop"
                 assert begun.step not in violated
                 value = json.loads(written.text)
                 if chosen.reasoning == "field":
-                    _, value = take_thought(value)
+                    _, value = pop_reasoning(value)
                 offered = [tool for tool in (*POOL, ASK_USER) if tool.name in begun.tools]
                 assert validate_call(value, offered, steps=begun.refers_to).ok
-                if isinstance(request, Execute):
-                    assert request.executor.name == value["name"]
+                if isinstance(request, ExecuteTool):
+                    assert request.tool.name == value["name"]
                 written = None
 
 
@@ -197,7 +197,7 @@ def test_every_run_ends_within_its_limits(case: tuple[Settings, Driven]) -> None
 def test_a_call_is_let_through_at_most_twice(case: tuple[Settings, Driven]) -> None:
     _, driven = case
     made = Counter(canonical(step.call) for step in driven.run.steps if step.call is not None)
-    assert not made or max(made.values()) <= REPEATS
+    assert not made or max(made.values()) <= MAX_REPEATS
 
 
 @laws()
@@ -208,11 +208,11 @@ def test_what_needs_approval_is_never_executed_without(
     _, driven = case
     asked: dict[str, Any] | None = None
     for request in driven.requests:
-        if isinstance(request, Approve):
+        if isinstance(request, AskApproval):
             asked = dict(request.call)
-        elif isinstance(request, Execute):
-            if request.executor.run.confirm:
-                assert asked == {"name": request.executor.name, "arguments": request.arguments}
+        elif isinstance(request, ExecuteTool):
+            if request.tool.run.confirm:
+                assert asked == {"name": request.tool.name, "arguments": request.arguments}
             asked = None
     denied = {event.step for event in driven.of(ToolFailed) if event.fault == "denied"}
     assert not denied & {event.step for event in driven.of(ToolDone)}
@@ -225,7 +225,7 @@ def test_the_history_grows_by_one_call_and_one_result(case: tuple[Settings, Driv
     before: list[Any] = []
     for number, effect in enumerate(each for each in driven.of(CallModel) if each.purpose == "call"):
         messages = list(effect.messages)
-        if chosen.reasoning == "free" and chosen.markers is not None:
+        if chosen.reasoning == "free" and chosen.reasoning_tags is not None:
             assert messages.pop()["thinking"] == "closed"
         elif messages[-1]["content"] == "Now write the next call.":
             assert chosen.reasoning == "free"
@@ -267,7 +267,7 @@ def test_an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
     after = False
     for request in driven.requests:
         after = after or isinstance(request, SalvageStarted)
-        assert not (after and isinstance(request, Execute | AskPerson | Approve | StepStarted))
+        assert not (after and isinstance(request, ExecuteTool | AskPerson | AskApproval | StepStarted))
     if run.salvage is not None:
         assert run.answer == run.salvage.text
         assert run.answer

@@ -14,20 +14,20 @@ from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
 from gbnf.dialects import call_schema
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.thinking import KNOWN, begun, thoughts_grammar
+from gbnf_server.backends.thinking import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
 from gbnf_server.embedded import model_path
 from gbnf_server.planner import ModelCalled
-from gbnf_server.planner.effects import CallModel, Execute
-from gbnf_server.planner.reasoning import THOUGHT_LENGTH, thoughtful_grammar, thoughtful_schema
+from gbnf_server.planner.effects import CallModel, ExecuteTool
+from gbnf_server.planner.reasoning import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
 from gbnf_server.planner.state import Settings
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
 from support.oracle import engine
 
 FIELD = Settings(reasoning="field")
 FREE = Settings(reasoning="free")
-MARKED = Settings(reasoning="free", markers=KNOWN[0])
+MARKED = Settings(reasoning="free", reasoning_tags=KNOWN_REASONING_TAGS[0])
 THINKING_NOW = '{"thought": "the clock says", "name": "get_now", "arguments": {}}'
 THOUGHTS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=30
@@ -35,30 +35,35 @@ THOUGHTS = st.text(
 
 
 @given(THOUGHTS, st.sampled_from([NOW, ANSWER, call("create_dirs", paths=["a"]), call("find_files")]))
-def test_a_grammar_takes_a_thought_and_then_what_it_took_before(thought: str, written: str) -> None:
+def test_a_grammar_takes_a_thought_and_then_what_it_took_before(reasoning: str, written: str) -> None:
     grammar = str(compile_pool(POOL, final_answer=True))
-    thoughtful = thoughtful_grammar(grammar)
-    with_thought = f'{{"thought": "{thought}", {written.removeprefix("{")}'
-    assert engine().judge(thoughtful, with_thought).complete == engine().judge(grammar, written).complete
-    assert not engine().judge(thoughtful, written).accepted
+    thoughtful = with_reasoning_grammar(grammar)
+    with_thought = f'{{"thought": "{reasoning}", {written.removeprefix("{")}'
+    assert engine().match(thoughtful, with_thought).complete == engine().match(grammar, written).complete
+    assert not engine().match(thoughtful, written).accepted
 
 
 def test_a_thought_in_a_field_is_bounded_and_not_empty() -> None:
-    grammar = thoughtful_grammar(str(compile_pool(POOL)))
-    for length, fits in ((0, False), (1, True), (THOUGHT_LENGTH, True), (THOUGHT_LENGTH + 1, False)):
+    grammar = with_reasoning_grammar(str(compile_pool(POOL)))
+    for length, fits in (
+        (0, False),
+        (1, True),
+        (MAX_REASONING_LENGTH, True),
+        (MAX_REASONING_LENGTH + 1, False),
+    ):
         text = f'{{"thought": "{"a" * length}", "name": "get_now", "arguments": {{}}}}'
-        assert engine().judge(grammar, text).complete == fits
+        assert engine().match(grammar, text).complete == fits
 
 
 @given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())
-def test_every_pool_takes_thoughts(executors: list[Executor], union: bool) -> None:
-    engine().check(thoughtful_grammar(str(compile_pool(executors, final_answer=True, union=union))))
+def test_every_pool_takes_thoughts(tools: list[Tool], union: bool) -> None:
+    engine().check(with_reasoning_grammar(str(compile_pool(tools, final_answer=True, union=union))))
 
 
 @pytest.mark.parametrize("tools", [POOL, POOL[:1]])
-def test_a_schema_takes_a_thought_first(tools: tuple[Executor, ...]) -> None:
+def test_a_schema_takes_a_thought_first(tools: tuple[Tool, ...]) -> None:
     plain = call_schema(tools, steps=(1,))
-    schema = thoughtful_schema(plain)
+    schema = with_reasoning_schema(plain)
     branch = schema["anyOf"][0] if "anyOf" in schema else schema
     assert list(branch["properties"]) == ["thought", "name", "arguments"]
     written = {"name": "compute", "arguments": {"expression": "1+1"}}
@@ -70,10 +75,10 @@ def test_a_schema_takes_a_thought_first(tools: tuple[Executor, ...]) -> None:
 
 def test_a_thought_in_a_field_is_kept_and_not_executed() -> None:
     driven = drive_by_hand(POOL, [completion(THINKING_NOW), completion(ANSWER)], settings=FIELD)
-    [executed] = [effect for effect in driven.effects if isinstance(effect, Execute)]
-    assert (executed.executor.name, executed.arguments) == ("get_now", {})
+    [executed] = [effect for effect in driven.effects if isinstance(effect, ExecuteTool)]
+    assert (executed.tool.name, executed.arguments) == ("get_now", {})
     first = driven.run.steps[0]
-    assert (first.thought, first.call) == ("the clock says", {"name": "get_now", "arguments": {}})
+    assert (first.reasoning, first.call) == ("the clock says", {"name": "get_now", "arguments": {}})
     assert driven.of(ModelCalled)[0].text == THINKING_NOW
     asked = driven.of(CallModel)[1].messages
     assert '{"thought": "…", "name": "tool"' in asked[0]["content"]
@@ -85,7 +90,7 @@ def test_a_thought_in_a_field_is_read_softly_too() -> None:
     fenced = f"```json\n{THINKING_NOW}\n```"
     driven = drive_by_hand(POOL, [completion(fenced), completion(ANSWER)], settings=settings)
     first = driven.run.steps[0]
-    assert (first.name, first.thought) == ("get_now", "the clock says")
+    assert (first.name, first.reasoning) == ("get_now", "the clock says")
     assert not any("thought" in repair for repair in first.repairs)
 
 
@@ -93,11 +98,11 @@ def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, settings=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
-    assert (thinking.purpose, thinking.messages[-1]) == ("thought", begun(""))
-    assert (thinking.grammar, thinking.max_tokens) == (thoughts_grammar("</think>"), 256)
-    assert calling.messages == (*thinking.messages[:-1], begun("hm, the clock", closed=True))
+    assert (thinking.purpose, thinking.messages[-1]) == ("thought", reasoning_message(""))
+    assert (thinking.grammar, thinking.max_tokens) == (reasoning_grammar("</think>"), 256)
+    assert calling.messages == (*thinking.messages[:-1], reasoning_message("hm, the clock", closed=True))
     assert calling.grammar is not None
-    assert driven.run.steps[0].thought == "hm, the clock"
+    assert driven.run.steps[0].reasoning == "hm, the clock"
     assert (driven.run.outcome, driven.run.completion_tokens) == ("answered", 4 * 7)
 
 
@@ -116,7 +121,7 @@ def test_thoughts_before_a_call_in_plain_words() -> None:
 def test_thoughts_that_were_cut_or_split_off_are_thoughts_all_the_same() -> None:
     cut = completion("I look at", finish="length")
     driven = drive_by_hand(POOL, [cut, completion(NOW), cut, completion(ANSWER)], settings=FREE)
-    assert [step.thought for step in driven.run.steps] == ["I look at", "I look at"]
+    assert [step.reasoning for step in driven.run.steps] == ["I look at", "I look at"]
     assert driven.run.outcome == "answered"
 
 
@@ -126,7 +131,7 @@ def test_a_text_that_is_all_thoughts_says_so() -> None:
         driven = drive_by_hand(POOL, [mute], settings=settings)
         assert driven.run.steps[0].refusal == "unparsed"
         assert "all of the text is thoughts" in str(driven.run.error)
-        assert driven.run.steps[0].thought == "I could call get_now"
+        assert driven.run.steps[0].reasoning == "I could call get_now"
 
 
 @pytest.mark.parametrize("reasoning", ["off", "field", "free"])
@@ -169,7 +174,7 @@ def test_tools_that_an_answer_brings_in_are_told_of_behind_it() -> None:
 
 def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:
     tools = [BY_NAME["get_now"]]
-    grammar = thoughtful_grammar(str(compile_pool(tools)))
+    grammar = with_reasoning_grammar(str(compile_pool(tools)))
     with InProcess(model_path()) as model:
         messages: Any = [{"role": "user", "content": "what time is it?"}]
         written = json.loads(model.complete(messages, grammar=grammar, max_tokens=400).text)
@@ -191,6 +196,6 @@ def test_a_clean_call_with_a_thought_needs_no_grammar() -> None:
         [completion(THINKING_NOW), completion(ANSWER)],
         settings=Settings(reasoning="field", grammar=False),
     )
-    assert driven.run.steps[0].thought == "the clock says"
+    assert driven.run.steps[0].reasoning == "the clock says"
     without = drive_by_hand(POOL, [completion(THINKING_NOW)], settings=Settings(grammar=False, max_blocked=1))
     assert without.run.steps[0].refusal == "invalid"

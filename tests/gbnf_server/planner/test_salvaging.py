@@ -119,9 +119,9 @@ def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, 
         ("de", "This was done", "The request was"),
     ],
 )
-def test_it_speaks_the_language_of_the_run(language: str, listed: str, asked: str) -> None:
+def test_it_speaks_the_language_of_the_run(language: str, answer_from_results: str, asked: str) -> None:
     found = driven(NOW, BackendUnreachable("gone"), settings=Settings(**FREE, language=language))
-    assert str(found.run.answer).startswith(listed)
+    assert str(found.run.answer).startswith(answer_from_results)
     talked = driven(NOW, "nonsense", "It is 10:32 [1].", settings=Settings(**FREE, language=language))
     assert talked.of(CallModel)[-1].messages[0]["content"].startswith(asked)
 

@@ -13,7 +13,7 @@ import pytest
 from gbnf_server import llama_server_build
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.llama_server_run import RunningServer
+from gbnf_server.llama_server_run import LlamaServerProcess
 from gbnf_server.planner import Event, ModelCalled, Planner, Run, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted
@@ -43,7 +43,7 @@ def error(status: int, message: str) -> Reply:
 
 
 def test_a_real_server_plans_as_the_model_in_this_process(
-    tmp_path: Path, llama_server: RunningServer, tiny_model: Path, driver: Driver
+    tmp_path: Path, llama_server: LlamaServerProcess, tiny_model: Path, driver: Driver
 ) -> None:
     settings = {"final_answer_from": 99, "max_steps": 4}
     with LlamaServer(llama_server.url, prompt_style="minimal") as server:
@@ -59,7 +59,7 @@ def test_a_real_server_plans_as_the_model_in_this_process(
     assert there.completion_tokens > 0
 
 
-def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: RunningServer) -> None:
+def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: LlamaServerProcess) -> None:
     """The grammar narrows, the prompt only grows: what the server has read stays in its cache."""
     seen: list[Event] = []
     with LlamaServer(llama_server.url, prompt_style="minimal") as server:

@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
-from gbnf.calls import ToolCalls, parse
+from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
-from gbnf.manifests import FINAL_ANSWER, Executor
-from gbnf_server.backends.base import Backend, dialect_of, forget_prompts
-from gbnf_server.bench.bfcl.files import Entry, Leaderboard
-from gbnf_server.bench.bfcl.functions import executors_of
+from gbnf.manifests import FINAL_ANSWER, Tool
+from gbnf_server.backends.base import Backend, clear_prompt_cache, dialect_of
+from gbnf_server.bench.bfcl.files import Leaderboard, LeaderboardEntry
+from gbnf_server.bench.bfcl.functions import tools_of
 from gbnf_server.bench.bfcl.rules import Call, fault
 from gbnf_server.bench.configurations import Configuration
-from gbnf_server.bench.records import Key, Record, RunLog
-from gbnf_server.bench.running import Options, settings_identity
+from gbnf_server.bench.records import Key, RunLog, RunRecord
+from gbnf_server.bench.running import RunOptions, settings_identity
 from gbnf_server.bench.worlds import Snapshot
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.identity import digest, versions
-from gbnf_server.planner.effects import Approve, AskPerson, CallModel, Effect, Execute
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.planner import steady_clock
 from gbnf_server.planner.state import Settings
 
-STEPS_TO_SPARE = 4
+SPARE_STEPS = 4
 """Steps beyond the expected calls before a run that should make several is ended."""
 
 
@@ -40,7 +40,7 @@ STEPS_TO_SPARE = 4
 class Question:
     """One entry under one configuration."""
 
-    entry: Entry
+    entry: LeaderboardEntry
     configuration: Configuration
     fingerprint: str
 
@@ -50,14 +50,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GradedAnswer:
     """What came of a question: the calls by the functions' own names, and why they are wrong, if they are."""
 
     calls: tuple[Call, ...]
     fault: str | None
 
 
-class Quiz:
+class LeaderboardRun:
     """The leaderboard's questions for one model. Raises BackendUnreachable where the server goes away."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Quiz:
         backend: Backend,
         *,
         model: str,
-        options: Options,
+        options: RunOptions,
     ) -> None:
         self._backend, self._options, self._versions = backend, options, versions()
         self.questions = tuple(
@@ -77,32 +77,34 @@ class Quiz:
             for configuration in configurations
         )
 
-    def left(self, log: RunLog) -> tuple[Question, ...]:
+    def remaining(self, log: RunLog) -> tuple[Question, ...]:
         """The questions that the log has no answer to."""
         return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
 
-    def ask_all(self, log: RunLog) -> Iterator[tuple[Question, Record]]:
+    def ask_all(self, log: RunLog) -> Iterator[tuple[Question, RunRecord]]:
         """Put what is left to the model, keeping each record before it is given."""
-        for question in self.left(log):
+        for question in self.remaining(log):
             record = self.ask(question)
             log.append(record)
             yield question, record
 
-    def ask(self, question: Question) -> Record:
+    def ask(self, question: Question) -> RunRecord:
         """Put one question to the model."""
         try:
-            tools = tuple(executors_of(question.entry.functions).values())
+            tools = tuple(tools_of(question.entry.functions).values())
         except GbnfError as error:
             events: tuple[Any, ...] = ({"event": "unusable", "error": str(error)},)
         else:
             events = tuple(event.to_json() for event in self._events(question, tools))
-        return Record(*question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot())
+        return RunRecord(
+            *question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot()
+        )
 
-    def _events(self, question: Question, tools: tuple[Executor, ...]) -> Iterator[Event]:
+    def _events(self, question: Question, tools: tuple[Tool, ...]) -> Iterator[Event]:
         settings = self._settings(question.entry, question.configuration)
         clock = steady_clock(datetime.now(UTC))
         if not self._options.warm:
-            forget_prompts(self._backend)
+            clear_prompt_cache(self._backend)
         planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
         reply: Any = None
         error: GbnfError | None = None
@@ -133,16 +135,16 @@ class Quiz:
                     temperature=effect.temperature,
                     seed=effect.seed,
                 )
-            case Execute():
+            case ExecuteTool():
                 return {"done": True}
-            case Approve() | AskPerson():
+            case AskApproval() | AskPerson():
                 raise AssertionError(f"{effect} needs a person, and no function asks for one")
             case _:
                 assert_never(effect)
 
-    def _settings(self, entry: Entry, configuration: Configuration) -> Settings:
+    def _settings(self, entry: LeaderboardEntry, configuration: Configuration) -> Settings:
         return Settings(
-            max_steps=len(entry.expected) + STEPS_TO_SPARE if entry.kind == "several" else 1,
+            max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
             max_blocked=1,
             final_answer_from=1,
             max_tokens=self._options.max_tokens,
@@ -154,7 +156,7 @@ class Quiz:
             **configuration.settings,
         )
 
-    def _fingerprint(self, entry: Entry, configuration: Configuration, model: str) -> str:
+    def _fingerprint(self, entry: LeaderboardEntry, configuration: Configuration, model: str) -> str:
         return digest(
             {
                 "messages": entry.messages,
@@ -167,39 +169,39 @@ class Quiz:
         )
 
 
-def answer_of(entry: Entry, record: Record) -> Answer:
+def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
     """What a record's events say, judged by the rules: pure, so that a stored run can be scored again."""
     try:
-        tools = executors_of(entry.functions)
+        tools = tools_of(entry.functions)
     except GbnfError as error:
-        return Answer((), f"its functions are no tools: {error}")
+        return GradedAnswer((), f"its functions are no tools: {error}")
     names = {tool.name: function for function, tool in tools.items()}
     calls = [
         (names.get(name, name), arguments)
         for name, arguments in _called(record.events, tuple(tools.values()))
     ]
     failed = next((event["run"]["error"] for event in record.events if _has_failed(event)), None)
-    return Answer(tuple(calls), failed or fault(entry, calls))
+    return GradedAnswer(tuple(calls), failed or fault(entry, calls))
 
 
-def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Executor, ...]) -> Iterator[Call]:
+def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
     """The calls that were let through, and the one that was refused for its name or its arguments."""
     for event in events:
         if event["event"] == "tool_called":
             yield event["name"], event["arguments"]
         elif event["event"] == "call_blocked" and event["refusal"] == "invalid":
-            step = parse(event["text"], (*tools, FINAL_ANSWER))
+            step = parse_tool_calls(event["text"], (*tools, FINAL_ANSWER))
             if isinstance(step, ToolCalls):
                 written = [
                     (call.name, call.arguments) for call in step.calls if call.name != FINAL_ANSWER.name
                 ]
-                yield from [*written, *((call.name, {}) for call in step.refused)][:1]
+                yield from [*written, *((call.name, {}) for call in step.invalid)][:1]
 
 
 def _has_failed(event: Mapping[str, Any]) -> bool:
     return bool(event["event"] == "run_finished" and event["run"]["outcome"] == "failed")
 
 
-def _query(entry: Entry) -> str:
+def _query(entry: LeaderboardEntry) -> str:
     """The messages as one request; a system message comes before what the person says."""
     return "\n\n".join(message["content"] for message in entry.messages)

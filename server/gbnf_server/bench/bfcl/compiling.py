@@ -18,11 +18,11 @@ from typing import Any
 
 from gbnf import compile_pool, validate_call
 from gbnf.errors import GbnfError
-from gbnf.manifests import Executor
-from gbnf_server.bench.bfcl.files import Entry
-from gbnf_server.bench.bfcl.functions import executors_of
+from gbnf.manifests import Tool
+from gbnf_server.bench.bfcl.files import LeaderboardEntry
+from gbnf_server.bench.bfcl.functions import tools_of
 from gbnf_server.bench.bfcl.rules import right_calls
-from gbnf_server.engine import Engine
+from gbnf_server.engine import GrammarChecker
 from gbnf_server.errors import GrammarRefused
 
 CALLS_PER_ENTRY = 40
@@ -30,7 +30,7 @@ CALLS_PER_ENTRY = 40
 
 
 @dataclass(slots=True)
-class Compiled:
+class CompileReport:
     """What came of a category's pools. Keys of `counts` are those of `COLUMNS`; `faults`: entry -> why."""
 
     category: str
@@ -52,20 +52,22 @@ COLUMNS = (
 )
 
 
-def compile_all(entries: Sequence[Entry], engine: Engine) -> Compiled:
+def compile_all(entries: Sequence[LeaderboardEntry], engine: GrammarChecker) -> CompileReport:
     """Judge every entry of a category."""
-    result = Compiled(entries[0].category if entries else "")
+    result = CompileReport(entries[0].category if entries else "")
     for index, entry in enumerate(entries):
         neighbour = entries[(index + 1) % len(entries)] if len(entries) > 1 else None
         _judge(entry, neighbour, engine, result)
     return result
 
 
-def _judge(entry: Entry, neighbour: Entry | None, engine: Engine, result: Compiled) -> None:
+def _judge(
+    entry: LeaderboardEntry, neighbour: LeaderboardEntry | None, engine: GrammarChecker, result: CompileReport
+) -> None:
     result.counts["pools"] += 1
     begun = time.perf_counter()
     try:
-        tools = executors_of(entry.functions)
+        tools = tools_of(entry.functions)
         grammar = str(compile_pool(tuple(tools.values()), final_answer=not tools))  # some have no function
         result.seconds.append(time.perf_counter() - begun)
         engine.check(grammar, trusted=True)
@@ -75,7 +77,7 @@ def _judge(entry: Entry, neighbour: Entry | None, engine: Engine, result: Compil
     result.counts["compiled"] += 1
     calls = [(name, arguments) for name, arguments in islice(right_calls(entry), CALLS_PER_ENTRY)]
     texts = [_text(tools[name], arguments) for name, arguments in calls]
-    for text, judged in zip(texts, engine.judge_many(grammar, texts, trusted=True), strict=True):
+    for text, judged in zip(texts, engine.match_many(grammar, texts, trusted=True), strict=True):
         result.counts["right"] += 1
         if judged.complete:
             result.counts["accepted"] += 1
@@ -88,16 +90,18 @@ def _judge(entry: Entry, neighbour: Entry | None, engine: Engine, result: Compil
 
 
 def _judge_foreign(
-    entry: Entry, tools: Mapping[str, Executor], neighbour: Entry | None, engine: Engine, result: Compiled
+    entry: LeaderboardEntry,
+    tools: Mapping[str, Tool],
+    neighbour: LeaderboardEntry | None,
+    engine: GrammarChecker,
+    result: CompileReport,
 ) -> None:
     """Put each right call under every other function's name."""
     pool = {tool.name: tool for tool in tools.values()}
     if len(pool) == 1 and neighbour is not None:
         try:
             pool |= {
-                tool.name: tool
-                for tool in executors_of(neighbour.functions).values()
-                if tool.name not in pool
+                tool.name: tool for tool in tools_of(neighbour.functions).values() if tool.name not in pool
             }
         except GbnfError:
             return  # its own entry says so
@@ -107,7 +111,7 @@ def _judge_foreign(
     if not texts:
         return
     grammar = str(compile_pool(tuple(pool.values())))
-    for text, judged in zip(texts, engine.judge_many(grammar, texts, trusted=True), strict=True):
+    for text, judged in zip(texts, engine.match_many(grammar, texts, trusted=True), strict=True):
         result.counts["foreign"] += 1
         if judged.complete:
             result.counts["foreign_accepted"] += 1
@@ -116,7 +120,7 @@ def _judge_foreign(
             result.counts["foreign_refused"] += 1
 
 
-def _foreign(entry: Entry, tools: Mapping[str, Executor], pool: Mapping[str, Executor]) -> Iterator[str]:
+def _foreign(entry: LeaderboardEntry, tools: Mapping[str, Tool], pool: Mapping[str, Tool]) -> Iterator[str]:
     """Calls that mix one function's name with another's arguments, and that are valid for neither reason."""
     seen = set()
     for name, arguments in right_calls(entry):
@@ -129,7 +133,7 @@ def _foreign(entry: Entry, tools: Mapping[str, Executor], pool: Mapping[str, Exe
                 yield text
 
 
-def _text(tool: Executor, arguments: Mapping[str, Any], *, name: str | None = None) -> str:
+def _text(tool: Tool, arguments: Mapping[str, Any], *, name: str | None = None) -> str:
     """The call as the grammar spells it: keys in the declared order, whole numbers as integers."""
     ordered = _ordered(arguments, tool.args)
     return json.dumps({"name": name or tool.name, "arguments": ordered}, ensure_ascii=False)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from gbnf_server.bench.errors import RecordError
+from gbnf_server.bench.errors import ResultsFileError
 
 CATEGORIES = (
     "simple",
@@ -33,26 +33,26 @@ CATEGORIES = (
 )
 """What is run, in the table's order; `simple` is the name that `simple_python` had before version 4."""
 
-Kind: TypeAlias = Literal["one", "several", "none", "some"]
+CallCount: TypeAlias = Literal["one", "several", "none", "some"]
 """How many calls are right: exactly one, those of the answer in any order, none, or at least one of any."""
 
 _FILE = re.compile(r"BFCL_v\d+_(?P<category>\w+)\.jsonl?")
 
-ExpectedCall: TypeAlias = Mapping[str, Mapping[str, Sequence[Any]]]
+PossibleAnswer: TypeAlias = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LeaderboardEntry:
     """One question. `expected` is empty where no calls are written down for it."""
 
     id: str
     category: str
     messages: tuple[Mapping[str, str], ...]
     functions: tuple[Mapping[str, Any], ...]
-    expected: tuple[ExpectedCall, ...]
+    expected: tuple[PossibleAnswer, ...]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CallCount:
         if "irrelevance" in self.category:
             return "none"
         if "relevance" in self.category:
@@ -64,7 +64,7 @@ class Entry:
 class Leaderboard:
     """The entries of a folder, by category in the table's order; and the files that are not run."""
 
-    entries: Mapping[str, tuple[Entry, ...]]
+    entries: Mapping[str, tuple[LeaderboardEntry, ...]]
     left_out: tuple[str, ...]
 
 
@@ -76,34 +76,36 @@ def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | No
     """
     for name in categories:
         if any(folder.glob(f"BFCL_*_{name}.json*")) and name not in CATEGORIES:
-            raise RecordError(f"the category {name!r} is not run; run are {', '.join(CATEGORIES)}")
+            raise ResultsFileError(f"the category {name!r} is not run; run are {', '.join(CATEGORIES)}")
         if name not in CATEGORIES:
-            raise RecordError(f"there is no category {name!r}; there are {', '.join(CATEGORIES)}")
+            raise ResultsFileError(f"there is no category {name!r}; there are {', '.join(CATEGORIES)}")
     found = {
         match["category"]: path
         for path in sorted(folder.glob("BFCL_*"))
         if (match := _FILE.fullmatch(path.name)) is not None
     }
     if not found:
-        raise RecordError(
+        raise ResultsFileError(
             f"{folder} holds no BFCL_v4_<category>.json. Give the folder `bfcl_eval/data` of the leaderboard."
         )
     wanted = [name for name in CATEGORIES if name in found and (not categories or name in categories)]
     if missing := [name for name in categories if name not in found]:
-        raise RecordError(f"{folder} holds no file of the category {missing[0]}; it has {', '.join(found)}")
+        raise ResultsFileError(
+            f"{folder} holds no file of the category {missing[0]}; it has {', '.join(found)}"
+        )
     return Leaderboard(
         {name: tuple(_entries(name, found[name], limit)) for name in wanted},
         tuple(name for name in found if name not in CATEGORIES),
     )
 
 
-def _entries(category: str, path: Path, limit: int | None) -> Iterator[Entry]:
+def _entries(category: str, path: Path, limit: int | None) -> Iterator[LeaderboardEntry]:
     answers = {}
-    needs_answers = Entry("", category, (), (), ()).kind in {"one", "several"}
+    needs_answers = LeaderboardEntry("", category, (), (), ()).kind in {"one", "several"}
     if needs_answers:
         beside = path.parent / "possible_answer" / path.name
         if not beside.is_file():
-            raise RecordError(f"{beside} is missing: the answers lie in a folder beside the questions")
+            raise ResultsFileError(f"{beside} is missing: the answers lie in a folder beside the questions")
         answers = {identifier: truth for _, identifier, truth in _lines(beside, ("id", "ground_truth"))}
     for number, (line, identifier, turns, functions) in enumerate(
         _lines(path, ("id", "question", "function"))
@@ -125,14 +127,14 @@ def _entries(category: str, path: Path, limit: int | None) -> Iterator[Entry]:
             )
             names = [function["name"] for function in described]
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise RecordError(
+            raise ResultsFileError(
                 f"{place}: {identifier} is not of the leaderboard's format: {error!r}"
             ) from None
         if strange := [name for call in expected for name in call if name not in names]:
-            raise RecordError(
+            raise ResultsFileError(
                 f"{place}: the answer of {identifier} calls {strange[0]}, which it does not have"
             )
-        yield Entry(str(identifier), category, messages, described, expected)
+        yield LeaderboardEntry(str(identifier), category, messages, described, expected)
 
 
 def _choices(values: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -145,7 +147,7 @@ def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(f"{path} cannot be read: {error}") from None
+        raise ResultsFileError(f"{path} cannot be read: {error}") from None
     for number, line in enumerate(text.split("\n"), 1):  # a string may hold other line breaks as they are
         if not line.strip():
             continue
@@ -153,6 +155,6 @@ def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             value = json.loads(line)
             yield (number, *(value[key] for key in keys))
         except (ValueError, LookupError, TypeError) as error:
-            raise RecordError(
+            raise ResultsFileError(
                 f"{path}, line {number}: this is no JSON object with {', '.join(keys)} ({error!r})"
             ) from None

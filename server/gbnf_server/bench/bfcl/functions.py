@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gbnf.manifests import Executor
+from gbnf.manifests import Tool
 from gbnf.manifests.checks import NAME_PATTERN, RESERVED_NAMES
 
 _TYPES: Mapping[str, str | None] = {
@@ -37,20 +37,20 @@ _OF_TYPE: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def executors_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Executor]:
+def tools_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Tool]:
     """The executors of an entry's functions by the functions' own names; of two with one name, the first.
 
     An executor's name differs from the function's where a tool can't have it. Raises ManifestError where the
     parameters are no schema even so.
     """
-    found: dict[str, Executor] = {}
+    found: dict[str, Tool] = {}
     taken: set[str] = set()
     for function in functions:
         if function["name"] in found:
             continue
         name = _tool_name(function["name"], taken)
         taken.add(name)
-        found[function["name"]] = Executor.from_mapping(
+        found[function["name"]] = Tool.from_mapping(
             {
                 "name": name,
                 "description": str(function.get("description", "")),

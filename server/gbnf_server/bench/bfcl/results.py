@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from gbnf_server.bench.bfcl.calling import Answer, Question
-from gbnf_server.bench.metrics import BY_KEY, shown
+from gbnf_server.bench.bfcl.calling import GradedAnswer, Question
+from gbnf_server.bench.metrics import BY_KEY, format_value
 from gbnf_server.bench.statistics import share, share_difference
 from gbnf_server.bench.stored import load_stored, replace_file
-from gbnf_server.bench.tables import Cells, gain, two_labels, verdict
+from gbnf_server.bench.tables import TextTable, distinct_labels, gain, verdict
 
 FORMAT = "bfcl 1"
 _SHARE = BY_KEY["converged"]
@@ -24,18 +24,18 @@ class Grades:
     """Which answers were right, by configuration, by category and entry, of the run that bears the label."""
 
     label: str
-    right: Mapping[str, Mapping[tuple[str, str], bool]]
+    correct: Mapping[str, Mapping[tuple[str, str], bool]]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError, TypeError or ValueError where the value is none that `write` has written."""
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
-        right: dict[str, dict[tuple[str, str], bool]] = {}
+        correct: dict[str, dict[tuple[str, str], bool]] = {}
         for each in value["answers"]:
             key = (str(each["category"]), str(each["id"]))
-            right.setdefault(each["configuration"], {})[key] = bool(each["right"])
-        return cls(str(value["label"]), right)
+            correct.setdefault(each["configuration"], {})[key] = bool(each["right"])
+        return cls(str(value["label"]), correct)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -43,7 +43,7 @@ class Grades:
         return load_stored(path, cls.from_json, "gbnf bench --bfcl")
 
 
-def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Path) -> None:
+def write(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], path: Path) -> None:
     """All answers as JSON. Raises OSError."""
     value = {
         "format": FORMAT,
@@ -63,7 +63,7 @@ def write(about: Mapping[str, Any], answers: Mapping[Question, Answer], path: Pa
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
-def table(answers: Mapping[Question, Answer]) -> Cells:
+def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
     """Right answers: a line for each category, a column for each configuration."""
     names = list(dict.fromkeys(each.configuration.name for each in answers))
     rows = []
@@ -81,14 +81,14 @@ def table(answers: Mapping[Question, Answer]) -> Cells:
             cells.append(f"{found.value:.1%}{interval}" if found.value is not None else "–")
             count = len(hits)
         rows.append((f"{category or 'all'} ({count})", *cells))
-    return Cells("right by the AST rules", ("category", *names), tuple(rows))
+    return TextTable("right by the AST rules", ("category", *names), tuple(rows))
 
 
-def compare(first: Grades, second: Grades) -> tuple[Cells, ...]:
+def compare(first: Grades, second: Grades) -> tuple[TextTable, ...]:
     """What changed, by category, over the configurations and questions that both have."""
     tables = []
-    for name, one in first.right.items():
-        other = second.right.get(name, {})
+    for name, one in first.correct.items():
+        other = second.correct.get(name, {})
         common = [key for key in one if key in other]
         rows = []
         for category in [*dict.fromkeys(category for category, _ in common), None]:
@@ -98,12 +98,12 @@ def compare(first: Grades, second: Grades) -> tuple[Cells, ...]:
             rows.append(
                 (
                     f"{category or 'all'} ({len(keys)})",
-                    *(shown(_SHARE, share(hits).value) for hits in (before, after)),
+                    *(format_value(_SHARE, share(hits).value) for hits in (before, after)),
                     gain(_SHARE, change),
                     verdict(_SHARE, change),
                 )
             )
         if common:
-            heads = (name, *two_labels(first.label, second.label), "difference [95 %]", "")
-            tables.append(Cells(f"{name}, {len(common)} questions that both have", heads, tuple(rows)))
+            heads = (name, *distinct_labels(first.label, second.label), "difference [95 %]", "")
+            tables.append(TextTable(f"{name}, {len(common)} questions that both have", heads, tuple(rows)))
     return tuple(tables)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from gbnf_server.bench.bfcl.files import Entry, ExpectedCall
+from gbnf_server.bench.bfcl.files import LeaderboardEntry, PossibleAnswer
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 """A function's own name, and arguments."""
@@ -29,7 +29,7 @@ _IGNORED = re.compile(r"[ ,./\-_*^]")
 _LEFT_OUT = ""
 
 
-def fault(entry: Entry, calls: Sequence[Call]) -> str | None:
+def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
     """Why the calls are wrong, None where they are right."""
     match entry.kind:
         case "none":
@@ -42,7 +42,7 @@ def fault(entry: Entry, calls: Sequence[Call]) -> str | None:
             return _unmatched(entry, calls)
 
 
-def _unmatched(entry: Entry, calls: Sequence[Call]) -> str | None:
+def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
     """Give each expected call the first made one that fits and is not taken."""
     functions = {function["name"]: function for function in reversed(entry.functions)}
     left = list(calls)
@@ -150,7 +150,7 @@ def _plain(value: Any) -> Any:
     return _IGNORED.sub("", value).lower().replace("'", '"')
 
 
-def right_calls(entry: Entry) -> Iterator[Call]:
+def right_calls(entry: LeaderboardEntry) -> Iterator[Call]:
     """For each expected call, calls that the possible answers describe.
 
     Each acceptable value comes once; at last comes the call without what may be left out.
@@ -161,7 +161,7 @@ def right_calls(entry: Entry) -> Iterator[Call]:
         yield from _variants(expected, functions[name].get("parameters", {}).get("required", ()))
 
 
-def _variants(expected: ExpectedCall, required: Sequence[str]) -> Iterator[Call]:
+def _variants(expected: PossibleAnswer, required: Sequence[str]) -> Iterator[Call]:
     [(name, values)] = expected.items()
     choices = {
         argument: [_written(each) for each in acceptable if each != _LEFT_OUT]
