@@ -34,9 +34,9 @@ from rich.table import Table
 import gbnf.compiler.pool as pools
 from contenders import CONTENDERS, Contender, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
-from gbnf.manifests import Tool, load_manifests
-from gbnf.steps import offered_args
-from gbnf_server.shipped import manifests_path
+from gbnf.tools import Tool, load_manifests
+from gbnf.tools.step_references import offered_args
+from gbnf_server.bundled import manifests_path
 from isolation import Finished, isolated
 
 #: The tools of the pool: all kinds of argument, as a planner would offer them together.

@@ -42,15 +42,15 @@ from calls import CALLS
 from corpus import DEFAULT_VOCABULARY, DataMissingError, shared_path
 from gbnf import compile_pool, load_manifests
 from gbnf.compiler.layout import Whitespace
-from gbnf.prompt import Message, call_text, system_prompt
-from gbnf_server import llama_server_build, server_keys
+from gbnf.prompts.messages import Message, call_text, system_prompt
+from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.template import ChatTemplate
-from gbnf_server.cpu import patch_default_model_params
-from gbnf_server.embedded import model_path
+from gbnf_server.bundled import manifests_path
+from gbnf_server.demo_model import model_path
 from gbnf_server.errors import SetupError
-from gbnf_server.native import NativeModel
-from gbnf_server.shipped import manifests_path
+from gbnf_server.inference.cpu_support import patch_default_model_params
+from gbnf_server.inference.native import NativeModel
+from gbnf_server.llama_server import api_keys, build
 from scripted import Shape, write_model
 
 _NAMES = ("get_now", "create_dirs", "find_files", "find_events_empty", "send_messages")
@@ -167,7 +167,7 @@ def llama_cpp_python(path: Path, grammar: str | None, context: int, model: Nativ
 
 def _key(url: str) -> dict[str, str]:
     """The header that a server of ours asks for."""
-    return {"Authorization": f"Bearer {server_keys.find(url)}"}
+    return {"Authorization": f"Bearer {api_keys.find(url)}"}
 
 
 def server(url: str, grammar: str, model: NativeModel) -> Contender:
@@ -238,7 +238,7 @@ def tools_script(vocabulary: Path, folder: Path, model: NativeModel, wanted: Seq
     small = folder / "small.gguf"
     write_model(small, vocabulary, {}, Shape(width=256, layers=1), name="small")
     said: dict[int, int] = {}
-    with llama_server_build.start(small, threads=1, context_length=512) as running:
+    with build.start(small, threads=1, context_length=512) as running:
         for job in wanted:
             answer = httpx.post(
                 f"{running.url}/apply-template",
@@ -386,7 +386,7 @@ def written(
     said: dict[int, int] = {}
     for job in all_jobs:
         said |= script(model, prompt_tokens(model, job.prompt), job.text)
-    if llama_server_build.find_llama_server() is not None:
+    if build.find_llama_server() is not None:
         tools = tools_script(vocabulary, folder, model, all_jobs)
         if said.keys() & tools.keys():
             Console(stderr=True).print("llama-server's prompts for tools overlap with ours")
@@ -416,9 +416,9 @@ def contenders_of(
         add("llguidance", grammar, engine="llguidance")
     except SetupError as error:
         Console(stderr=True).print(str(error))
-    if {"server", _TOOLS} & set(names) and llama_server_build.find_llama_server() is not None:
+    if {"server", _TOOLS} & set(names) and build.find_llama_server() is not None:
         # a slot for each of its two prompts
-        started = llama_server_build.start(path, threads=_THREADS, context_length=context, slots=2)
+        started = build.start(path, threads=_THREADS, context_length=context, slots=2)
         url = opened.enter_context(started).url
         made |= {"server": server(url, grammar, model), _TOOLS: server_tools(url)}
     return {name: write for name, write in made.items() if name in names}

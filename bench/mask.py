@@ -33,10 +33,10 @@ from contenders import gbnf_judge, open_model
 from corpus import DataMissingError, load_cases, vocabulary_paths
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
-from gbnf.manifests import load_manifests
-from gbnf.steps import offered_args
-from gbnf_server.native import NativeGrammar, NativeModel
-from gbnf_server.shipped import manifests_path
+from gbnf.tools import load_manifests
+from gbnf.tools.step_references import offered_args
+from gbnf_server.bundled import manifests_path
+from gbnf_server.inference.native import NativeGrammar, NativeModel
 
 Kind = Literal["shipped tool", "MaskBench", "enum of 1000", "40 optional"]
 _TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")

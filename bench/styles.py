@@ -4,7 +4,7 @@
 
 A trial is the first call of a request, in a fresh conversation: ok where it is a valid call of the right tool
 with the right arguments. Rows with `grammar` hold the model to the pool's grammar, those with `soft` take its
-text as `gbnf.calls` reads it and mend the arguments by `gbnf.repair`. Trials differ by their seed; the first
+text as `gbnf.calls` reads it and mend the arguments by `gbnf.calls.repair`. Trials differ by their seed; the first
 is greedy. `--tools` offers no more than so many, those that the request needs among them, for models whose
 context holds no more. The dominant failure is the most frequent of:
 
@@ -35,19 +35,19 @@ from rich.table import Table
 
 from gbnf import compile_pool, load_manifests
 from gbnf.calls import FinalAnswer, parse_tool_calls
-from gbnf.manifests import FINAL_ANSWER, Tool
-from gbnf.pool import filter_pool
-from gbnf.prompt import PROMPT_STYLES, Message, PromptStyle, system_prompt
-from gbnf.repair import repair_call
+from gbnf.calls.repair import repair_call
+from gbnf.prompts.messages import PROMPT_STYLES, Message, PromptStyle, system_prompt
+from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bench.cases import Case
-from gbnf_server.bench.patterns import fits_members
-from gbnf_server.bench.suite_files import load_suite
-from gbnf_server.embedded import model_path
+from gbnf_server.bundled import manifests_path
+from gbnf_server.demo_model import model_path
 from gbnf_server.errors import ContextOverflow
-from gbnf_server.shipped import manifests_path
+from gbnf_server.evaluation.cases import Case
+from gbnf_server.evaluation.patterns import fits_members
+from gbnf_server.evaluation.suite_files import load_suite
 
 Way = Literal["grammar", "soft"]
 WAYS: tuple[Way, ...] = ("grammar", "soft")

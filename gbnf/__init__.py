@@ -17,11 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gbnf.calls.validation import ValidationResult, validate_call
     from gbnf.compiler.grammar import Grammar
     from gbnf.compiler.pool import compile_pool
     from gbnf.compiler.report import Finding
     from gbnf.compiler.schema import compile_schema
-    from gbnf.complexity import args_complexity, is_complex
     from gbnf.errors import (
         GbnfError,
         GrammarSyntaxError,
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     )
     from gbnf.grammar.match import Matcher
     from gbnf.grammar.parse import parse_gbnf
-    from gbnf.manifests import Tool, load_manifests
-    from gbnf.pool import Selection, filter_pool
-    from gbnf.validation import ValidationResult, validate_call
+    from gbnf.tools import Tool, load_manifests
+    from gbnf.tools.complexity import args_complexity, is_complex
+    from gbnf.tools.pool_filter import Selection, filter_pool
 
 _MODULES = {
-    "Tool": "gbnf.manifests",
+    "Tool": "gbnf.tools",
     "Finding": "gbnf.compiler.report",
     "GbnfError": "gbnf.errors",
     "Grammar": "gbnf.compiler.grammar",
@@ -47,16 +47,16 @@ _MODULES = {
     "Matcher": "gbnf.grammar.match",
     "PoolError": "gbnf.errors",
     "SchemaError": "gbnf.errors",
-    "Selection": "gbnf.pool",
-    "ValidationResult": "gbnf.validation",
-    "args_complexity": "gbnf.complexity",
+    "Selection": "gbnf.tools.pool_filter",
+    "ValidationResult": "gbnf.calls.validation",
+    "args_complexity": "gbnf.tools.complexity",
     "compile_pool": "gbnf.compiler.pool",
     "compile_schema": "gbnf.compiler.schema",
-    "filter_pool": "gbnf.pool",
-    "is_complex": "gbnf.complexity",
-    "load_manifests": "gbnf.manifests",
+    "filter_pool": "gbnf.tools.pool_filter",
+    "is_complex": "gbnf.tools.complexity",
+    "load_manifests": "gbnf.tools",
     "parse_gbnf": "gbnf.grammar.parse",
-    "validate_call": "gbnf.validation",
+    "validate_call": "gbnf.calls.validation",
 }
 
 __all__ = [

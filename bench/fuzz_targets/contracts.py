@@ -9,9 +9,20 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fuzz_targets.common import SEEDS, Target, accepts
-from gbnf.calls.names import fold
-from gbnf.grammar.derive import generate
-from gbnf.lines import Contract, InvalidAnswer, Lines, ParsedAnswer, Text, choice, lines, number, pick, text
+from gbnf.calls.parsing.tool_names import fold
+from gbnf.contracts import (
+    Contract,
+    InvalidAnswer,
+    Lines,
+    ParsedAnswer,
+    Text,
+    choice,
+    lines,
+    number,
+    pick,
+    text,
+)
+from gbnf.grammar.generate import generate
 
 _WORDS_SAID = st.text("abcdefghijklmnopqrstuvwxyzàéß日 ,.:-1<>/=*_`", min_size=1, max_size=12)
 _OPTIONS = (

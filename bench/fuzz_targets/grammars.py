@@ -14,8 +14,8 @@ from fuzz_targets.common import SEEDS, Target, edited, edits
 from gbnf import parse_gbnf
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.derive import generate
 from gbnf.grammar.emit import emit
+from gbnf.grammar.generate import generate
 from gbnf.grammar.match import Matcher
 from gbnf_server.errors import GrammarRefused
 from isolation import Confined, Finished

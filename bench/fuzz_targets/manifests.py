@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from fuzz_targets.common import Target, edited, edits
 from fuzz_targets.hostile import EXTREMES, KEYWORDS, WORDS
 from gbnf import compile_pool, filter_pool, load_manifests, validate_call
-from gbnf.complexity import args_complexity
 from gbnf.errors import GbnfError
-from gbnf.prompt import system_prompt
-from gbnf_server.shipped import manifests_path
+from gbnf.prompts.messages import system_prompt
+from gbnf.tools.complexity import args_complexity
+from gbnf_server.bundled import manifests_path
 from support.oracle import engine
 from support.schemas import SCHEMAS
 

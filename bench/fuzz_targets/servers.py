@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from fuzz_targets.common import Target
 from gbnf.errors import GbnfError
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.planner import Planner
 from support.executors import world

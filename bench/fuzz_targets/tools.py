@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from fuzz_targets.common import ORDERS, SEEDS, Target, accepts
 from gbnf import compile_pool, load_manifests, validate_call
+from gbnf.calls.repair import repair_call
 from gbnf.dialects import call_schema, schema_text, schema_violation
 from gbnf.errors import GbnfError
-from gbnf.grammar.derive import generate
-from gbnf.manifests import FINAL_ANSWER, Tool
-from gbnf.repair import repair_call
-from gbnf_server.shipped import manifests_path
+from gbnf.grammar.generate import generate
+from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_server.bundled import manifests_path
 from support.oracle import engine
 from support.pools import json_values
 from support.schemas import NAMES, SCHEMAS, values_near

@@ -17,10 +17,8 @@ A call is read in ten shapes (`CALL_SYNTAXES`, in priority order). What must sta
 - no text raises, and what stands inside a call's strings is never a call.
 """
 
-from gbnf.calls.parsing import TEXT_LIMIT, parse_tool_calls
-from gbnf.calls.shapes import CALL_SYNTAXES, CallSyntax, render_tool_calls
-from gbnf.calls.stream import CallStream
-from gbnf.calls.values import (
+from gbnf.calls.parsing.parser import TEXT_LIMIT, parse_tool_calls
+from gbnf.calls.parsing.results import (
     CallSyntaxName,
     FinalAnswer,
     InvalidToolCall,
@@ -30,6 +28,8 @@ from gbnf.calls.values import (
     ToolCall,
     ToolCalls,
 )
+from gbnf.calls.parsing.streaming import CallStream
+from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES, CallSyntax, render_tool_calls
 
 __all__ = [
     "CALL_SYNTAXES",

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, nextafter
 
-from gbnf.compiler.digits import intersection
+from gbnf.compiler.number_automata import intersection
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from typing import Literal as OneOf
 
+from gbnf.compiler.any_order import OrderBudget, permuted_expr
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
     ArrayItems,
@@ -27,7 +28,6 @@ from gbnf.compiler.literals import JoinPairs, factor_prefixes, join_expressions,
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
-from gbnf.compiler.orders import OrderBudget, permuted_expr
 from gbnf.compiler.repetitions import MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
@@ -39,7 +39,7 @@ from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
 from gbnf.schema.keywords import HAS_ITEM, KEYWORDS, REFERENCES
 from gbnf.schema.strings import string_language
-from gbnf.schema.values import (
+from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
     Boolean,
@@ -64,7 +64,7 @@ class CompileOptions:
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
     that is still held; None: any number. `closed`: objects that declare properties and say nothing of
     additional ones have none. `property_order`: declared properties come in declared order, or in any, as
-    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.orders` go. `bounded_digits`: numbers have
+    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.any_order` go. `bounded_digits`: numbers have
     at most the digits of `gbnf.compiler.decimals.BOUNDED`.
     """
 
@@ -305,7 +305,7 @@ class Lowering:
 
     @staticmethod
     def _regular(shape: String, language: Dfa, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
-        from gbnf.regular.lower import string_expr  # noqa: PLC0415  # most strings need no automaton
+        from gbnf.compiler.automaton_rules import string_expr  # noqa: PLC0415  # most strings need no automaton
 
         loosened: tuple[tuple[str, str], ...] = ()
         try:

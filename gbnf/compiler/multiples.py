@@ -7,13 +7,13 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from gbnf.compiler.decimals import DigitLimits, decimal_expr, scientific_expr
-from gbnf.compiler.digits import automaton_expr, expr_language
+from gbnf.compiler.number_automata import automaton_expr, expr_language
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.rules import Scope
 from gbnf.effort import effort_cache
 from gbnf.grammar.ir import Expr, alt, literal
 from gbnf.regular.automaton import Dfa
-from gbnf.schema.values import Bound, Number
+from gbnf.schema.value_sets import Bound, Number
 
 #: The greatest divisor, in units of its last decimal, that is held by an automaton.
 MAX_DIVISOR = 1000

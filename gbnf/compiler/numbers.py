@@ -17,9 +17,9 @@ from gbnf.compiler.decimals import (
     scientific_expr,
     zero_expr,
 )
-from gbnf.compiler.digits import intersection
+from gbnf.compiler.number_automata import intersection
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, char_class, optional, repeat, seq
-from gbnf.schema.values import Bound, Number
+from gbnf.schema.value_sets import Bound, Number
 
 #: From here on, a double is followed by another one of at least 1 more.
 _SPARSE = 2**52

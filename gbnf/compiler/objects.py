@@ -5,7 +5,7 @@ is, which `requires_one_of` groups are satisfied and how many properties there w
 their number asks). From each state every later property of a chain is offered up to the next one that can't
 be left out, all keys in one trie: so each property comes at most once and in declared order, required ones
 always, and no comma dangles. Chains interleave freely, and other properties may stand anywhere between. In
-any order, every property is a chain of its own; where that takes too many states, see `gbnf.compiler.orders`.
+any order, every property is a chain of its own; where that takes too many states, see `gbnf.compiler.any_order`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.chain import CHUNK, declared_order_expr
+from gbnf.compiler.any_order import OrderBudget, split_expr, split_pairs
+from gbnf.compiler.declared_order import CHUNK, declared_order_expr
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, json_string, key_except
-from gbnf.compiler.orders import OrderBudget, split_expr, split_pairs
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import TooManyStates
-from gbnf.schema.values import Object
+from gbnf.schema.value_sets import Object
 
 #: The most states of one object; beyond, bounds on the number of properties are loosened.
 MAX_STATES = 1000
@@ -135,7 +135,7 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
         if keys is None:
             key = key_except(shape.properties, scope)
         else:
-            from gbnf.regular.lower import string_expr  # noqa: PLC0415  # most objects have no patterns
+            from gbnf.compiler.automaton_rules import string_expr  # noqa: PLC0415  # most objects have no patterns
 
             try:
                 named = keys - Dfa.of_words(shape.properties) if shape.properties else keys

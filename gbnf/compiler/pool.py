@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gbnf.applicators import ADDITIONAL_PROPERTY_KEYWORDS, declares_elsewhere
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import factor_prefixes, json_string
@@ -23,9 +22,10 @@ from gbnf.compiler.schema import check_whitespace, compilation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, literal, seq
 from gbnf.grammar.passes import run_passes
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.schema.applicators import ADDITIONAL_PROPERTY_KEYWORDS, declares_elsewhere
 from gbnf.schema.document import Document
-from gbnf.steps import offered_args
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.tools.step_references import offered_args
 
 _FROM_STEP = Ref("fromStep")
 _MAX_DEPTH = 4

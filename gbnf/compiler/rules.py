@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gbnf.compiler.names import MAX_PARTS, NameTable
+from gbnf.compiler.rule_names import MAX_PARTS, NameTable
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Seq
 from gbnf.grammar.passes import renamed
 

@@ -19,13 +19,13 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gbnf.applicators import SchemaPath, map_subschemas, walk
+from gbnf.calls.validation.closed_schema import validation_schema
 from gbnf.errors import PoolError, SchemaError
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
-from gbnf.manifests.arguments import DIALECT
+from gbnf.schema.applicators import SchemaPath, map_subschemas, walk
 from gbnf.schema.keywords import KEYWORDS
-from gbnf.steps import offered_args
-from gbnf.validation.closing import validation_schema
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.tools.argument_schema import DIALECT
+from gbnf.tools.step_references import offered_args
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
 _OWN_BASE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$schema")

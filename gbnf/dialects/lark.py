@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gbnf.grammar.analysis import is_nullable, nullable
-from gbnf.grammar.chars import matchable
+from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, char_class
-from gbnf.grammar.lines import parse_trusted_gbnf
+from gbnf.grammar.trusted_parse import parse_trusted_gbnf
 
 _EMPTY = '""'
 _NOTHING = "/[^\\x{0}-\\x{10FFFF}]/"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from gbnf.grammar.chars import matchable
+from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
 
 # A derivation's cost orders by characters first, then by rules entered: one integer holds both, so that the

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gbnf.grammar.chars import matchable
+from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gbnf.grammar.chars import SURROGATES, matchable
+from gbnf.grammar.code_points import SURROGATES, matchable
 from gbnf.grammar.ir import MAX_CODE_POINT, CharClass, char_class
 
 _HEX_LENGTH = {"x": 2, "u": 4, "U": 8}

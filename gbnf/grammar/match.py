@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import find_left_recursion, is_nullable, nullable
-from gbnf.grammar.chars import matchable
+from gbnf.grammar.code_points import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
 from gbnf.grammar.ir import (
     Alt,

@@ -16,7 +16,7 @@ from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
 from gbnf.regular.errors import TooManyStates
 from gbnf.regular.operations import concatenation, iteration, product, words_table
-from gbnf.regular.tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
+from gbnf.regular.transition_tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
 
 #: An edge of an explicit automaton: the characters, as `CharSet.of` takes them, and the target.
 Edge = tuple["str | tuple[int, int] | CharSet", int]

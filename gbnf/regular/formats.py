@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.ecma import search
+from gbnf.regular.ecma262 import search
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import SURROGATES, CharSet
 from gbnf.regular.errors import TooManyStates
-from gbnf.regular.tables import DEAD, TransitionTable, explore, minimize
+from gbnf.regular.transition_tables import DEAD, TransitionTable, explore, minimize
 
 
 def product(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gbnf.effort import spend
 from gbnf.regular.errors import TooManyStates
-from gbnf.schema.values import (
+from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
     Boolean,

@@ -20,9 +20,9 @@ from referencing.jsonschema import DRAFT202012, specification_with
 from gbnf.effort import is_spent
 from gbnf.errors import SchemaError, is_rust_panic
 from gbnf.regular.errors import EffortSpent
-from gbnf.schema.forms import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
+from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.keywords import unknown_keywords
-from gbnf.schema.scopes import DynamicScopes, base_uri
+from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VALIDATORS: dict[str, Any] = {

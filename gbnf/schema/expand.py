@@ -14,15 +14,15 @@ from typing import Any
 from gbnf.effort import limit_effort_share, spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import EffortSpent
-from gbnf.schema.cases import cases
+from gbnf.schema.case_splitting import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema, UndecidedError
 from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
+from gbnf.schema.intersections import array_shape, closed_property_names, number_shape, object_shape
 from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE, TYPES
 from gbnf.schema.negation import NoComplementError
-from gbnf.schema.shapes import array_shape, closed_property_names, number_shape, object_shape
 from gbnf.schema.strings import merge_strings, string_language, string_shape
-from gbnf.schema.values import (
+from gbnf.schema.value_sets import (
     ALL_VALUES,
     Array,
     Boolean,

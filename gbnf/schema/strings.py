@@ -14,10 +14,10 @@ from jsonschema import FormatChecker
 from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError, TooManyStates
-from gbnf.schema.counts import integer_keyword, smallest
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
-from gbnf.schema.values import String
+from gbnf.schema.numeric_keywords import integer_keyword, smallest
+from gbnf.schema.value_sets import String
 
 #: The most states that a language may have when it is cut to its bounds.
 MAX_STRING_STATES = 1200
@@ -109,7 +109,7 @@ def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[
 def _language(keyword: str, value: object, pointer: str, report: ReportCallback) -> Dfa | None:
     """What one keyword allows; None where it says nothing, or nothing that is held."""
     # Imported where a schema asks for them: most ask for neither.
-    from gbnf.regular.ecma import search  # noqa: PLC0415
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415
     from gbnf.regular.formats import FORMATS, format_language  # noqa: PLC0415
 
     if keyword == NOT_WORDS:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.applicators import APPLICATORS
 from gbnf.effort import limit_nesting, may_backtrack, spend
 from gbnf.regular.errors import EffortSpent, PatternError, TooManyStates
+from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,
     BELOW,
@@ -128,7 +128,7 @@ def pattern_matches(pattern: str, text: str) -> bool | None:
 
 def _automaton_matches(pattern: str, text: str) -> bool | None:
     """By the pattern's automaton; None where it has none."""
-    from gbnf.regular.ecma import search  # noqa: PLC0415  # most schemas have no patterns
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
 
     spend(1 + len(text) // 4)
     try:

@@ -10,7 +10,7 @@
         assert_complete(grammar, executors)    # every valid call is accepted
 
 `derivations`, `calls`, `values` and `near_misses` are strategies for tests of your own. The laws judge texts
-by gbnf's own matcher, or by `accepts`, any function from a text to a verdict: `gbnf_server.engine` has
+by gbnf's own matcher, or by `accepts`, any function from a text to a verdict: `gbnf_server.inference.grammar_checker` has
 llama.cpp's own engine, and `gbnf test` uses it. What must stay true: what is valid is jsonschema's to say,
 and nothing here looks at how the compiler reads a schema, so that a fault of the compiler can't hide itself.
 """
@@ -23,9 +23,9 @@ if find_spec("hypothesis") is None:
         name="hypothesis",
     )
 
-from gbnf.testing.breaking import BrokenConstraint, NearMiss, near_misses
 from gbnf.testing.derivations import derivations
-from gbnf.testing.laws import (
+from gbnf.testing.mutations import BrokenConstraint, NearMiss, near_misses
+from gbnf.testing.properties import (
     Accepts,
     CompiledGrammar,
     Counterexample,

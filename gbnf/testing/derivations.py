@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.grammar.analysis import cheapest_costs, cost_of
-from gbnf.grammar.chars import Ranges, matchable
+from gbnf.grammar.code_points import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
 _ASCII = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
 
+from gbnf.calls.validation import validate_call
 from gbnf.compiler.report import Finding
-from gbnf.manifests import Tool
-from gbnf.steps import offered_args
-from gbnf.testing.values import ValueGenerator
-from gbnf.validation import validate_call
+from gbnf.testing.generation import ValueGenerator
+from gbnf.tools import Tool
+from gbnf.tools.step_references import offered_args
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 ToolsOrSchema: TypeAlias = Sequence[Tool] | Schema

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from gbnf_server.backends.llama_server import LlamaServer
     from gbnf_server.backends.ollama import Ollama
     from gbnf_server.backends.openai_compatible import OpenAICompatible
+    from gbnf_server.bundled import manifests_path
     from gbnf_server.executors import Context
     from gbnf_server.planner import Planner, Run
-    from gbnf_server.shipped import manifests_path
 
 __all__ = [
     "Context",
@@ -36,7 +36,7 @@ _MODULES = {
     "OpenAICompatible": "gbnf_server.backends.openai_compatible",
     "Planner": "gbnf_server.planner",
     "Run": "gbnf_server.planner",
-    "manifests_path": "gbnf_server.shipped",
+    "manifests_path": "gbnf_server.bundled",
 }
 
 

@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import psutil
 
-from gbnf_server.cpu import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.errors import GbnfServerError, SetupError
-from gbnf_server.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
-from gbnf_server.llama_server_build import compiler, find_llama_server
-from gbnf_server.llama_server_run import check_port
-from gbnf_server.processes import describe_exit, run_program
+from gbnf_server.inference.cpu_support import REINSTALL, cpu_support, run_cpu_probe
+from gbnf_server.llama_server.build import compiler, find_llama_server
+from gbnf_server.llama_server.process import check_port
+from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
+from gbnf_server.system.processes import describe_exit, run_program
 
 State = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slower; `broken`: something that is needed does not work."""
@@ -155,7 +155,7 @@ def _llama_server() -> Check:
 
 def _model(path: Path) -> Check:
     """Whether the model loads, and fits with its context."""
-    from gbnf_server.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+    from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
 
     try:
         model = NativeModel(path, vocab_only=True)

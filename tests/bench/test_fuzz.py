@@ -126,7 +126,7 @@ def test_a_planted_defect_is_reported_as_a_program_that_repeats_it(
             raise IndexError("planted")
         return parse_tool_calls(said, pool)
 
-    monkeypatch.setattr("fuzz_targets.calls.parse", planted)
+    monkeypatch.setattr("fuzz_targets.calls.parse_tool_calls", planted)
     out = tmp_path / "found.json"
     with pytest.raises(typer.Exit) as left:
         fuzz.main(minutes=0.1, target=["call-text"], seed=2, out=out)

@@ -33,8 +33,8 @@ from explanations import unexplained
 from external.declared_order import in_declared_order
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
-from gbnf_server.engine import guard_grammar
 from gbnf_server.errors import GrammarRefused
+from gbnf_server.inference.grammar_checker import guard_grammar
 
 EXPECTATIONS = Path(__file__).with_name("expectations.json")
 DRAFTS = {

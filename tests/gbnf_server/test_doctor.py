@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from gbnf_server import doctor
-from gbnf_server.cpu import CpuSupport
-from gbnf_server.embedded import model_path
+from gbnf_server.demo_model import model_path
+from gbnf_server.inference.cpu_support import CpuSupport
 from support.command_line import Gbnf, gbnf
 from support.crashing_llama import crashing_environment
 
@@ -53,8 +53,8 @@ def test_each_check_is_a_line_and_each_fix_another(gbnf: Gbnf) -> None:
 def test_the_verdict_on_the_cpu(
     gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch, verdict: CpuSupport, state: str, code: int
 ) -> None:
-    monkeypatch.setattr(doctor, "verdict", lambda: verdict)
-    monkeypatch.setattr(doctor, "probe", lambda: (verdict, True))
+    monkeypatch.setattr(doctor, "cpu_support", lambda: verdict)
+    monkeypatch.setattr(doctor, "run_cpu_probe", lambda: (verdict, True))
     left = gbnf("doctor", "--json")
     check = found(left)["CPU probe"]
     assert (left.code, check["state"]) == (code, state)

@@ -10,7 +10,7 @@ import pytest
 
 import gbnf_server
 from gbnf import load_manifests
-from gbnf_server import shipped
+from gbnf_server import bundled
 from gbnf_server.errors import SetupError
 
 
@@ -31,7 +31,7 @@ def test_importing_it_imports_nothing_else() -> None:
 
 
 def test_the_shipped_manifests_are_found() -> None:
-    assert len(load_manifests(shipped.manifests_path())) >= 14
+    assert len(load_manifests(bundled.manifests_path())) >= 14
 
 
 def test_installed_they_lie_inside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +39,10 @@ def test_installed_they_lie_inside_the_package(tmp_path: Path, monkeypatch: pyte
     for folder in (package / "manifests" / "a", tmp_path / "manifests" / "b"):
         folder.mkdir(parents=True)
         (folder / "manifest.toml").touch()
-    monkeypatch.setattr(shipped, "_PACKAGE", package)
-    assert shipped.manifests_path() == package / "manifests"
+    monkeypatch.setattr(bundled, "_PACKAGE", package)
+    assert bundled.manifests_path() == package / "manifests"
     (package / "manifests" / "a" / "manifest.toml").unlink()
-    assert shipped.manifests_path() == tmp_path / "manifests"
+    assert bundled.manifests_path() == tmp_path / "manifests"
     (tmp_path / "manifests" / "b" / "manifest.toml").unlink()
     with pytest.raises(SetupError, match="install gbnf-toolkit again"):
-        shipped.manifests_path()
+        bundled.manifests_path()

@@ -73,7 +73,7 @@ def test_patterns_that_can_match_in_many_ways(hostile: Path, pattern: str) -> No
 
 
 def test_a_search_ends_after_so_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module("find_files"), "MOST_ENTRIES", 50)
+    monkeypatch.setattr(module("find_files"), "MAX_ENTRIES", 50)
     listed = 0
     scandir = os.scandir
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from gbnf import load_manifests
 from gbnf.errors import GbnfError
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
+from gbnf_server.bundled import manifests_path
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.state import Settings
-from gbnf_server.shipped import manifests_path
+from gbnf_server.planner.run_state import Settings
 
 Reply = Mapping[str, Any] | GbnfError
 

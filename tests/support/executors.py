@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gbnf.manifests import Tool, load_manifests
+from gbnf.tools import Tool, load_manifests
+from gbnf_server.bundled import manifests_path
 from gbnf_server.executors import Context, Person, ScriptedPerson, Workspace
-from gbnf_server.shipped import manifests_path
 
 ROME = ZoneInfo("Europe/Rome")
 SATURDAY = datetime(2026, 11, 21, 10, 32, tzinfo=ROME)

@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 
 MARK = "HOSTILE"
 """A variable of the environment by which everything that a hostile executor starts is found."""

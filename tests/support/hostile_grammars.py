@@ -15,13 +15,13 @@ from random import Random
 from gbnf.dialects.lark import lark_text
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import cheapest_costs, find_left_recursion, nullable
-from gbnf.grammar.derive import generate, shortest_text
 from gbnf.grammar.emit import emit
+from gbnf.grammar.generate import generate, shortest_text
 from gbnf.grammar.ir import Rules
-from gbnf.grammar.lines import parse_trusted_gbnf
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
 from gbnf.grammar.passes import run_passes
+from gbnf.grammar.trusted_parse import parse_trusted_gbnf
 
 
 def _nested(opening: str, closing: str, inner: str = '"a"') -> Callable[[int], str]:

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible

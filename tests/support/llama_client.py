@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from gbnf.prompt import Message
+from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.llama_server import LlamaServer
 

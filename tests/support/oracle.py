@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import gbnf_server
-from gbnf_server.engine import GrammarChecker
+from gbnf_server.demo_model import model_path
+from gbnf_server.inference.grammar_checker import GrammarChecker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_EMBEDDED = Path(gbnf_server.__file__).parent / "embedded" / "model.gguf"
+_EMBEDDED = model_path()
 SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gbnf.calls import CALL_SYNTAXES, ToolCall
-from gbnf.manifests import FINAL_ANSWER, Tool
+from gbnf.tools import FINAL_ANSWER, Tool
 
 
 def tool(name: str, required: tuple[str, ...] = (), *, opened: bool = False, **properties: Any) -> Tool:

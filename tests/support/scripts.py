@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from gbnf.prompt import Message, PromptStyle
+from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import BackendError, BackendUnreachable
 

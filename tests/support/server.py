@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gbnf_server import llama_server_build, server_keys
-from gbnf_server.llama_server_run import LlamaServerProcess
+from gbnf_server.llama_server import api_keys, build
+from gbnf_server.llama_server.process import LlamaServerProcess
 from support.models import make_model
 
 CONTEXT = 512
@@ -28,7 +28,7 @@ CONTEXT = 512
 
 def get(url: str) -> Any:
     """The JSON that a server on loopback answers: no proxy is asked, and a busy machine is waited for."""
-    headers = {"Authorization": f"Bearer {server_keys.find(url)}"}
+    headers = {"Authorization": f"Bearer {api_keys.find(url)}"}
     return httpx.get(url, headers=headers, trust_env=False, timeout=60).json()
 
 
@@ -43,7 +43,7 @@ def rare_port() -> int:
 
 def require_llama_server() -> Path:
     """The path of a llama-server; skips where there is none."""
-    binary = llama_server_build.find_llama_server()
+    binary = build.find_llama_server()
     if binary is None:
         pytest.skip("there is no llama-server: run `gbnf server install`, or set GBNF_LLAMA_SERVER")
     return binary
@@ -59,7 +59,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def llama_server(tiny_model: Path) -> Iterator[LlamaServerProcess]:
     """A real llama-server that runs the tiny model; skips where none is installed."""
     require_llama_server()
-    with llama_server_build.start(tiny_model, threads=1) as server:
+    with build.start(tiny_model, threads=1) as server:
         yield server
 
 

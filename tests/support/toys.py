@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gbnf.manifests import Tool, load_manifests
+from gbnf.tools import Tool, load_manifests
 
 
 def make_tool(

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from gbnf.prompt import Message, PromptStyle
-from gbnf_server.backends.thinking import ReasoningTags
+from gbnf.prompts.messages import Message, PromptStyle
+from gbnf_server.backends.reasoning import ReasoningTags
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""

@@ -1,6 +1,6 @@
 """A model in this process: llama-cpp-python's low-level layer, with a decoding loop of our own.
 
-The parts are in `gbnf_server.decoding`: what may come next (`constraint`), which token it is (`sampling`),
+The parts are in `gbnf_server.inference`: what may come next (`constraint`), which token it is (`sampling`),
 what is forced (`jump`), the model's memory (`memory`), and the loop (`decoder`).
 """
 
@@ -17,19 +17,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gbnf.prompt import Message, PromptStyle
+from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.chat_template import ChatTemplate
+from gbnf_server.backends.reasoning import ReasoningTags, open_reasoning_tags, split_reasoning
 from gbnf_server.backends.streaming import ReasoningFilter
-from gbnf_server.backends.template import ChatTemplate
-from gbnf_server.backends.thinking import ReasoningTags, open_reasoning_tags, split_reasoning
-from gbnf_server.decoding.constraint import Constraint
-from gbnf_server.decoding.decoder import Decoder, OnText
-from gbnf_server.decoding.engines import GrammarEngine, GrammarEngineName, grammar_engine
-from gbnf_server.decoding.memory import KVCache, Slot, free
-from gbnf_server.decoding.sampling import Sampler, Truncation
-from gbnf_server.engine import guard_grammar
 from gbnf_server.errors import ContextOverflow, ModelLoadError
-from gbnf_server.native import NativeModel
+from gbnf_server.inference.constraint import Constraint
+from gbnf_server.inference.decoder import Decoder, OnText
+from gbnf_server.inference.grammar_checker import guard_grammar
+from gbnf_server.inference.grammar_engines import GrammarEngine, GrammarEngineName, grammar_engine
+from gbnf_server.inference.kv_cache import KVCache, Slot, free
+from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.sampler import Sampler, Truncation
 
 
 class InProcess:

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from gbnf.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
-from gbnf.prompt import Message, PromptStyle
-from gbnf_server.backends.answers import read_completion, unpack_response
+from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
+from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
-from gbnf_server.backends.conversation import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
-from gbnf_server.backends.exchange import Flow, HttpClient, Method, RetryPolicy
-from gbnf_server.backends.images import insert_image_markers, refuse_images
-from gbnf_server.backends.served import HttpBackend
-from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
-from gbnf_server.backends.thinking import (
+from gbnf_server.backends.http_backend import HttpBackend
+from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
+from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
+from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
+from gbnf_server.backends.reasoning import (
     ReasoningTags,
     close_reasoning,
     find_reasoning_tags,
@@ -32,9 +30,11 @@ from gbnf_server.backends.thinking import (
     opened,
     split_reasoning_message,
 )
+from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
+from gbnf_server.backends.template_roles import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.engine import guard_grammar
 from gbnf_server.errors import BackendError, ServerResponseError
+from gbnf_server.inference.grammar_checker import guard_grammar
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,20 @@ from typing import Any, Literal
 import httpx
 
 from gbnf.dialects import schema_violation
-from gbnf.prompt import Message, PromptStyle
+from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion, Dialect
-from gbnf_server.backends.conversation import TemplateRoles, adapt_messages
-from gbnf_server.backends.exchange import Flow, HttpClient, RetryPolicy, is_context_overflow, parse_response
-from gbnf_server.backends.images import ollama_message
-from gbnf_server.backends.served import HttpBackend
+from gbnf_server.backends.http_backend import HttpBackend
+from gbnf_server.backends.http_client import (
+    Flow,
+    HttpClient,
+    RetryPolicy,
+    is_context_overflow,
+    parse_response,
+)
+from gbnf_server.backends.image_messages import ollama_message
+from gbnf_server.backends.reasoning import reclaim, split_reasoning
 from gbnf_server.backends.streaming import OllamaStream, ReasoningFilter
-from gbnf_server.backends.thinking import reclaim, split_reasoning
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 

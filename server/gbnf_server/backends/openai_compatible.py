@@ -20,19 +20,25 @@ from typing import Any, Literal
 import httpx
 
 from gbnf.dialects import schema_violation, xgrammar_text
-from gbnf.prompt import Message, PromptStyle
+from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import Completion, Dialect
-from gbnf_server.backends.conversation import TemplateRoles, adapt_messages
-from gbnf_server.backends.exchange import Flow, HttpClient, RetryPolicy, is_context_overflow, parse_response
-from gbnf_server.backends.images import openai_message
+from gbnf_server.backends.http_backend import HttpBackend
+from gbnf_server.backends.http_client import (
+    Flow,
+    HttpClient,
+    RetryPolicy,
+    is_context_overflow,
+    parse_response,
+)
+from gbnf_server.backends.image_messages import openai_message
 from gbnf_server.backends.ollama import read_schema
-from gbnf_server.backends.replay import grammar_violation
-from gbnf_server.backends.served import HttpBackend
+from gbnf_server.backends.reasoning import reclaim, split_reasoning
 from gbnf_server.backends.streaming import ChatStream, ReasoningFilter
-from gbnf_server.backends.thinking import reclaim, split_reasoning
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.backends.wire import abbreviate, message_text, parse_count, value_at
-from gbnf_server.engine import guard_grammar
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
+from gbnf_server.inference.grammar_checker import guard_grammar
 
 ServerKind = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import KNOWN_REASONING_TAGS, ReasoningTags
+from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, ReasoningTags
 from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
 from gbnf_server.errors import BackendError
 

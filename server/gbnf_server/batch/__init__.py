@@ -1,7 +1,7 @@
 """Many requests, several at a time; what came of each stands in a file, and nothing is executed twice."""
 
 from gbnf_server.batch.requests import BatchFileError, BatchRequest, read_requests
-from gbnf_server.batch.running import Batch, BatchError, BatchResult, write_result
+from gbnf_server.batch.runner import Batch, BatchError, BatchResult, write_result
 
 __all__ = [
     "Batch",

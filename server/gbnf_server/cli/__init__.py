@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=None if arguments is None else list(arguments), prog_name="gbnf")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - `report` raises what it does not know
-        from gbnf_server.cli.failures import report
+        from gbnf_server.cli.errors import report
 
         sys.exit(report(error))
 
@@ -29,6 +29,6 @@ def _show_traceback(kind: type[BaseException], error: BaseException, trace: Trac
     """Print an unforeseen error as Python does; its message may quote a model or a file, so it is escaped."""
     import traceback
 
-    from gbnf_server.cli.text import escape_control_characters
+    from gbnf_server.cli.output import escape_control_characters
 
     sys.stderr.write(escape_control_characters("".join(traceback.format_exception(kind, error, trace))))

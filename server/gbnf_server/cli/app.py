@@ -17,10 +17,10 @@ from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.doctor import doctor
 from gbnf_server.cli.help import EXIT_CODES, reflow
 from gbnf_server.cli.manifests import manifests
+from gbnf_server.cli.output import escape_control_characters
 from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
 from gbnf_server.cli.server import server
-from gbnf_server.cli.text import escape_control_characters
 from gbnf_server.cli.tune import tune
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan with a local model that they hold.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.models import (
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import (
     ApiKeyOption,
     BackendOption,
     ContextSizeOption,
@@ -87,12 +87,12 @@ def batch(
 
     from gbnf import load_manifests
     from gbnf_server.batch import Batch, read_requests
-    from gbnf_server.bench.about import identity
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import stderr_console
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.evaluation.metadata import identity
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
-    from gbnf_server.shipped import manifests_path
 
     asked = read_requests(requests)
     results = out or requests.with_suffix(".results.jsonl")
@@ -129,7 +129,7 @@ async def _do(work: Batch, out: Path, concurrency: int, console: Console, *, qui
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gbnf_server.batch import write_result
-    from gbnf_server.cli.text import escape_line, shorten
+    from gbnf_server.cli.output import escape_line, shorten
 
     counts: Counter[str] = Counter()
     columns = (

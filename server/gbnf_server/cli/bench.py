@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
-from gbnf_server.cli.models import LAST_SEED, TemperatureOption, open_backend
+from gbnf_server.cli.model_options import LAST_SEED, TemperatureOption, open_backend
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     from rich.console import Console
 
-    from gbnf_server.bench.bfcl.files import Leaderboard
-    from gbnf_server.bench.configurations import Configuration
-    from gbnf_server.bench.records import RunLog
-    from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import RunOptions
+    from gbnf_server.evaluation.bfcl.files import Leaderboard
+    from gbnf_server.evaluation.configurations import Configuration
+    from gbnf_server.evaluation.results import Results
+    from gbnf_server.evaluation.run_log import RunLog
+    from gbnf_server.evaluation.runner import RunOptions
 
     _Source: TypeAlias = tuple[Path | None, str | None, str | None]
     """A model file, or a server and its key."""
@@ -119,10 +119,10 @@ def run(
             f"the last of {runs} runs has the seed {seed + runs - 1}: {LAST_SEED} is the greatest",
             param_hint="--seed",
         )
-    from gbnf_server.bench.configurations import named
-    from gbnf_server.bench.running import RunOptions
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import stderr_console
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.evaluation.configurations import named
+    from gbnf_server.evaluation.runner import RunOptions
 
     try:
         configurations = named(config or [])
@@ -145,7 +145,7 @@ def run(
     with interruptible():
         if bfcl is None:
             results = _run_suites(asked, suite or ["representative"], manifests, (model, server, api_key))
-            from gbnf_server.cli.bench_show import show
+            from gbnf_server.cli.bench_output import show
 
             _write(results, out, results.about["label"], "give another --out")
             show(results, markdown=markdown)
@@ -168,9 +168,9 @@ def compare(
     The cases that both have are drawn in pairs. Suites are scored anew, by the present rules; the
     leaderboard's answers (`--bfcl`) stay as they were judged.
     """
-    from gbnf_server.bench.comparing import compare_files
-    from gbnf_server.cli.bench_show import show_tables
-    from gbnf_server.cli.failures import InputError
+    from gbnf_server.cli.bench_output import show_tables
+    from gbnf_server.cli.errors import InputError
+    from gbnf_server.evaluation.comparison import compare_files
 
     tables = compare_files(first, second)
     if not tables:
@@ -183,8 +183,8 @@ def score(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
 ) -> None:
     """Score a stored bench again, by the present rules: its tables, its numbers and its report."""
-    from gbnf_server.bench.results import Results
-    from gbnf_server.cli.bench_show import show
+    from gbnf_server.cli.bench_output import show
+    from gbnf_server.evaluation.results import Results
 
     results = Results.load(stored)
     _write(results, stored.parent, stored.stem, "make room for it, or score a copy elsewhere")
@@ -206,13 +206,13 @@ class _Asked:
 
 def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, source: _Source) -> Results:
     from gbnf import load_manifests
-    from gbnf_server.bench.about import about, identity
-    from gbnf_server.bench.dsl import load_suites
-    from gbnf_server.bench.matching import references_of
-    from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import Bench
-    from gbnf_server.cli.bench_show import run_jobs
-    from gbnf_server.shipped import manifests_path
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.bench_output import run_jobs
+    from gbnf_server.evaluation.call_matching import references_of
+    from gbnf_server.evaluation.dsl import load_suites
+    from gbnf_server.evaluation.metadata import about, identity
+    from gbnf_server.evaluation.results import Results
+    from gbnf_server.evaluation.runner import Bench
 
     pool = load_manifests(manifests or manifests_path())
     suites = load_suites(names, pool)
@@ -236,12 +236,12 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
 
 
 def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *, markdown: bool) -> None:
-    from gbnf_server.bench.about import about, identity
-    from gbnf_server.bench.bfcl.calling import LeaderboardRun
-    from gbnf_server.bench.bfcl.results import table, write
-    from gbnf_server.bench.records import unwritable
     from gbnf_server.cli.bench_bfcl import ask_all
-    from gbnf_server.cli.bench_show import show_tables
+    from gbnf_server.cli.bench_output import show_tables
+    from gbnf_server.evaluation.bfcl.results import table, write
+    from gbnf_server.evaluation.bfcl.runner import LeaderboardRun
+    from gbnf_server.evaluation.metadata import about, identity
+    from gbnf_server.evaluation.run_log import unwritable
 
     backend, tell = open_backend(*source)
     with backend:
@@ -260,7 +260,7 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
         raise unwritable(path, error) from None
     cells = table(answers)
     if markdown:
-        from gbnf_server.cli.text import write as show
+        from gbnf_server.cli.output import write as show
 
         show(cells.markdown())
     else:
@@ -269,7 +269,7 @@ def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *
 
 
 def _log(asked: _Asked, label: str) -> RunLog:
-    from gbnf_server.bench.records import RunLog
+    from gbnf_server.evaluation.run_log import RunLog
 
     return RunLog(asked.out / f"{label}.jsonl", fresh=asked.fresh)
 
@@ -281,9 +281,9 @@ def _tell_where(asked: _Asked, label: str, endings: str) -> None:
 def _write(results: Results, out: Path, label: str, hint: str) -> None:
     import json
 
-    from gbnf_server.bench.records import unwritable
-    from gbnf_server.bench.report import report
-    from gbnf_server.bench.stored import replace_file
+    from gbnf_server.evaluation.report import report
+    from gbnf_server.evaluation.result_files import replace_file
+    from gbnf_server.evaluation.run_log import unwritable
 
     texts = {"json": json.dumps(results.to_json(), ensure_ascii=False) + "\n", "html": report(results)}
     for ending, text in texts.items():

@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from gbnf_server.bench.bfcl.compiling import COLUMNS, CompileReport, compile_all
-from gbnf_server.bench.bfcl.files import Leaderboard, read_folder
-from gbnf_server.bench.tables import TextTable
-from gbnf_server.cli.bench_show import show_tables
-from gbnf_server.cli.text import escape_line, plural
+from gbnf_server.cli.bench_output import show_tables
+from gbnf_server.cli.output import escape_line, plural
+from gbnf_server.evaluation.bfcl.files import Leaderboard, read_folder
+from gbnf_server.evaluation.bfcl.grammar_checks import COLUMNS, CompileReport, compile_all
+from gbnf_server.evaluation.tables import TextTable
 
 if TYPE_CHECKING:
-    from gbnf_server.bench.bfcl.calling import GradedAnswer, LeaderboardRun, Question
-    from gbnf_server.bench.records import RunLog
+    from gbnf_server.evaluation.bfcl.runner import GradedAnswer, LeaderboardRun, Question
+    from gbnf_server.evaluation.run_log import RunLog
 
 FAULTS_SHOWN = 20
 
@@ -34,8 +34,8 @@ def read(folder: Path, categories: Sequence[str], limit: int | None, console: Co
 
 def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
     """Check every pool without a model, and show what came of it. True where nothing is wrong."""
-    from gbnf_server.embedded import model_path  # noqa: PLC0415 - only its vocabulary is loaded, and only here
-    from gbnf_server.engine import GrammarChecker  # noqa: PLC0415
+    from gbnf_server.demo_model import model_path  # noqa: PLC0415 - only its vocabulary is loaded, and only here
+    from gbnf_server.inference.grammar_checker import GrammarChecker  # noqa: PLC0415
 
     engine = GrammarChecker.load(model_path())
     results: list[CompileReport] = []
@@ -64,7 +64,7 @@ def ask_all(
     leaderboard_run: LeaderboardRun, log: RunLog, console: Console, *, quiet: bool
 ) -> dict[Question, GradedAnswer]:
     """Put every question that is left to the model; all answers, also those that were there."""
-    from gbnf_server.bench.bfcl.calling import answer_of  # noqa: PLC0415 - without a model it is not needed
+    from gbnf_server.evaluation.bfcl.runner import answer_of  # noqa: PLC0415 - without a model it is not needed
 
     remaining = leaderboard_run.remaining(log)
     done = len(leaderboard_run.questions) - len(remaining)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from gbnf.grammar.match import Match
@@ -46,7 +46,7 @@ def check(
     """
     from gbnf.grammar.match import Matcher
     from gbnf.grammar.parse import parse_gbnf
-    from gbnf_server.cli.text import plural, write
+    from gbnf_server.cli.output import plural, write
 
     source = _read(grammar)
     rules = parse_gbnf(source)
@@ -66,7 +66,7 @@ def check(
 
 
 def _read(path: str) -> str:
-    from gbnf_server.cli.failures import InputError
+    from gbnf_server.cli.errors import InputError
 
     try:
         if path == "-":
@@ -92,8 +92,8 @@ def _piped() -> str | None:
 
 def _load_in_engine(source: str) -> bool:
     """Whether llama.cpp took the grammar; False where there is no vocabulary. Raises GrammarRefused."""
-    from gbnf_server.embedded import model_path
-    from gbnf_server.engine import GrammarChecker
+    from gbnf_server.demo_model import model_path
+    from gbnf_server.inference.grammar_checker import GrammarChecker
 
     if not model_path().is_file():
         return False
@@ -106,7 +106,7 @@ def _show_refusal(text: str, match: Match) -> None:
     from rich.cells import cell_len
     from rich.text import Text
 
-    from gbnf_server.cli.text import escape_line, stdout_console
+    from gbnf_server.cli.output import escape_line, stdout_console
 
     console = stdout_console()
     start = match.position - (match.column - 1)

@@ -51,9 +51,9 @@ def compile_(
       gbnf compile --final-answer > plan.gbnf        as the planner uses it
     """
     from gbnf import compile_pool, filter_pool, load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import show_report
-    from gbnf_server.cli.text import write
-    from gbnf_server.shipped import manifests_path
 
     tools = load_manifests(paths or manifests_path())
     selection = None if query is None else filter_pool(tools, query)

@@ -25,8 +25,8 @@ def doctor(
     """
     from rich.text import Text
 
-    from gbnf_server.cli.exits import ExitCode
-    from gbnf_server.cli.text import escape_line, stdout_console, write
+    from gbnf_server.cli.exit_codes import ExitCode
+    from gbnf_server.cli.output import escape_line, stdout_console, write
     from gbnf_server.doctor import checks
 
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}

@@ -31,9 +31,9 @@ def manifests(
       gbnf manifests my-tools/ --findings
     """
     from gbnf import args_complexity, compile_pool, is_complex, load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import ToolRow, show_tools
-    from gbnf_server.cli.text import write
-    from gbnf_server.shipped import manifests_path
 
     rows = [
         ToolRow(

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gbnf import Grammar
-    from gbnf.manifests import Tool
     from gbnf.testing import Counterexample
-    from gbnf_server.engine import GrammarChecker
+    from gbnf.tools import Tool
+    from gbnf_server.inference.grammar_checker import GrammarChecker
 
 STEPS = (1, 3)
 """The earlier steps that step references may name, in the half of the tests that has some."""
@@ -56,11 +56,11 @@ def property_test(
     Exit codes: 0 all hold, 1 a counterexample was found, 3 a manifest is broken, 4 the engine is in the way.
     """
     from gbnf import load_manifests
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import plural, write
-    from gbnf_server.embedded import model_path
-    from gbnf_server.engine import GrammarChecker
-    from gbnf_server.shipped import manifests_path
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import plural, write
+    from gbnf_server.demo_model import model_path
+    from gbnf_server.inference.grammar_checker import GrammarChecker
 
     _need_hypothesis()
     tool_pool = load_manifests(path or manifests_path())
@@ -93,7 +93,7 @@ def _tested(
     """The first counterexample of each tool and law, with a progress bar on stderr while it searches."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from gbnf_server.cli.text import stderr_console
+    from gbnf_server.cli.output import stderr_console
 
     searches = list(_searches(tool_pool, engine, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
@@ -135,8 +135,8 @@ def _searches(
 ) -> Iterator[_PropertySearch]:
     """Each tool alone for what its grammar derives, and in the pool of all for calls, broken and valid."""
     from gbnf import compile_pool
-    from gbnf.steps import offered_args
     from gbnf.testing import PoolSubject, find_incomplete, find_unsound
+    from gbnf.tools.step_references import offered_args
 
     for tool in tool_pool:
         for steps in ((), STEPS) if tool.step_references else ((),):
@@ -164,7 +164,7 @@ def _show(tool: str, found: Counterexample) -> None:
     """A counterexample, as what a person needs in order to mend it."""
     from rich.text import Text
 
-    from gbnf_server.cli.text import escape_line, stdout_console
+    from gbnf_server.cli.output import escape_line, stdout_console
 
     console = stdout_console()
     problem = {

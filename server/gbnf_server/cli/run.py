@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gbnf_server.cli.exits import ExitCode
-from gbnf_server.cli.models import (
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import (
     ApiKeyOption,
     BackendOption,
     ContextSizeOption,
@@ -28,8 +28,8 @@ from gbnf_server.cli.models import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gbnf.manifests import Tool
-    from gbnf.prompt import Image
+    from gbnf.prompts.messages import Image
+    from gbnf.tools import Tool
     from gbnf_server.backends.base import Backend
     from gbnf_server.executors import Person, Workspace
     from gbnf_server.planner import Event, Outcome, Run
@@ -132,12 +132,12 @@ def run(
     if (soft or lines or no_grammar) and reasoning is ReasoningChoice.FIELD:
         raise typer.BadParameter("--reasoning field needs the grammar; take --reasoning free")
     from gbnf import load_manifests
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.show import AnswerPrinter, RunProgress
-    from gbnf_server.cli.text import request_text, stderr_console, write
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import request_text, stderr_console, write
+    from gbnf_server.cli.run_progress import AnswerPrinter, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
-    from gbnf_server.shipped import manifests_path
 
     request_text(query)
     pool = load_manifests(manifests or manifests_path())
@@ -191,8 +191,8 @@ def run(
 
 def _profile(source: ModelSource, console: Console, *, quiet: bool) -> dict[str, Any]:
     """What was found best for the model, and a word about it; {} where nothing was."""
-    from gbnf_server.folders import profiles_folder
-    from gbnf_server.profiles import find
+    from gbnf_server.planner.profiles import find
+    from gbnf_server.system.folders import profiles_folder
 
     folder = profiles_folder()
     if not folder.is_dir():
@@ -217,11 +217,11 @@ def _shown(
     if not files:
         return query, (), pool
     from gbnf import load_manifests
-    from gbnf_server.backends.images import takes_images
-    from gbnf_server.cli.failures import InputError
+    from gbnf_server.backends.image_messages import takes_images
+    from gbnf_server.bundled import describe_frame_manifest
+    from gbnf_server.cli.errors import InputError
     from gbnf_server.errors import SetupError
-    from gbnf_server.images import read_image
-    from gbnf_server.shipped import describe_frame_manifest
+    from gbnf_server.system.image_files import read_image
 
     try:
         images = tuple(read_image(file) for file in files)

@@ -29,9 +29,9 @@ def install(
     Takes some five minutes on two cores, and needs cmake and a C++ compiler. An interrupted build goes on
     where it stopped. Prints the path of the program.
     """
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import stderr_console, write
-    from gbnf_server.llama_server_build import install as build
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.llama_server.build import install as build
 
     console = stderr_console()
     with interruptible():
@@ -43,9 +43,9 @@ def _build(console: Console, jobs: int | None) -> Path:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    from gbnf_server.cli.text import escape_line, shorten
-    from gbnf_server.llama_server_build import InstallProgress as Stage
-    from gbnf_server.llama_server_build import install as build
+    from gbnf_server.cli.output import escape_line, shorten
+    from gbnf_server.llama_server.build import InstallProgress as Stage
+    from gbnf_server.llama_server.build import install as build
 
     columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -97,11 +97,11 @@ def start(
       gbnf server start --model Qwen3-4B-Q4_K_M.gguf
       gbnf run "create a folder trips" --server http://127.0.0.1:8080
     """
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import stderr_console, write
-    from gbnf_server.embedded import model_path
-    from gbnf_server.llama_server_build import start as run
-    from gbnf_server.server_keys import key_file
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.demo_model import model_path
+    from gbnf_server.llama_server.api_keys import key_file
+    from gbnf_server.llama_server.build import start as run
 
     with (
         interruptible(),

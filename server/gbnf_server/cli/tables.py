@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gbnf import Finding, Grammar
-from gbnf.complexity import Complexity
-from gbnf.manifests import Tool
-from gbnf_server.cli.text import escape_line, plural, stderr_console, stdout_console
+from gbnf.tools import Tool
+from gbnf.tools.complexity import Complexity
+from gbnf_server.cli.output import escape_line, plural, stderr_console, stdout_console
 
 PIPED_WIDTH = 120
 """Columns of a table that is not shown on a terminal."""

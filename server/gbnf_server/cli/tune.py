@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.models import (
+from gbnf_server.cli.model_options import (
     ApiKeyOption,
     BackendName,
     BackendOption,
@@ -22,8 +22,8 @@ from gbnf_server.cli.models import (
 )
 
 if TYPE_CHECKING:
-    from gbnf_server.bench.results import Results
-    from gbnf_server.profiles import Profile
+    from gbnf_server.evaluation.results import Results
+    from gbnf_server.planner.profiles import Profile
 
 
 def tune(
@@ -72,20 +72,20 @@ def tune(
     source.check()
     from gbnf import load_manifests
     from gbnf_server.backends.base import dialect_of
-    from gbnf_server.bench.about import about
-    from gbnf_server.bench.configurations import STRATEGIES, supported_strategies
-    from gbnf_server.bench.dsl import load_suites
-    from gbnf_server.bench.ladder import best_strategy, strategy_table
-    from gbnf_server.bench.made_cases import generate_suite, stub_result
-    from gbnf_server.bench.matching import references_of
-    from gbnf_server.bench.results import Results
-    from gbnf_server.bench.running import Bench, RunOptions
-    from gbnf_server.cli.bench_show import show_tables
-    from gbnf_server.cli.failures import interruptible
-    from gbnf_server.cli.text import stderr_console, write
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.bench_output import show_tables
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.evaluation.call_matching import references_of
+    from gbnf_server.evaluation.configurations import STRATEGIES, supported_strategies
+    from gbnf_server.evaluation.dsl import load_suites
+    from gbnf_server.evaluation.generated_cases import generate_suite, stub_result
+    from gbnf_server.evaluation.metadata import about
+    from gbnf_server.evaluation.results import Results
+    from gbnf_server.evaluation.runner import Bench, RunOptions
+    from gbnf_server.evaluation.strategies import best_strategy, strategy_table
     from gbnf_server.executors import run_executor
-    from gbnf_server.profiles import save
-    from gbnf_server.shipped import manifests_path
+    from gbnf_server.planner.profiles import save
 
     known = {each.name for each in STRATEGIES}
     if unknown := set(strategy or ()) - known:
@@ -150,7 +150,7 @@ def tune(
 def _profile(
     source: ModelSource, results: Results, strategy: str, style: PromptStyleChoice | None
 ) -> Profile:
-    from gbnf_server.profiles import Profile
+    from gbnf_server.planner.profiles import Profile
 
     configuration = next(each for each in results.configurations if each.name == strategy)
     settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})

@@ -20,7 +20,7 @@ from gbnf_server.executors.context import Context
 from gbnf_server.executors.journal import MakeFolder, Trash, Write
 from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, ScriptedPerson, TerminalPerson
 from gbnf_server.executors.runner import run_executor
-from gbnf_server.executors.undoing import UndoResult
+from gbnf_server.executors.undo import UndoResult
 from gbnf_server.executors.workspace import Workspace
 
 __all__ = [

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gbnf_server.errors import ExecutorError
-from gbnf_server.executors.records import (
+from gbnf_server.executors.journal_store import (
     JOURNAL_FOLDER,
     MAX_CHANGES,
     MAX_KEPT_BYTES,
@@ -38,7 +38,7 @@ from gbnf_server.executors.records import (
     JournalStore,
     Operation,
 )
-from gbnf_server.executors.undoing import UndoOperation, UndoResult, content, with_parents
+from gbnf_server.executors.undo import UndoOperation, UndoResult, content, with_parents
 from gbnf_server.executors.workspace import DIRECTORY, STATE_FOLDER
 
 if TYPE_CHECKING:

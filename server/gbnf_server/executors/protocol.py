@@ -24,7 +24,7 @@ from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gbnf.manifests import RunPolicy
+    from gbnf.tools import RunPolicy
     from gbnf_server.executors.context import Context
     from gbnf_server.executors.secrets import Secrets
 

@@ -50,7 +50,8 @@ def redact_result(value: Any, secrets: Secrets) -> Any:
             return secrets.redact(replace_lone_surrogates(value))
         case dict():
             return {
-                secrets.redact(replace_lone_surrogates(key)): redact_result(member, secrets) for key, member in value.items()
+                secrets.redact(replace_lone_surrogates(key)): redact_result(member, secrets)
+                for key, member in value.items()
             }
         case list():
             return [redact_result(member, secrets) for member in value]

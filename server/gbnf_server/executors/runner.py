@@ -32,13 +32,13 @@ from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.results import redact_result, replace_lone_surrogates
-from gbnf_server.processes import kill_descendants, memory_of_descendants, signal_name
+from gbnf_server.system.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from gbnf.manifests import Tool
+    from gbnf.tools import Tool
     from gbnf_server.executors.context import Context
 
 INHERITED_VARIABLES = frozenset(
@@ -66,7 +66,7 @@ _PATIENCE_S = 5.0  # for the supervisor to end everything
 
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[4:]; "
-    "from gbnf_server.executors.child import main; main(*map(int, sys.argv[1:4]))"
+    "from gbnf_server.executors.child_process import main; main(*map(int, sys.argv[1:4]))"
 )
 
 _IN_COMPILED_CODE = "the fault is in compiled code that it uses: update the package that it imports"

@@ -23,7 +23,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from gbnf_server.processes import has_exited, kill_descendants
+from gbnf_server.system.processes import has_exited, kill_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
-from gbnf.manifests import FINAL_ANSWER, Tool
-from gbnf.repair import repair_call
-from gbnf.validation import filled_argument_errors
+from gbnf.calls.repair import repair_call
+from gbnf.calls.validation import filled_argument_errors
+from gbnf.tools import FINAL_ANSWER, Tool
 
 MAX_REPEATS = 2
 """How many times one call may be made in a run; once more is refused."""
@@ -37,7 +37,7 @@ def parse_text_call(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The first call in the text, a text without one being the final answer; and what was done to read it.
 
-    Arguments are brought to what the tool declares (`gbnf.repair`); the result is still to be validated.
+    Arguments are brought to what the tool declares (`gbnf.calls.repair`); the result is still to be validated.
     `steps` as in `validate_call`. `cut`: the token limit ended the text, which matters where the call had not
     ended before, or stands amid prose. Raises ValueError with the sentence that the model reads.
     """

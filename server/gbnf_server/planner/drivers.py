@@ -25,7 +25,7 @@ from gbnf_server.executors import Context, Field, Form, Person
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Planning
-from gbnf_server.planner.writing import (
+from gbnf_server.planner.streaming import (
     Hook,
     RunEnvironment,
     TextStream,

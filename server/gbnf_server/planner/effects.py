@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gbnf.manifests import Tool
-from gbnf.prompt import Message
+from gbnf.prompts.messages import Message
+from gbnf.tools import Tool
 from gbnf_server.planner.events import Purpose
 
 

@@ -31,7 +31,7 @@ Purpose: TypeAlias = Literal["call", "thought", "salvage"]
 """What the model was asked to write: a call, thoughts before one, or plain words from a run's results."""
 
 Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "repeated"]
-"""Why a model's text was not executed; `gbnf_server.planner.gates` says what each means."""
+"""Why a model's text was not executed; `gbnf_server.planner.call_checks` says what each means."""
 
 ToolFault: TypeAlias = Literal["error", "timeout", "denied"]
 """Why a valid call has no result: the tool said so, it took too long, or the person did not approve it."""

@@ -4,7 +4,7 @@ A driver (`gbnf_server.planner.drivers`) performs each effect and sends its repl
 `GbnfError` that came of it; to an event it replies with what went wrong in the hooks that saw it. A clock
 and the turn's id are given; nothing else of the world is read. What must stay true, whatever a model writes:
 
-- only a text that passes every gate of `gbnf_server.planner.gates` is executed, and once;
+- only a text that passes every gate of `gbnf_server.planner.call_checks` is executed, and once;
 - every step leaves one assistant and one tool message in the history, save the one that answers;
 - the system message is the same in the whole run, whatever the grammar leaves possible;
 - the run ends within `max_steps` steps, and `RunFinished` is its last event;
@@ -19,15 +19,16 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
-from gbnf.pool import Selection
-from gbnf.prompt import Image, Message, error_text, result_text
-from gbnf.steps import offered_args
+from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.tools.pool_filter import Selection
+from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import reasoning_grammar
+from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvaging
+from gbnf_server.planner.call_checks import CallRefused, OfferedTools, check_completion
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -46,10 +47,9 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
-from gbnf_server.planner.gates import CallRefused, OfferedTools, check_completion
-from gbnf_server.planner.offering import offer_tools, render_call, select, system_message
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
-from gbnf_server.planner.state import RunState, Settings
+from gbnf_server.planner.run_state import RunState, Settings
+from gbnf_server.planner.tool_offer import offer_tools, render_call, select, system_message
 
 Clock: TypeAlias = Callable[[], datetime]
 Planning: TypeAlias = Generator[Effect | Event, Any, Run]

@@ -10,15 +10,15 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
-from gbnf.manifests import Tool
-from gbnf.prompt import Image
+from gbnf.prompts.messages import Image
+from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, dialect_of, reasoning_tags_of
 from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, check_request, plan
 from gbnf_server.planner.reasoning import ReasoningMode
-from gbnf_server.planner.state import Settings
+from gbnf_server.planner.run_state import Settings
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
 

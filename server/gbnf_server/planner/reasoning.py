@@ -16,10 +16,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from gbnf.languages import localized_text
-from gbnf.prompt import Message
+from gbnf.prompts.messages import Message
+from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import ReasoningTags, reasoning_message
+from gbnf_server.backends.reasoning import ReasoningTags, reasoning_message
 
 ReasoningMode: TypeAlias = Literal["off", "field", "free"]
 

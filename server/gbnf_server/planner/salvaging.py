@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
-from gbnf.languages import localized_text
-from gbnf.lines import Contract, InvalidAnswer, text
-from gbnf.manifests import FINAL_ANSWER
-from gbnf.prompt import Message, result_text
+from gbnf.contracts import Contract, InvalidAnswer, text
+from gbnf.prompts.messages import Message, result_text
+from gbnf.tools import FINAL_ANSWER
+from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import SalvagedAnswer, Step
 

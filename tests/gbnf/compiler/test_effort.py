@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import effort
+from gbnf.calls.repair import repair_call
+from gbnf.calls.validation import validate_call
 from gbnf.compiler.schema import compile_schema
 from gbnf.effort import effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
 from gbnf.errors import GbnfError
-from gbnf.manifests import Tool
 from gbnf.regular.errors import EffortSpent
-from gbnf.repair import repair_call
-from gbnf.validation import validate_call
+from gbnf.tools import Tool
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import engine
 from support.schemas import JSON_VALUES

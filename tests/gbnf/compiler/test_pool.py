@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.compiler.pool import _link_pool, compile_tool
 from gbnf.errors import PoolError, SchemaError
-from gbnf.grammar.derive import generate
+from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import references
-from gbnf.manifests import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 from support.schemas import SCHEMAS
 

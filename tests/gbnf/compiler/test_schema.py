@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
-from gbnf.grammar.derive import generate
+from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import references
 from support.oracle import engine
 from support.schemas import (

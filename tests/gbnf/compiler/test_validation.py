@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
 from gbnf.errors import GbnfError
-from gbnf.grammar.derive import generate
-from gbnf.manifests import Tool
+from gbnf.grammar.generate import generate
+from gbnf.tools import Tool
 from support.oracle import engine
 from support.schemas import SCHEMAS, canonical, in_declared_order, values_near
 

@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.dialects import call_schema, schema_text, schema_violation
 from gbnf.errors import PoolError, SchemaError
-from gbnf.manifests import FINAL_ANSWER, Tool
 from gbnf.testing import calls, near_misses
-from gbnf.testing.texts import canonical_json
+from gbnf.testing.canonical import canonical_json
+from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")

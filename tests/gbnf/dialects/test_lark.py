@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, load_manifests
 from gbnf.dialects.lark import lark_text
-from gbnf.grammar.derive import generate
+from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf.manifests import FINAL_ANSWER
 from gbnf.testing import calls, near_misses
-from gbnf.testing.texts import canonical_json
+from gbnf.testing.canonical import canonical_json
+from gbnf.tools import FINAL_ANSWER
 from support.grammars import grammars, mutations
 from support.oracle import CHECKOUT, engine
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, compile_schema, load_manifests, parse_gbnf
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
-from gbnf.grammar.derive import generate
+from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
-from gbnf.manifests import FINAL_ANSWER
 from gbnf.testing import calls, near_misses
-from gbnf.testing.texts import canonical_json
+from gbnf.testing.canonical import canonical_json
+from gbnf.tools import FINAL_ANSWER
 from support.grammars import LETTERS, grammars
 from support.oracle import CHECKOUT, engine
 

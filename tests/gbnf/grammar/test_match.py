@@ -68,7 +68,7 @@ def test_ambiguity_and_depth_cost_no_more_than_text(gbnf: str, text: str) -> Non
 
 
 def test_it_forgets_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gbnf.grammar.match._REMEMBERED", 10)
+    monkeypatch.setattr("gbnf.grammar.match._MAX_CACHED", 10)
     assert Matcher(parse_gbnf('root ::= "(" root{0,3} ")"')).match("(()(()())())").complete
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gbnf.regular.automaton import Dfa, concat, star
 from gbnf.regular.charset import CharSet
-from gbnf.regular.ecma import search
+from gbnf.regular.ecma262 import search
 from gbnf.regular.errors import TooManyStates
 from support.patterns import TEXTS, patterns
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.prompt import Message
+from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf.prompt import Message
-from gbnf_server import llama_server_build
+from gbnf.prompts.messages import Message
 from gbnf_server.backends import llama_server as module
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
@@ -27,7 +26,8 @@ from gbnf_server.errors import (
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.llama_server_run import LlamaServerProcess
+from gbnf_server.llama_server import build
+from gbnf_server.llama_server.process import LlamaServerProcess
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
 from support.server import (
@@ -191,7 +191,7 @@ def test_one_client_serves_several_event_loops_and_threads(backend: LlamaServer)
 
 def test_keys(tiny_model: Path, ask: Ask) -> None:
     require_llama_server()
-    with llama_server_build.start(tiny_model, threads=1, api_key="sesame") as server:
+    with build.start(tiny_model, threads=1, api_key="sesame") as server:
         with (
             hasty(server.url) as nobody,
             pytest.raises(ServerResponseError, match="Invalid API Key") as refused,
@@ -212,13 +212,13 @@ def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, ti
     require_llama_server()
     demo = make_model(tmp_path / "demo.gguf", name="gbnf-planner-demo", context=256)
     port = rare_port()
-    with llama_server_build.start(tiny_model, threads=1, port=port) as first:
+    with build.start(tiny_model, threads=1, port=port) as first:
         client = hasty(first.url)
         assert client.prompt_style == "full"
         assert client.complete(ASK, grammar=CALL).finish == "stop"
     with pytest.raises(BackendUnreachable, match="no llama-server answers"):
         client.complete(ASK, grammar=CALL)
-    with llama_server_build.start(demo, threads=1, port=port), client:
+    with build.start(demo, threads=1, port=port), client:
         assert client.complete(ASK, grammar=CALL).finish == "stop"
         assert (client.prompt_style, client.context_length) == ("minimal", 256)
 
@@ -247,7 +247,7 @@ def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> N
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
     require_llama_server()
     model = make_model(tmp_path / "long.gguf", context=200_000)
-    with llama_server_build.start(model, threads=1, context_length=200_000) as server:
+    with build.start(model, threads=1, context_length=200_000) as server:
         client = hasty(server.url)
         client.complete(ASK, grammar=CALL)
 
@@ -276,7 +276,7 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
         {"role": "tool", "content": '{"step": 1, "result": {"n": 1}}'},
     ]
     with (
-        llama_server_build.start(make_model(tmp_path / "m.gguf", template=template), threads=1) as server,
+        build.start(make_model(tmp_path / "m.gguf", template=template), threads=1) as server,
         hasty(server.url) as client,
         InProcess(tmp_path / "m.gguf", threads=1) as local,
     ):

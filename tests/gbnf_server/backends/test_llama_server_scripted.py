@@ -14,9 +14,9 @@ import httpx
 import pytest
 from hypothesis import given
 
-from gbnf_server.backends.answers import read_completion, unpack_response
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.dialects import call_schema, schema_text
-from gbnf.manifests import FINAL_ANSWER, Tool
-from gbnf.prompt import Image, Message
+from gbnf.prompts.messages import Image, Message
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.errors import (
     BackendError,

@@ -19,13 +19,12 @@ from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, schema_text, xgrammar_text
-from gbnf.manifests import FINAL_ANSWER, Tool
-from gbnf.prompt import Image, Message
-from gbnf_server import llama_server_build
+from gbnf.prompts.messages import Image, Message
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
-from gbnf_server.embedded import model_path
+from gbnf_server.demo_model import model_path
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
@@ -33,7 +32,8 @@ from gbnf_server.errors import (
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.llama_server_run import LlamaServerProcess
+from gbnf_server.llama_server import build
+from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import Planner
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from support.executors import shipped, world
@@ -443,7 +443,7 @@ def test_the_planner_on_a_real_server(tmp_path: Path) -> None:
     """The embedded model, which knows the shipped tools, held by the joint schema alone."""
     require_llama_server()
     with (
-        llama_server_build.start(model_path(), threads=1) as server,
+        build.start(model_path(), threads=1) as server,
         client(
             server.url, "lm_studio", context_length=2048, tool_role=True, prompt_style="minimal"
         ) as backend,

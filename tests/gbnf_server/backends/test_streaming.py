@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, schema_text
-from gbnf.manifests import FINAL_ANSWER
-from gbnf.prompt import Message
-from gbnf_server import llama_server_build
+from gbnf.prompts.messages import Message
+from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
-from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaStream, ReasoningFilter
-from gbnf_server.backends.thinking import (
+from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
     reasoning_grammar,
     reasoning_message,
 )
+from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaStream, ReasoningFilter
 from gbnf_server.backends.wire import LineDecoder, join_surrogates
 from gbnf_server.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
-from gbnf_server.llama_server_run import LlamaServerProcess
+from gbnf_server.llama_server import build
+from gbnf_server.llama_server.process import LlamaServerProcess
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
@@ -464,7 +464,7 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
     template = TEMPLATE + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
     path = make_model(tmp_path / "m.gguf", template=template)
     with (
-        llama_server_build.start(path, threads=1) as running,
+        build.start(path, threads=1) as running,
         LlamaServer(running.url) as there,
         InProcess(path, threads=1) as here,
     ):

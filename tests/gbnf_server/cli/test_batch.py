@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server import llama_server_build
-from gbnf_server.cli.exits import ExitCode
-from gbnf_server.embedded import model_path
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.demo_model import model_path
+from gbnf_server.llama_server import build
 from support.command_line import Gbnf
 from support.models import make_model
 from support.server import require_llama_server
@@ -136,7 +136,7 @@ def test_a_server_is_asked_as_often_at_a_time_as_it_has_slots(gbnf: Gbnf, tmp_pa
     require_llama_server()
     queries = ["what time is it", "create a folder trips", "what is 12 * 7?"]
     (tmp_path / "asked.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    with llama_server_build.start(model_path(), threads=1, slots=2) as server:
+    with build.start(model_path(), threads=1, slots=2) as server:
         left = gbnf(
             "batch", tmp_path / "asked.jsonl", "--server", server.url, "--workspace", tmp_path / "work"
         )

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gbnf import compile_pool, load_manifests, parse_gbnf
+from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
-from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
-from gbnf_server.embedded import model_path
-from gbnf_server.shipped import manifests_path
+from gbnf_server.demo_model import model_path
 from support.command_line import Gbnf
 from support.toys import make_tool
 

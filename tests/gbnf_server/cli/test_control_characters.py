@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.cli import main
-from gbnf_server.cli.show import AnswerPrinter
-from gbnf_server.cli.text import escape_control_characters, escape_line
+from gbnf_server.cli.output import escape_control_characters, escape_line
+from gbnf_server.cli.run_progress import AnswerPrinter
 from gbnf_server.planner import TextWritten
 from support.server import PROPS, Reply, completion, scripted
 from support.toys import make_tool

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf.manifests import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
+from gbnf.tools import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("server/**/*.md")])

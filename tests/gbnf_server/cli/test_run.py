@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from gbnf_server.cli import main
-from gbnf_server.cli.exits import ExitCode
+from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.run import _placed
 from gbnf_server.executors import Workspace
 from support.command_line import Gbnf

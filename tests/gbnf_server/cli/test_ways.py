@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gbnf_server.cli.exits import ExitCode
-from gbnf_server.profiles import load
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf
 from support.models import make_model
 from support.server import PROPS, Reply, completion, scripted

@@ -79,7 +79,7 @@ def test_the_parent_keeps_no_more_than_a_message(tmp_path: Path) -> None:
     code = f"""
 import resource, sys
 from pathlib import Path
-from gbnf.manifests import Executor
+from gbnf.tools import Executor
 from gbnf_server.executors import Context, ExecutorError, Workspace, run_executor
 
 def peak():
@@ -140,7 +140,7 @@ def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
     tool = waits.made(tmp_path / "hostile")
     code = f"""
 from pathlib import Path
-from gbnf.manifests import Executor
+from gbnf.tools import Executor
 from gbnf_server.executors import Context, Workspace, run_executor
 mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"env": [{MARK!r}]}}}}
 hostile = Executor.from_mapping(mapping, Path({str(tool.path)!r}))

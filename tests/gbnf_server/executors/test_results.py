@@ -25,7 +25,9 @@ def nested(depth: int, kind: type) -> Any:
     return value
 
 
-@given(depth=st.integers(0, 2 * MAX_DEPTH), enough=st.integers(0, MAX_DEPTH), kind=st.sampled_from([list, dict]))
+@given(
+    depth=st.integers(0, 2 * MAX_DEPTH), enough=st.integers(0, MAX_DEPTH), kind=st.sampled_from([list, dict])
+)
 def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: type) -> None:
     assert nesting_depth([nested(depth, kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gbnf.manifests import Tool
-from gbnf.manifests.checks import MIN_MEMORY_MB
+from gbnf.tools import Tool
+from gbnf.tools.manifest_checks import MIN_MEMORY_MB
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
@@ -334,7 +334,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     )
     code = f"""
 from pathlib import Path
-from gbnf.manifests import Executor
+from gbnf.tools import Executor
 from gbnf_server.executors import Context, Workspace, run_executor
 mine = Executor.from_mapping(
     {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.batch import Batch, BatchRequest, BatchResult
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor

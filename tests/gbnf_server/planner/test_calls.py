@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
+from gbnf_server.bundled import manifests_path
 from gbnf_server.planner.calls import canonical, clip, fill_references, parse, result_entries
-from gbnf_server.shipped import manifests_path
 
 TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}
 JSON = st.recursive(

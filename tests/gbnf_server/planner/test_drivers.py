@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gbnf.errors import PoolError
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson
 from gbnf_server.executors.journal import Journal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.backends.exchange import RetryPolicy
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.planner import Planner
 from support.executors import world
 from support.hostile_modes import MODES

@@ -13,7 +13,7 @@ from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_call
 from gbnf.errors import GbnfError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
@@ -31,7 +31,7 @@ from gbnf_server.planner.events import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.planner.state import Settings
+from gbnf_server.planner.run_state import Settings
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
 
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf import validate_call
-from gbnf.manifests import ASK_USER, FINAL_ANSWER
+from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
-from gbnf_server.backends.thinking import KNOWN_REASONING_TAGS
+from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS
 from gbnf_server.errors import (
     BackendUnreachable,
     ContextOverflow,
@@ -37,7 +37,7 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.reasoning import pop_reasoning
-from gbnf_server.planner.state import Settings
+from gbnf_server.planner.run_state import Settings
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand
 
 # Good calls, near misses, and noise: what a model may write.

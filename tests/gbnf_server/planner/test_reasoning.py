@@ -14,14 +14,14 @@ from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
 from gbnf.dialects import call_schema
-from gbnf.manifests import Tool
+from gbnf.tools import Tool
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.thinking import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
-from gbnf_server.embedded import model_path
+from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
+from gbnf_server.demo_model import model_path
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.reasoning import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
-from gbnf_server.planner.state import Settings
+from gbnf_server.planner.run_state import Settings
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
 from support.oracle import engine
 

@@ -10,7 +10,7 @@ import pytest
 
 from gbnf.errors import PoolError
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.embedded import model_path
+from gbnf_server.demo_model import model_path
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Planner, Run
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call

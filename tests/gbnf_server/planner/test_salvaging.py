@@ -14,7 +14,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.errors import BackendUnreachable, ContextOverflow, ExecutorError
 from gbnf_server.planner import Event, ModelCalled, Planner, Run, SalvageStarted
 from gbnf_server.planner.effects import CallModel
-from gbnf_server.planner.state import Settings
+from gbnf_server.planner.run_state import Settings
 from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand
 from support.executors import snapshot, world
 from support.server import completion as served
@@ -109,7 +109,7 @@ def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, 
 
 
 @pytest.mark.parametrize(
-    ("language", "listed", "asked"),
+    ("language", "answer_from_results", "asked"),
     [
         ("it", "Prima di fermarsi", "La richiesta era"),
         ("it-IT", "Prima di fermarsi", "La richiesta era"),

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gbnf_server import llama_server_build
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.llama_server_run import LlamaServerProcess
+from gbnf_server.llama_server import build
+from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import Event, ModelCalled, Planner, Run, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted
@@ -73,7 +73,7 @@ def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: LlamaS
 
 def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path, driver: Driver) -> None:
     require_llama_server()
-    with llama_server_build.start(tiny_model, threads=1) as running:
+    with build.start(tiny_model, threads=1) as running:
 
         def end(event: Event) -> None:
             if isinstance(event, ToolDone):

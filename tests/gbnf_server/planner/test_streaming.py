@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.prompt import Image
+from gbnf.prompts.messages import Image
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner import Event, ModelCalled, Planner, RunFinished, TextWritten, ToolDone
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.partial import PartialAnswer
-from gbnf_server.planner.state import Settings
+from gbnf_server.planner.partial_answer import PartialAnswer
+from gbnf_server.planner.run_state import Settings
 from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, ticking
 from support.executors import world
 from support.models import make_model

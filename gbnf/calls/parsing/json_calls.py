@@ -1,0 +1,196 @@
+"""Calls as JSON objects: which keys make an object a call, and the calls that a text's JSON holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gbnf.calls.parsing.lenient_json import Loaded, Unreadable, closing, extent, load, strict
+from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
+from gbnf.calls.parsing.tool_names import ToolNames
+
+NAME_KEYS = ("name", "tool", "function", "tool_name", "action")
+ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "params", "action_input")
+_WRAPPERS = ("tool_call", "function_call")
+_SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
+_SENTINEL = "\0cut"
+_NAME_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w.-]+)["']""")
+_SAYS_NAME = re.compile(rf"""\b(?:{"|".join(NAME_KEYS)})["']?\s*:""")
+_ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
+
+
+class CallObject(NamedTuple):
+    """One call in an object. `rest` are the keys that say nothing known."""
+
+    name: str
+    arguments: Any
+    id: str | None
+    syntax: CallSyntaxName
+    rest: tuple[str, ...] = ()
+    wrapped: str = ""
+
+
+class ParsedJson(NamedTuple):
+    """The JSON at some place of a text: its end, its calls, whether it is whole."""
+
+    end: int
+    written: tuple[RawCall, ...]
+    closed: bool
+
+
+def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
+    """The calls that a JSON value as a whole stands for; None where it is no call."""
+    match value:
+        case {"tool_calls": list(members)} if members:
+            found = _all(members, names)
+            return None if found is None else [entry._replace(syntax="tool_calls") for entry in found]
+        case list() if value:
+            return _all(value, names)
+        case dict():
+            entry = _entry(value, names)
+            return None if entry is None else [entry]
+        case _:
+            return None
+
+
+def read_body(
+    text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None = None
+) -> ParsedJson | None:
+    """The calls in the JSON that begins at `start`; () where it is whole and holds none, None where neither.
+
+    `syntax` is what the calls are reported as, where something around them says it.
+    """
+    found = extent(text, start)
+    if found.closed:
+        try:
+            loaded = load(text[start : found.end])
+        except Unreadable as error:
+            return ParsedJson(
+                found.end, _unreadable(text[start : found.end], str(error), syntax), closed=True
+            )
+        listed = entries(loaded.value, names) or []
+        return ParsedJson(found.end, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True)
+    return _open_body(text, start, names, syntax)
+
+
+def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedJson | None:
+    """The calls in JSON that doesn't end: either its last brackets are missing, or it was cut."""
+    last = text.rfind("}", start)
+    if last >= 0:
+        head = text[start : last + 1]
+        opened = extent(head, 0).open
+        marked = _closed_with_mark(head, opened)
+        listed = entries(marked, names) if marked is not None else None
+        if listed and not any(_holds_mark(entry.arguments) for entry in listed):
+            loaded = Loaded(None, (Repair("json", f"closed it with {closing(opened)}"),))
+            listed = [
+                entry._replace(rest=tuple(key for key in entry.rest if key != _SENTINEL)) for entry in listed
+            ]
+            return ParsedJson(
+                last + 1, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True
+            )
+    if not _SAYS_NAME.search(text, start):
+        return None
+    try:
+        loaded = load(text[start:])
+    except Unreadable:
+        return None
+    listed = entries(loaded.value, names) or []
+    note = Repair("cut", "the text ends inside the call")
+    written = [_written(entry, loaded, syntax) for entry in listed]
+    truncated = tuple(
+        RawCall(
+            call.name, call.arguments, call.syntax, (*call.repairs, note), truncated=True, id=call.id,
+            text_arguments=call.text_arguments,
+        )
+        for call in written
+    )  # fmt: skip
+    return ParsedJson(len(text), truncated, closed=False) if truncated else None
+
+
+def _closed_with_mark(head: str, opened: str) -> Any:
+    """`head` closed, with a mark in the innermost bracket that was open: where it lies, the text went on."""
+    if not opened or opened[-1] not in "{[":
+        return None
+    mark = ', "\\u0000cut": 1' if opened[-1] == "{" else ', "\\u0000cut"'
+    try:
+        return strict(head + mark + closing(opened))
+    except Unreadable:
+        return None
+
+
+def _holds_mark(value: Any) -> bool:
+    match value:
+        case dict():
+            return any(key == _SENTINEL or _holds_mark(member) for key, member in value.items())
+        case list():
+            return any(_holds_mark(member) for member in value)
+        case _:
+            return bool(value == _SENTINEL)
+
+
+def _all(members: list[Any], names: ToolNames) -> list[CallObject] | None:
+    """The calls of a list, every member of which is one; a mark at its end is none."""
+    found = [_entry(member, names) for member in members if member != _SENTINEL]
+    return None if not found or any(entry is None for entry in found) else [e for e in found if e is not None]
+
+
+def _entry(value: Any, names: ToolNames) -> CallObject | None:
+    if not isinstance(value, dict):
+        return None
+    for wrapper in _WRAPPERS:
+        if isinstance(value.get(wrapper), dict):
+            inner = _entry(value[wrapper], names)
+            return None if inner is None else inner._replace(wrapped=wrapper)
+    given_id = value["id"] if isinstance(value.get("id"), str) else None
+    nested = value.get("function")
+    if isinstance(nested, dict):
+        inner = _entry(nested, names)
+        return None if inner is None else inner._replace(id=given_id, syntax="openai")
+    for key in NAME_KEYS:
+        name = value.get(key)
+        if isinstance(name, str):
+            return _named(value, key, name, given_id, names)
+    return None
+
+
+def _named(
+    value: Mapping[str, Any], key: str, name: str, given_id: str | None, names: ToolNames
+) -> CallObject | None:
+    rest = {other: member for other, member in value.items() if other != key and other not in _SILENT_KEYS}
+    for argument_key in ARGUMENT_KEYS:
+        if argument_key in rest:
+            arguments = rest.pop(argument_key)
+            return CallObject(name, arguments, given_id, "bare", tuple(rest))
+    rest.pop(_SENTINEL, None)
+    tool = names.find(name)
+    if tool is None or not rest.keys() <= tool.args.get("properties", {}).keys():
+        return None  # an object that has a name, and no call
+    return CallObject(name, rest or None, given_id, "bare")
+
+
+def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -> RawCall:
+    repairs = list(loaded.repairs)
+    if entry.wrapped:
+        repairs.append(Repair("wrapper", f"took the call out of {entry.wrapped!r}"))
+    if entry.rest:
+        repairs.append(
+            Repair("arguments", f"left out {', '.join(map(repr, entry.rest))} beside the arguments")
+        )
+    return RawCall(
+        entry.name,
+        entry.arguments,
+        syntax or entry.syntax,
+        tuple(repairs),
+        id=entry.id,
+        text_arguments=entry.syntax in ("openai", "tool_calls"),
+    )
+
+
+def _unreadable(text: str, error: str, syntax: CallSyntaxName | None) -> tuple[RawCall, ...]:
+    """A call, where a text that is no JSON value looks like one: it names a tool and arguments."""
+    name, arguments = _NAME_IN_TEXT.search(text), _ARGUMENTS_IN_TEXT.search(text)
+    return (
+        () if name is None or arguments is None else (RawCall(name[1], None, syntax or "bare", error=error),)
+    )

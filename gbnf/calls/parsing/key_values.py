@@ -1,0 +1,180 @@
+"""Arguments as `key: value` lines: what small models write more surely than JSON.
+
+    path: notes/today.md
+    limit: 5
+    patterns:
+      - "*.md"
+    content: |
+      several
+      lines
+
+A value is JSON where it is JSON, else text; where the schema asks for text alone, `5` is the text "5". Nested
+lists and objects go by indentation. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gbnf.calls.parsing.lenient_json import Unreadable, extent, load, strict
+from gbnf.calls.parsing.results import Repair
+
+_KEY = re.compile(
+    r'(?:(?P<json>"(?:[^"\\]|\\.)*")|(?P<bare>[^\s:"\'{}\[\],#-][^:"{}\[\]]{0,80}?))[ \t]*:(?=[ \t]|$)'
+)
+_ITEM = re.compile(r"-(?:[ \t]+|$)")
+_DEPTH = 20
+
+
+class KeyValueBlock:
+    """The arguments that some lines hold, and what was done to read them."""
+
+    def __init__(self, text: str, properties: Mapping[str, Any]) -> None:
+        self.repairs: list[Repair] = []
+        self._properties = properties
+        lines = [line.rstrip("\r") for line in text.split("\n")]
+        self.arguments: dict[str, Any] = self._mapping(lines, _DEPTH, declared=True)
+
+    def _mapping(self, lines: Sequence[str], depth: int, *, declared: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        indent = min((indent_of(line) for line in lines if line.strip()), default=0)
+        pending: tuple[str, str, list[str]] | None = None
+        for line in lines:
+            key = self._key(line, indent)
+            text = declared and pending is not None and self._is_long_text(pending)
+            if key is None or (text and key[0] not in self._properties):
+                if pending is not None:
+                    pending[2].append(line)
+                elif line.strip():
+                    self._note("text", f"left out a line that is no `key: value`: {line.strip()[:60]!r}")
+                continue
+            self._store(found, pending, depth, declared=declared)
+            pending = (*key, [])
+        self._store(found, pending, depth, declared=declared)
+        return found
+
+    def _key(self, line: str, indent: int) -> tuple[str, str] | None:
+        """The key and the rest of a line at this indentation."""
+        if indent_of(line) != indent:
+            return None
+        match = _KEY.match(line, indent)
+        if match is None:
+            return None
+        rest = line[match.end() :].strip()
+        if match["json"]:
+            try:
+                return str(strict(match["json"])), rest
+            except Unreadable:
+                return None
+        return match["bare"], rest
+
+    def _is_long_text(self, pending: tuple[str, str, list[str]]) -> bool:
+        """Whether more lines of a text may follow, which only a declared key ends."""
+        key, inline, more = pending
+        return is_text(self._properties.get(key)) and (bool(more) or inline in ("", "|", "|-", ">"))
+
+    def _store(
+        self, found: dict[str, Any], pending: tuple[str, str, list[str]] | None, depth: int, *, declared: bool
+    ) -> None:
+        if pending is None:
+            return
+        key, inline, more = pending
+        schema = self._properties.get(key) if declared else None
+        while more and not more[-1].strip():
+            more.pop()
+        value = self._value(inline, more, schema, depth)
+        if key in found and found[key] != value:
+            self._note("arguments", f"{key!r} stands twice; took the last")
+        found[key] = value
+
+    def _value(self, inline: str, more: list[str], schema: Any, depth: int) -> Any:
+        if not more:
+            return self.scalar(inline, schema)
+        if inline in ("|", "|-", ">"):
+            return ("\n" if inline != ">" else " ").join(_dedented(more))
+        if inline[:1] in ("{", "[", '"') and not is_text(schema):
+            return self.scalar("\n".join([inline, *more]), schema)
+        first = next(line for line in more if line.strip())
+        if not inline and depth and not is_text(schema):
+            if _ITEM.match(first.lstrip()):
+                return self._sequence(more, schema, depth - 1)
+            if _KEY.match(first.lstrip()):
+                return self._mapping(more, depth - 1, declared=False)
+        if inline[:1] == '"':
+            return self.scalar("\n".join([inline, *more]), schema)
+        self._note("text", f"joined {len(more) + bool(inline)} lines to one text")
+        return "\n".join([*([inline] if inline else []), *_dedented(more)])
+
+    def _sequence(self, lines: Sequence[str], schema: Any, depth: int) -> list[Any]:
+        indent = min(indent_of(line) for line in lines if line.strip())
+        items: list[list[str]] = []
+        for line in lines:
+            item = _ITEM.match(line, indent) if indent_of(line) == indent else None
+            if item:
+                items.append([" " * (item.end()) + line[item.end() :]])
+            elif items:
+                items[-1].append(line)
+        inner = schema.get("items") if isinstance(schema, Mapping) else None
+        return [self._item(item, inner, depth) for item in items]
+
+    def _item(self, lines: list[str], schema: Any, depth: int) -> Any:
+        first = lines[0].strip()
+        if depth and not is_text(schema) and first[:1] not in ('"', "{", "[") and _KEY.match(first):
+            return self._mapping(lines, depth, declared=False)
+        while len(lines) > 1 and not lines[-1].strip():
+            lines.pop()
+        return self._value(first, lines[1:], schema, depth)
+
+    def scalar(self, text: str, schema: Any) -> Any:
+        """One value from its text."""
+        text = text.strip()
+        if is_text(schema) and text[:1] != '"':
+            if len(text) > 1 and text[0] == text[-1] == "'":
+                self._note("arguments", "took single quotes from a text")
+                return text[1:-1]
+            return text
+        try:
+            value = strict(text)
+        except Unreadable:
+            pass
+        else:
+            return text if is_text(schema) and not isinstance(value, str) else value
+        if text[:1] in ("{", "[") and extent(text, 0).closed:
+            try:
+                value, repairs = load(text)
+            except Unreadable:
+                return text
+            self.repairs += repairs
+            return value
+        if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+            self._note("arguments", "took quotes from a text")
+            return text[1:-1]
+        return text
+
+    def _note(self, kind: Any, detail: str) -> None:
+        repair = Repair(kind, detail)
+        if repair not in self.repairs:
+            self.repairs.append(repair)
+
+
+def is_text(schema: Any) -> bool:
+    """Whether a schema asks for a text and nothing else."""
+    return isinstance(schema, Mapping) and schema.get("type") in ("string", ["string"])
+
+
+def says_structure(line: str) -> bool:
+    """Whether a line begins an item of a list, or a key."""
+    said = line.lstrip(" \t")
+    return _ITEM.match(said) is not None or _KEY.match(said.rstrip("\r")) is not None
+
+
+def indent_of(line: str) -> int:
+    """How many spaces and tabs a line begins with."""
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _dedented(lines: Sequence[str]) -> list[str]:
+    indent = min((indent_of(line) for line in lines if line.strip()), default=0)
+    return [line[indent:] for line in lines]

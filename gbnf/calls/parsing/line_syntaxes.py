@@ -1,0 +1,159 @@
+"""Calls that begin a line: `CALL name {…}`, `tool:` with `args:`, and `name(a=1)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gbnf.calls.parsing.fenced_blocks import TOOL_FENCES, enclosed, keyed_lines, named_lines
+from gbnf.calls.parsing.key_values import indent_of
+from gbnf.calls.parsing.python_arguments import write_arguments
+from gbnf.calls.parsing.readers import (
+    BEGIN,
+    LINE,
+    LOOSE_NAME,
+    NAME,
+    ParsedSpan,
+    ReaderContext,
+    json_of,
+    named_json,
+    named_python,
+    pattern,
+    properties_of,
+)
+from gbnf.calls.parsing.results import RawCall, Repair, ToolCall
+
+CALL = pattern(
+    rf"{LINE}(?P<word>CALL|Call|call|TOOL_CALL)(?:[ \t]++:?|:)[ \t]*+[`*\"]*(?P<name>{LOOSE_NAME})[`*\"]*"
+    r"[ \t]*:?[ \t]*(?=[\r\n{(]|$)"
+)
+_SPACE = re.compile(r"\s*")
+
+
+def read_call(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
+    """`CALL name {json}`; the object may stand on the next line, or be left out after a name of the pool."""
+    at = match.end()
+    begin = _end(_SPACE, text, at)
+    if text[begin : begin + 1] == "{":
+        return named_json(text, begin, match["name"], "call")
+    if text[at : at + 1] == "(":
+        return named_python(text, at, match["name"], "call", context)
+    if match["word"].isupper() and context.names.find(match["name"]) is not None:
+        return ParsedSpan(at, (RawCall(match["name"], None, "call"),), closed=begin < len(text))
+    return None if begin < len(text) else ParsedSpan(begin, closed=False)
+
+
+def write_call(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"CALL {call.name} {json_of(call.arguments)}" for call in calls)
+
+
+YAML = pattern(
+    rf"{BEGIN}(?P<indent>[ \t]*)[\"'*]*(?:tool|tool_name|function|name|action)[\"'*]*[ \t]*:[*]*[ \t]*"
+    rf"[\"'`]?(?P<name>{LOOSE_NAME})[\"'`]?[ \t]*\r?\n(?:[ \t]*\r?\n)?"
+    r"[ \t]*[\"'*]*(?:arguments|args|parameters|params|input|action[ _]input)[\"'*]*[ \t]*:[*]*[ \t]*"
+    r"(?P<inline>[^\r\n]*)",
+    re.IGNORECASE,
+)
+
+_FENCE = pattern(rf"(?P<fence>`{{3,}})[ \t]*(?P<info>(?!(?:{'|'.join(TOOL_FENCES)})\b)[^\s`]*)[ \t]*\r?$")
+_ROLES = "observation|thought|final answer|answer|question|result|response|action|tool"
+_OTHER = rf"[ \t]*(?:<|`{{3}}|[\"'*#]*(?:{_ROLES})\b[^\n:]{{0,20}}:)"
+_TEXT_BELOW = re.compile(rf"\r?\n(?P<text>(?:(?!{_OTHER})[ \t]*\S[^\n]*(?:\n|\Z))+)", re.IGNORECASE)
+
+
+def read_yaml(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
+    """`tool: name`, then `args:` with lines below it, or an object or a text beside it."""
+    inline, name = match["inline"].strip(), match["name"]
+    begin = _end(_SPACE, text, match.start("inline"))  # where the arguments begin, beside `args:` or below it
+    if text[begin : begin + 1] == "{":
+        return named_json(text, begin, name, "yaml")
+    fence = _FENCE.match(text, begin)
+    near = text.count("\n", match.start("inline"), begin) < 2
+    if fence and (near or fence["info"].lower().startswith("json")):
+        body, end, closed = enclosed(text, fence, keyed=True)
+        note = Repair("wrapper", "took the arguments out of a code block")
+        written = named_lines(body, name, "yaml", context, truncated=not closed)
+        return ParsedSpan(end, (replace(written, repairs=(*written.repairs, note)),), closed)
+    if inline:
+        return ParsedSpan(match.end(), (RawCall(name, inline, "yaml"),), match.end() < len(text))
+    return _yaml_block(text, match, context)
+
+
+def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+    """The indented lines below `args:`; where they aren't indented, those that begin with declared keys.
+
+    Where neither is there, a text that begins on the next line goes to its end, or to an empty line.
+    """
+    properties = properties_of(match["name"], context)
+    base = len(match["indent"])
+    lines: list[str] = []
+    end = match.end()
+    flat = ended = False
+    at = min(end + 1, len(text))
+    while at < len(text) and not ended:
+        stop = text.find("\n", at)
+        line = text[at : len(text) if stop < 0 else stop]
+        if line.strip() and indent_of(line) <= base:
+            flat = flat or not any(each.strip() for each in lines)
+            ended = not flat or line.strip().partition(":")[0].strip("\"'` ") not in properties
+        if not ended:
+            lines.append(line)
+            end = at + len(line) if line.strip() else end
+            at += len(line) + 1
+    if not any(each.strip() for each in lines) and (below := _TEXT_BELOW.match(text, match.end())):
+        said = below["text"].strip()
+        return ParsedSpan(below.end(), (RawCall(match["name"], said, "yaml"),), below.end() < len(text))
+    written = named_lines("\n".join(lines), match["name"], "yaml", context)
+    if flat and written.arguments:
+        note = Repair("arguments", "took lines that are not indented")
+        written = replace(written, repairs=(*written.repairs, note))
+    return ParsedSpan(end, (written,), ended)
+
+
+def write_yaml(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(_yaml(call) for call in calls)
+
+
+def _yaml(call: ToolCall) -> str:
+    if not call.arguments:
+        return f"tool: {call.name}\nargs: {{}}"
+    return "\n".join([f"tool: {call.name}", "args:", *(f"  {line}" for line in keyed_lines(call))])
+
+
+PYTHON = pattern(
+    rf"{LINE}(?P<list>\[[ \t]*)?(?:(?:print\(|return |await |\w+[ \t]*=)[ \t]*)?(?P<name>{NAME})(?=\()"
+)
+_AFTER = pattern(r"[ \t]*[;,)]*[ \t]*\]?[ \t]*(?=\r?$)")
+_NEXT = re.compile(rf"\s*,\s*({NAME})(?=\()")
+
+
+def read_python(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
+    """`name(a=1)` on a line of its own, alone or in a list; only with a name of the pool."""
+    if context.names.find(match["name"]) is None:
+        return None
+    span = named_python(text, match.end(), match["name"], "python", context)
+    if span is None or not span.closed:
+        return span
+    written, end = list(span.written), span.end
+    while match["list"] and (more := _NEXT.match(text, end)):
+        following = named_python(text, more.end(), more[1], "python", context)
+        if following is None:
+            return None
+        written += following.written
+        end = following.end
+        if not following.closed:
+            return ParsedSpan(end, tuple(written), closed=False)
+    after = _AFTER.match(text, end)
+    if after is None:
+        return None
+    return ParsedSpan(after.end(), tuple(written), closed=after.end() < len(text))
+
+
+def write_python(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"{call.name}({write_arguments(call.arguments)})" for call in calls)
+
+
+def _end(of: re.Pattern[str], text: str, at: int) -> int:
+    match = of.match(text, at)
+    return at if match is None else match.end()

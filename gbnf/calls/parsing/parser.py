@@ -1,0 +1,142 @@
+"""From a model's text to a step: the calls of its first shape, their names looked up, or an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.results import (
+    FinalAnswer,
+    InvalidToolCall,
+    ParseResult,
+    RawCall,
+    Repair,
+    ToolCall,
+    ToolCalls,
+)
+from gbnf.calls.parsing.scanner import Scanner, Segment
+from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
+from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.tools import Tool
+
+#: Characters of a text that is read for calls; a longer one is an answer.
+TEXT_LIMIT = 100_000
+
+_PRIORITY = {syntax.name: place for place, syntax in enumerate(CALL_SYNTAXES)}
+
+
+def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
+    """What a model's text amounts to, given the tools that it may call. Never raises, whatever the text.
+
+    A text without a sign of a call is a `FinalAnswer` with the text unchanged, but for thoughts between think
+    tags. Else the calls of the first shape that names a tool of the pool; a name that no tool has is refused,
+    with the nearest. Every call's arguments are still to be validated (`gbnf.validate_call`), and a call that
+    is `truncated` is never to be executed.
+    """
+    names = _names(tuple(tools))
+    if len(text) > TEXT_LIMIT:
+        note = f"a text of {len(text)} characters is not read for calls; the limit is {TEXT_LIMIT}"
+        return FinalAnswer(text, repairs=(Repair("text", note),))
+    try:
+        segments = list(Scanner(names).segments(text))
+    except RecursionError:
+        return FinalAnswer(text, repairs=(Repair("text", "it nests too deeply to be read for calls"),))
+    return parse_segments(text, segments, names)
+
+
+def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> ParseResult:
+    """The step that a text's segments amount to."""
+    ends = [place for place, each in enumerate(segments) if _ends_reasoning(text, each)]
+    begin = ends[-1] + 1 if ends else 0  # before it, all is thoughts that the chat template has opened
+    spoken = segments[begin:]
+    reasoning = "".join(
+        text[each.start : each.end]
+        for place, each in enumerate(segments)
+        if place < begin or each.kind == "thoughts"
+    )
+    notes = [Repair("thoughts", f"left out {len(reasoning)} characters of thoughts")] if reasoning else []
+    prose = "".join(text[each.start : each.end] for each in spoken if each.kind == "text")
+    written = [call for each in spoken for call in each.written]
+    known = [call for call in written if names.find(call.name) is not None]
+    chosen = min(known or written, key=lambda call: _PRIORITY[call.syntax], default=None)
+    if chosen is None:
+        first = next((each for each in segments if text[each.start : each.end].strip()), None)
+        opens = first is not None and (begin or first.kind == "thoughts")
+        return FinalAnswer(prose.lstrip() if opens else prose, reasoning, tuple(notes))
+    calls: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for call in written:
+        if call.syntax != chosen.syntax:
+            notes.append(
+                Repair("ignored", f"left alone a call of {call.name[:80]!r} in the shape {call.syntax!r}")
+            )
+            continue
+        found = _call(call, len(calls) + len(invalid) + 1, names, notes)
+        (calls if isinstance(found, ToolCall) else invalid).append(found)  # type: ignore[arg-type]  # each to its own
+    if prose.strip():
+        notes.append(Repair("prose", f"left out {len(prose.strip())} characters around the call"))
+    place = next(place for place, each in enumerate(spoken) if chosen in each.written)
+    inside_prose = _says(text, spoken[:place]) and _says(text, spoken[place:])
+    return ToolCalls(
+        tuple(calls), chosen.syntax, tuple(invalid), prose.strip(), reasoning, tuple(notes), inside_prose
+    )
+
+
+@lru_cache(maxsize=64)
+def _names(tools: tuple[Tool, ...]) -> ToolNames:
+    return ToolNames(tools)
+
+
+def _ends_reasoning(text: str, segment: Segment) -> bool:
+    return segment.kind == "thoughts" and text.startswith("</", segment.start)
+
+
+def _says(text: str, segments: Sequence[Segment]) -> bool:
+    return any(each.kind == "text" and text[each.start : each.end].strip() for each in segments)
+
+
+def _call(written: RawCall, number: int, names: ToolNames, notes: list[Repair]) -> ToolCall | InvalidToolCall:
+    tool = names.find(written.name)
+    notes += written.repairs
+    if tool is None:
+        return InvalidToolCall(written.name, names.unknown(written.name), names.nearest(written.name))
+    if written.error:
+        return InvalidToolCall(written.name, f"the arguments of '{tool.name}' can't be read: {written.error}")
+    if tool.name != written.name:
+        notes.append(Repair("name", f"took {written.name[:80]!r} for {tool.name!r}"))
+    try:
+        arguments, truncated = _arguments(written, tool, notes)
+    except Unreadable as error:
+        return InvalidToolCall(written.name, str(error))
+    return ToolCall(written.id or f"call_{number}", tool.name, arguments, written.truncated or truncated)
+
+
+def _arguments(written: RawCall, tool: Tool, notes: list[Repair]) -> tuple[dict[str, Any], bool]:
+    """The arguments as an object, and whether their text was cut. Raises Unreadable where they are none."""
+    given, truncated = written.arguments, False
+    if isinstance(given, str) and given.lstrip()[:1] == "{":
+        text = given.strip()
+        found = extent(text, 0)
+        given, repairs = load(text)
+        truncated = not found.closed
+        notes += repairs
+        if truncated:
+            notes.append(Repair("cut", "the text of the arguments ends too early"))
+        elif not written.text_arguments:
+            notes.append(Repair("arguments", "took an object out of its text"))
+    if isinstance(given, dict):
+        return given, truncated
+    if given in (None, [], ""):
+        notes.append(Repair("arguments", f"there are none for {tool.name!r}; took {{}}"))
+        return {}, truncated
+    properties = list(tool.model_args().get("properties", {}))
+    if len(properties) == 1:
+        notes.append(Repair("arguments", f"took what stands there for {properties[0]!r}"))
+        return {properties[0]: given}, truncated
+    raise Unreadable(
+        f"the arguments of '{tool.name}' must be an object, such as {{\"{properties[0]}\": …}}"
+        if properties
+        else f"'{tool.name}' takes no arguments; give {{}}"
+    )

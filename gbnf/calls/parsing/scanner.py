@@ -1,0 +1,167 @@
+"""From left to right through a text: what is prose, what is thought, what is a call.
+
+At each place the shape that begins first is read, and the scan goes on behind its end. So what stands inside
+a call, a JSON value, a code block or inline code is never taken for a call of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gbnf.calls.parsing.fenced_blocks import enclosed
+from gbnf.calls.parsing.readers import LINE, REASONING_TAGS, ParsedSpan, Reader, ReaderContext, pattern
+from gbnf.calls.parsing.results import RawCall, Repair
+from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
+from gbnf.calls.parsing.tool_names import ToolNames
+
+#: Code blocks whose whole content may be a call; in any other language it is code.
+CALL_LANGUAGES = frozenset(
+    {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
+)
+_DEPTH = 2  # of blocks in blocks
+_MOST_OPEN = (1, 2, 8)  # by depth: openers without an end behind which calls are looked for
+
+_REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
+REASONING_END = pattern(rf"</(?:{'|'.join(REASONING_TAGS)})>")
+_FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
+_INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
+_SPACE = re.compile(r"\s*")
+_QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a text. `closed` False: more text could change what it is."""
+
+    kind: Literal["text", "thoughts", "calls", "open"]
+    start: int
+    end: int
+    written: tuple[RawCall, ...] = ()
+    closed: bool = True
+
+
+class Scanner:
+    """Reads texts for calls of a pool."""
+
+    def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
+        self._context = ReaderContext(names, self._only_calls)
+        self._depth = depth
+        readers: list[tuple[re.Pattern[str], Reader]] = [(_FENCE, self._fence)]
+        readers += dict.fromkeys((syntax.opener, syntax.read) for syntax in CALL_SYNTAXES)
+        readers += [(_INLINE, self._inline), (_QUOTATION, _quotation)]
+        self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
+        self._names = names
+
+    def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[Segment]:
+        """The stretches of `text` from `at`, in order, without gaps.
+
+        `ends` False: more text may come, and what it could make a call is one last stretch, "open".
+        """
+        plain = at
+        open_left = _MOST_OPEN[self._depth]
+        while (opener := _OPENERS.search(text, at)) is not None:
+            start = opener.start()
+            if thought := _REASONING_START.match(text, start):
+                end = REASONING_END.search(text, thought.end())
+                yield from _text(plain, start)
+                plain = at = len(text) if end is None else end.end()
+                yield Segment("thoughts", start, at, closed=end is not None)
+                continue
+            if ending := REASONING_END.match(text, start):
+                yield from _text(plain, start)
+                plain = at = ending.end()
+                yield Segment("thoughts", start, at)
+                continue
+            span = self._read(text, start)
+            if span is None:
+                at = start + 1
+                continue
+            at = span.end
+            if span.written:
+                yield from _text(plain, start)
+                plain = at
+                yield Segment("calls", start, at, span.written, span.closed)
+            elif ends and not (span.closed or span.code):  # nothing but a sign in prose
+                open_left -= 1
+                at = start + 1 if open_left >= 0 else len(text)
+            elif not ends and at == len(text):  # what looks closed may go on
+                yield from _text(plain, start)
+                yield Segment("text" if span.code else "open", start, at, closed=False)
+                return
+            else:
+                yield from _text(plain, at)
+                plain = at
+        yield from _text(plain, len(text))
+
+    def _read(self, text: str, at: int) -> ParsedSpan | None:
+        for opener, read in self._readers:
+            match = opener.match(text, at)
+            if match is not None and (span := read(text, match, self._context)) is not None:
+                return span
+        return None
+
+    def _fence(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+        """A code block: a call where it holds nothing else, in a language that calls are written in."""
+        body, end, closed = enclosed(text, match)
+        calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
+        note = Repair("wrapper", f"took the call out of a code block ({match['info'] or 'no language'})")
+        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in calls or ())
+        code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
+        return ParsedSpan(end, written, closed, code)
+
+    def _inline(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
+        """Inline code is somebody's example, unless it is all that the text says."""
+        end = text.find(match["ticks"], match.end())
+        line_end = text.find("\n", match.end())
+        if end < 0 or 0 <= line_end < end:
+            return None
+        after = end + len(match["ticks"])
+        if _SPACE.match(text).end() < match.start() or _SPACE.match(text, after).end() < len(text):  # type: ignore[union-attr]  # it matches anywhere
+            return ParsedSpan(after)
+        calls = context.only_calls(text[match.end() : end]) or ()
+        note = Repair("wrapper", "took the call out of inline code")
+        return ParsedSpan(after, tuple(replace(call, repairs=(*call.repairs, note)) for call in calls))
+
+    def _only_calls(self, text: str) -> tuple[RawCall, ...] | None:
+        """The calls of a text that consists of calls alone; None for any other."""
+        if not self._depth or not text.strip():
+            return None
+        found: list[RawCall] = []
+        for segment in Scanner(self._names, self._depth - 1).segments(text):
+            if segment.kind != "calls" and text[segment.start : segment.end].strip(" \t\r\n,;"):
+                return None
+            found += segment.written
+        return tuple(found) or None
+
+
+def _quotation(_text: str, match: re.Match[str], _context: ReaderContext) -> ParsedSpan:
+    return ParsedSpan(match.end())
+
+
+def _text(start: int, end: int) -> Iterator[Segment]:
+    if start < end:
+        yield Segment("text", start, end)
+
+
+def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
+    """One pattern that finds where any of them begins; their groups lose their names."""
+    parts = []
+    for each in patterns:
+        text = re.sub(r"\(\?P<\w+>", "(?:", each.pattern)
+        parts.append(f"(?i:{text})" if each.flags & re.IGNORECASE else f"(?:{text})")
+    return pattern("|".join(parts))
+
+
+_OPENERS = _joined(
+    [
+        _REASONING_START,
+        REASONING_END,
+        *dict.fromkeys(syntax.opener for syntax in CALL_SYNTAXES),
+        _FENCE,
+        _INLINE,
+        _QUOTATION,
+    ]
+)

@@ -1,0 +1,179 @@
+"""Calls between tags: `<tool_call>`, `<function=name>` and `[TOOL_CALLS]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gbnf.calls.parsing.json_calls import read_body
+from gbnf.calls.parsing.key_values import KeyValueBlock, is_text
+from gbnf.calls.parsing.readers import (
+    NAME,
+    TRUNCATED,
+    ParsedSpan,
+    ReaderContext,
+    json_of,
+    named_json,
+    pattern,
+    properties_of,
+)
+from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
+
+TAG = pattern(r"<\|?(?P<tag>tool_calls?|function_calls?|tool)\|?>\s*")
+FUNCTION = pattern(r"<function[=: ]\s*[\"']?(?P<name>[^<>\n\"'{]{1,200}?)[\"']?\s*>\s*")
+MISTRAL = pattern(r"\[TOOL_CALLS?\]\s*")
+
+_PARAMETER = re.compile(r"\s*<parameter[=: ]\s*([^<>\n]{1,200}?)\s*>\n?")
+_IN_PARAMETER = pattern(
+    r"\n?(?P<end></parameter>)|\n?(?P<function></function>)|(?P<next>(?:(?P<line>^|\n)[ \t]*)?"
+    r"<(?:function|parameter)[=: ]\s*(?P<name>[^<>\n]{1,200}?)\s*>)"
+)
+_FUNCTION_END = re.compile(r"\s*</function>")
+_MORE = re.compile(r"[\s,;]*(?=\{)")
+_NEXT_FUNCTION = re.compile(r"\s*(?=<function)")
+_NAMED = re.compile(rf"\s*(?:\[TOOL_CALLS\])?\s*({NAME})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{{)")
+
+
+def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+    """`<tool_call>{…}</tool_call>`; a missing end tag is a repair, since templates often swallow it."""
+    at, tag = match.end(), match["tag"]
+    # without its slash it is an end only where no other call begins behind it
+    end_tag = re.compile(rf"\s*<(?:\|?/\|?{tag}\|?|\|?{tag}\|?(?!>\s*[\[{{<]))>(?:\s*\Z)?")
+    if text[at : at + 1] in ("{", "["):
+        inner = _bodies(text, at, context, "tagged")
+    elif function := FUNCTION.match(text, at):
+        inner = _functions(text, function, context)
+    elif closed := end_tag.search(text, at):
+        inner = ParsedSpan(closed.start(), context.only_calls(text[at : closed.start()]) or ())
+    else:
+        inner = None
+    if inner is None or not (inner.closed or inner.written):
+        return ParsedSpan(len(text), closed=False)
+    closed = end_tag.match(text, inner.end)
+    if not inner.written:
+        # an end tag without its slash may be the next call's: what follows it says so, else it is read anew
+        return ParsedSpan(len(text) if closed is not None and closed.end() == len(text) else inner.end)
+    written = tuple(replace(call, syntax="tagged") for call in inner.written)
+    if closed is None and inner.closed:
+        note = Repair("wrapper", f"the tag {tag} isn't closed")
+        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in written)
+    return ParsedSpan(inner.end if closed is None else closed.end(), written, inner.closed)
+
+
+def _bodies(text: str, at: int, context: ReaderContext, syntax: CallSyntaxName) -> ParsedSpan | None:
+    """The calls in the JSON at `at`, and in the objects that stand directly behind it.
+
+    Behind JSON that holds no call, an object is read on its own: a stream has shown the tag by then.
+    """
+    body = read_body(text, at, context.names, syntax)
+    if body is None:
+        return None
+    span = ParsedSpan(body.end, body.written, body.closed)
+    while span.written and span.closed and (more := _MORE.match(text, span.end)):
+        body = read_body(text, more.end(), context.names, syntax)
+        if body is None or not body.written:
+            break
+        note = Repair("wrapper", "several calls stand behind one opening tag")
+        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in body.written)
+        span = ParsedSpan(body.end, span.written + written, body.closed)
+    return span
+
+
+def _functions(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+    """The call in `<function=…>`, and those that stand directly behind it."""
+    span = read_function(text, match, context)
+    while span.closed and (more := _NEXT_FUNCTION.match(text, span.end)):
+        function = FUNCTION.match(text, more.end())
+        following = None if function is None else read_function(text, function, context)
+        if following is None or not following.written:
+            break
+        span = ParsedSpan(following.end, span.written + following.written, following.closed)
+    return span
+
+
+def write_tagged(calls: Sequence[ToolCall]) -> str:
+    listed = (json_of({"name": call.name, "arguments": call.arguments}) for call in calls)
+    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in listed)
+
+
+def read_function(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+    """`<function=name>{…}`, or with a `<parameter=key>` for each argument."""
+    at, name = match.end(), match["name"]
+    span = (
+        named_json(text, at, name, "function")
+        if text[at : at + 1] == "{"
+        else _parameters(text, at, name, context)
+    )
+    closed = _FUNCTION_END.match(text, span.end)
+    return span if closed is None else replace(span, end=closed.end())
+
+
+def _parameters(text: str, at: int, name: str, context: ReaderContext) -> ParsedSpan:
+    properties = properties_of(name, context)
+    reader = KeyValueBlock("", properties)
+    arguments: dict[str, Any] = {}
+    repairs: list[Repair] = []
+    error = ""
+    while parameter := _PARAMETER.match(text, at):
+        key = parameter[1]
+        value = _parameter(text, parameter.end(), properties)
+        if value is None:
+            break
+        stop, at, ended = value
+        given = text[parameter.end() : stop]
+        schema = properties.get(key)
+        found = given if is_text(schema) else reader.scalar(given, schema)
+        if key in arguments and arguments[key] != found:
+            error = f"the parameter {key[:80]!r} stands twice, with two values"
+        arguments[key] = found
+        if not ended:
+            repairs.append(Repair("wrapper", f"the parameter {key[:80]!r} has no end tag"))
+    closed = _FUNCTION_END.match(text, at) is not None
+    if not arguments and not closed:
+        return ParsedSpan(len(text), closed=False)
+    repairs += [*reader.repairs, *(() if closed else (TRUNCATED,))]
+    written = RawCall(name, arguments, "function", tuple(repairs), truncated=not closed, error=error)
+    return ParsedSpan(at if closed else len(text), (written,), closed)
+
+
+def _parameter(text: str, at: int, properties: Mapping[str, Any]) -> tuple[int, int, bool] | None:
+    """Where the value that begins at `at` ends, where the text goes on, and whether it has its end tag.
+
+    Without one it ends at the next parameter or at the function's end; None where the text ends inside. A tag
+    of a parameter inside a line, whose name nothing declares, belongs to the value.
+    """
+    function_end: int | None = None
+    for found in _IN_PARAMETER.finditer(text, at):
+        if found["end"]:
+            return found.start(), found.end(), True
+        if found["function"]:
+            function_end = found.start() if function_end is None else function_end
+        elif found["line"] is not None or found["name"] in properties:
+            stop = found.start() if function_end is None else function_end
+            return stop, stop, False
+    return None if function_end is None else (function_end, function_end, False)
+
+
+def write_function(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"<function={call.name}>{json_of(call.arguments)}</function>" for call in calls)
+
+
+def read_mistral(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+    """`[TOOL_CALLS][{…}]`, or `[TOOL_CALLS]name[ARGS]{…}` as newer models write it."""
+    at = match.end()
+    if text[at : at + 1] in ("{", "["):
+        return _bodies(text, at, context, "mistral") or ParsedSpan(len(text), closed=False)
+    written: list[RawCall] = []
+    closed = True
+    while closed and (named := _NAMED.match(text, at)):
+        span = named_json(text, named.end(), named[1], "mistral")
+        at, closed = span.end, span.closed
+        written += span.written
+    return ParsedSpan(at, tuple(written), closed) if written else ParsedSpan(len(text), closed=False)
+
+
+def write_mistral(calls: Sequence[ToolCall]) -> str:
+    listed = [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
+    return f"[TOOL_CALLS]{json_of(listed)}"

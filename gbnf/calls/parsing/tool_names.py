@@ -1,0 +1,59 @@
+"""Which tool a written name means: the pool's names, forgiving how they are spelled and nothing else."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from gbnf.tools import Tool
+
+#: Characters of a written name that are looked at.
+_LIMIT = 200
+_QUOTES = " \t\r\n`*\"'“”"
+
+
+class ToolNames:
+    """The names of a pool."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self.tools = {tool.name: tool for tool in tools}
+        self._folded: dict[str, list[str]] = {}
+        for name in self.tools:
+            self._folded.setdefault(fold(name), []).append(name)
+
+    def find(self, written: str) -> Tool | None:
+        """The tool that `written` means; None where it means none, or may mean two.
+
+        Exactly; else by its letters and digits alone; else without a namespace: `Find-Files`,
+        `functions.find_files` and `findFiles()` are all `find_files`.
+        """
+        name = written[:_LIMIT].strip(_QUOTES).removesuffix("()")
+        if name in self.tools:
+            return self.tools[name]
+        for form in (name, name.replace(":", ".").replace("/", ".").rpartition(".")[2]):
+            meant = self._folded.get(fold(form), ())
+            if len(meant) == 1:
+                return self.tools[meant[0]]
+        return None
+
+    def may_become(self, written: str) -> bool:
+        """Whether more letters could make this the name of a tool, namespace or not."""
+        beginning = fold(written[:_LIMIT].replace(":", ".").replace("/", ".").rpartition(".")[2])
+        return "." in written or any(name.startswith(beginning) for name in self._folded)
+
+    def nearest(self, written: str) -> str | None:
+        """The name that is most like `written`; None for an empty pool."""
+        found = difflib.get_close_matches(fold(written[:_LIMIT]), self._folded, n=1, cutoff=0.0)
+        return self._folded[found[0]][0] if found else None
+
+    def unknown(self, written: str) -> str:
+        """Why a name is refused, in words for the model."""
+        nearest = self.nearest(written)
+        suggestion = f" The nearest is {nearest!r}." if nearest else ""
+        tools = f"The tools are {', '.join(self.tools)}." if self.tools else "There are no tools."
+        return f"unknown tool {written[:80]!r}.{suggestion} {tools}"
+
+
+def fold(name: str) -> str:
+    """A name without case, spaces, dashes and underscores."""
+    return "".join(char for char in name.casefold() if char.isalnum())

@@ -1,0 +1,176 @@
+"""Arguments, mended along their schema: where a value is not what its place declares, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from jsonschema import Draft202012Validator
+
+from gbnf.calls.parsing.tool_names import fold
+from gbnf.calls.repair.coercions import Coercion, CoercionKind, as_type, has_type, spelled_in
+from gbnf.calls.repair.locations import Location, item_schema
+from gbnf.calls.validation.messages import path_text
+from gbnf.effort import spend
+from gbnf.schema.applicators import SchemaPath, resolve_pointer
+from gbnf.schema.validators import extend_validator
+
+UnknownKeys: TypeAlias = Literal["drop", "refuse"]
+
+_DEPTH = 60
+_SCHEMA_WORK = 30  # what one schema takes, in the units of `gbnf.effort`
+
+
+class ArgumentRepairer:
+    """Mends values under one root schema, and keeps the list of what it changed."""
+
+    def __init__(self, root: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
+        self._root, self._clamp, self._unknown = root, clamp, unknown
+        self._validator = extend_validator(Draft202012Validator, every_draft=True)(root)
+        self.coercions: list[Coercion] = []
+
+    def repaired(self, value: Any) -> Any:
+        """`value` as the root declares it, as far as it can be.
+
+        Raises RecursionError and EffortSpent for endless schemas.
+        """
+        return self._repaired(value, self._root, (), Location((self._root,), self._root, whole=True))
+
+    def _repaired(self, value: Any, schema: Any, path: SchemaPath, location: Location) -> Any:
+        """`value` as `schema` declares it, which is one part of what is said of its `spot`."""
+        if not isinstance(schema, Mapping) or len(path) > _DEPTH:
+            return value
+        spend(_SCHEMA_WORK)
+        value = self._named(value, path, location)
+        if "$ref" in schema:
+            target = resolve_pointer(schema["$ref"], self._root)
+            value = value if target is None else self._repaired(value, target[1], path, location)
+        for part in schema.get("allOf", ()):
+            value = self._repaired(value, part, path, location)
+        for keyword in ("anyOf", "oneOf"):
+            value = self._one_of(value, schema.get(keyword, ()), path, location)
+        value = self._typed(value, schema, path)
+        value = self._allowed(value, schema, path)
+        if self._clamp:
+            value = self._clamped(value, schema, path)
+        if isinstance(value, dict):
+            return self._object(self._named(value, path, location), schema, path, location)
+        if isinstance(value, list):
+            return [
+                self._repaired(member, item_schema(schema, at), (*path, at), location.item(at))
+                for at, member in enumerate(value)
+            ]
+        return value
+
+    def _valid(self, value: Any, schema: Any) -> bool:
+        return bool(self._validator.evolve(schema=schema).is_valid(value))
+
+    def _change(self, path: SchemaPath, kind: CoercionKind, before: Any, after: Any) -> Any:
+        """List a change; one that only undoes the last, where parts contradict each other, takes it back."""
+        change = Coercion(path_text(path), kind, before, after)
+        last = self.coercions[-1] if self.coercions else None
+        if last and last.path == change.path and _same(last.before, after) and _same(last.after, before):
+            self.coercions.pop()
+        else:
+            self.coercions.append(change)
+        return after
+
+    def _one_of(self, value: Any, branches: Any, path: SchemaPath, location: Location) -> Any:
+        """Mend by the first branch that then takes the value; not at all where one takes it as it is."""
+        if not branches or any(self._valid(value, branch) for branch in branches):
+            return value
+        kept = list(self.coercions)
+        for branch in branches:
+            found = self._repaired(value, branch, path, location)
+            if self._valid(found, branch):
+                return found
+            self.coercions = list(kept)
+        return value
+
+    def _typed(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
+        declared = schema.get("type")
+        types = [declared] if isinstance(declared, str) else declared
+        if not types or has_type(value, types):
+            return value
+        if "enum" in schema and spelled_in(value, schema["enum"]):
+            return value  # the enumeration says better what was meant
+        found = as_type(value, types)
+        return value if found is None else self._change(path, found[0], value, found[1])
+
+    def _allowed(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
+        allowed = [schema["const"]] if "const" in schema else schema.get("enum")
+        if allowed is None or self._valid(value, {"enum": allowed}):
+            return value
+        found = spelled_in(value, allowed)
+        return value if found is None else self._change(path, "enum", value, found[0])
+
+    def _clamped(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        low, high = _bounds(schema, whole=schema.get("type") == "integer")
+        bound = (
+            low if low is not None and value < low else high if high is not None and value > high else None
+        )
+        return value if bound is None else self._change(path, "clamped", value, bound)
+
+    def _object(
+        self, value: dict[str, Any], schema: Mapping[str, Any], path: SchemaPath, location: Location
+    ) -> dict[str, Any]:
+        properties: Mapping[str, Any] = schema.get("properties", {})
+        found: dict[str, Any] = {}
+        for key, member in value.items():
+            inner = (*path, key)
+            known = properties.get(key)
+            optional = known is not None and key not in location.required
+            if member is None and optional and not self._valid(None, known):
+                self._change(inner, "dropped", None, None)
+                continue
+            found[key] = (
+                member if known is None else self._repaired(member, known, inner, location.member(key))
+            )
+        for key in schema.get("required", ()):
+            default = properties.get(key)
+            if key not in found and isinstance(default, Mapping) and "default" in default:
+                found[key] = self._change((*path, key), "filled", None, default["default"])
+        return found
+
+    def _named(self, value: Any, path: SchemaPath, location: Location) -> Any:
+        """An object's members under known names: other spellings are renamed, the rest dropped where asked.
+
+        A key that any part of the schema declares for this place stays.
+        """
+        if not isinstance(value, dict) or not location.closed or all(map(location.knows, value)):
+            return value
+        found: dict[str, Any] = {}
+        for key, member in value.items():
+            if location.knows(key):
+                found[key] = member
+                continue
+            meant = [name for name in location.names if fold(name) == fold(key) and name not in value]
+            if len(meant) == 1 and meant[0] not in found:
+                found[self._change((*path, meant[0]), "renamed", key, meant[0])] = member
+            elif self._unknown == "drop":
+                self._change((*path, key), "dropped", member, None)
+            else:
+                found[key] = member
+        return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; for Python, true is 1."""
+    return type(one) is type(other) and json.dumps(one) == json.dumps(other)
+
+
+def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:
+    """The least and the greatest number that a schema allows; for exclusive bounds of a fraction, none."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if whole:
+        lows = [math.ceil(low)] if low is not None else []
+        lows += [math.floor(over) + 1] if over is not None else []
+        highs = [math.floor(high)] if high is not None else []
+        highs += [math.ceil(under) - 1] if under is not None else []
+        return max(lows, default=None), min(highs, default=None)
+    return low, high

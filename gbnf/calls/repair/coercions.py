@@ -1,0 +1,168 @@
+"""One value, brought to a type: what a text, a number or a list may stand for."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.tool_names import fold
+from gbnf.calls.validation.messages import short_repr
+
+CoercionKind: TypeAlias = Literal[
+    "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
+]
+"""typed: a scalar as another type; parsed: JSON out of its text; wrapped: a value as a list of one;
+unwrapped: the reverse; enum: another spelling of an allowed value; clamped: a number at its bound; renamed,
+dropped, filled: a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coercion:
+    """One change. `path` is where, as `files[0].path`; `before` and `after` are JSON values.
+
+    For `renamed` they are the keys; for `dropped` nothing comes after, for `filled` nothing stood before, and
+    both are then None.
+    """
+
+    path: str
+    kind: CoercionKind
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "dropped":
+                return f"{self.path}: dropped {short_repr(self.before)}"
+            case "filled":
+                return f"{self.path}: filled with the default {short_repr(self.after)}"
+            case _:
+                return f"{self.path}: {self.kind} {short_repr(self.before)} as {short_repr(self.after)}"
+
+
+TRUE = frozenset({"true", "yes", "y", "on", "1"})
+FALSE = frozenset({"false", "no", "n", "off", "0"})
+_NULL = frozenset({"null", "none"})
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_MOST_DIGITS = 400
+
+
+def type_of(value: Any) -> str:
+    """The JSON type of a value; an integer is one, whole numbers with a point are numbers."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def has_type(value: Any, types: Iterable[str]) -> bool:
+    """Whether a value is of one of these types, as JSON Schema counts them."""
+    kind = type_of(value)
+    if kind == "number" and value.is_integer():
+        return bool({"number", "integer"} & set(types))
+    return kind in types or (kind == "integer" and "number" in types)
+
+
+def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None:
+    """`value` as one of `types`, none of which it is: how, and what comes of it. None where nothing does."""
+    wanted = list(types)
+    for name in [name for name in _ORDER if name in wanted]:
+        found = _CONVERSIONS[name](value)
+        if found is not None:
+            return ("parsed" if type_of(found[0]) in ("array", "object") else "typed"), found[0]
+    if isinstance(value, list) and len(value) == 1:
+        inner = ("unwrapped", value[0]) if has_type(value[0], wanted) else as_type(value[0], wanted)
+        return None if inner is None else ("unwrapped", inner[1])
+    if "array" in wanted and value is not None:
+        return "wrapped", [value]
+    return None
+
+
+def _integer(value: Any) -> tuple[Any] | None:
+    found = _number(value)
+    if found is None or (isinstance(found[0], float) and not found[0].is_integer()):
+        return None
+    return (int(found[0]),)
+
+
+def _number(value: Any) -> tuple[Any] | None:
+    """A number out of its text. Digits beyond what a double holds are kept where it is whole."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not _NUMBER.fullmatch(text) or len(text) > _MOST_DIGITS:
+        return None
+    number = int(text) if text.lstrip("+-").isdecimal() else float(text)
+    return None if math.isinf(number) else (number,)
+
+
+def _boolean(value: Any) -> tuple[Any] | None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    word = str(value).strip().casefold()
+    return (True,) if word in TRUE else (False,) if word in FALSE else None
+
+
+def _null(value: Any) -> tuple[Any] | None:
+    return (None,) if isinstance(value, str) and value.strip().casefold() in _NULL else None
+
+
+def _string(value: Any) -> tuple[Any] | None:
+    return (json.dumps(value),) if isinstance(value, bool | int | float) else None
+
+
+def _json_of(opening: str, kind: type) -> Any:
+    def conversion(value: Any) -> tuple[Any] | None:
+        text = value.strip() if isinstance(value, str) else ""
+        if text[:1] != opening or extent(text, 0) != (len(text), ""):
+            return None
+        try:
+            found = load(text).value
+        except Unreadable:
+            return None
+        return (found,) if isinstance(found, kind) else None
+
+    return conversion
+
+
+_CONVERSIONS: Mapping[str, Any] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "null": _null,
+    "array": _json_of("[", list),
+    "object": _json_of("{", dict),
+    "string": _string,
+}
+_ORDER = tuple(_CONVERSIONS)
+
+
+def spelled_in(value: Any, allowed: Iterable[Any]) -> tuple[Any] | None:
+    """The one allowed value that `value` spells in another way; None where there is none, or are two."""
+    if isinstance(value, list | dict):
+        return None
+    text = _text(value)
+    members = [member for member in allowed if not isinstance(member, list | dict)]
+    for form in (str.strip, lambda one: one.strip().casefold(), fold):
+        if form(text):
+            found = [member for member in members if form(_text(member)) == form(text)]
+            if len(found) == 1:
+                return (found[0],)
+    return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,110 @@
+"""One call, mended and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.results import ToolCall
+from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
+from gbnf.calls.repair.coercions import Coercion
+from gbnf.calls.validation import ValidationResult, validate_call
+from gbnf.calls.validation.messages import short_repr
+from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+from gbnf.regular.errors import EffortSpent
+from gbnf.tools import Tool
+from gbnf.tools.step_references import offered_args
+
+_TRUNCATED = ValidationResult(("the call was cut before its end and not executed; write a shorter one",))
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedCall:
+    """A call after its repair: what was changed, in order, and the validator's verdict on what came of it."""
+
+    call: dict[str, Any]
+    coercions: tuple[Coercion, ...]
+    validation: ValidationResult
+
+    @property
+    def ok(self) -> bool:
+        return self.validation.ok
+
+
+def repair_call(
+    call: Mapping[str, Any] | ToolCall,
+    tools: Sequence[Tool],
+    *,
+    steps: Sequence[int] = (),
+    clamp: bool = False,
+    unknown: UnknownKeys = "drop",
+) -> RepairedCall:
+    """Bring a call's arguments to what its tool declares, and judge it. Never raises.
+
+    A valid call comes back as it is. Else: texts become the numbers, booleans, lists and objects that they
+    spell, scalars lists of one, and enumerated values are found by case; keys are found by spelling, and
+    unknown ones dropped, or with `unknown="refuse"` left to the validator; required ones that are missing
+    take their default. Numbers are moved to their bounds only with `clamp`. A `ToolCall` that is cut is
+    refused. `steps` as in `validate_call`.
+    """
+    given = call.as_call() if isinstance(call, ToolCall) else dict(call)
+    if isinstance(call, ToolCall) and call.truncated:
+        return RepairedCall(given, (), _TRUNCATED)
+    strange = next(_non_string_keys(given.get("arguments")), None)
+    if strange is not None:
+        return RepairedCall(
+            given,
+            (),
+            ValidationResult((f"the arguments hold the key {short_repr(strange[0])}, which is no text",)),
+        )
+    validation = validate_call(given, tools, steps=steps)
+    tool = ToolNames(tools).find(given["name"]) if isinstance(given.get("name"), str) else None
+    if validation.ok or tool is None:
+        return RepairedCall(given, (), validation)
+    coercions: list[Coercion] = []
+    named = {**given, "name": tool.name}
+    if given["name"] != tool.name:
+        coercions.append(Coercion("name", "renamed", given["name"], tool.name))
+    arguments = _object(named.get("arguments"), coercions)
+    args = offered_args(tool, steps)
+    if args is not None and isinstance(arguments, dict):
+        repairer = ArgumentRepairer(args, clamp=clamp, unknown=unknown)
+        try:
+            with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+                arguments = repairer.repaired(arguments)
+        except (RecursionError, EffortSpent):
+            return RepairedCall(given, (), validation)
+        coercions += repairer.coercions
+    if not coercions:
+        return RepairedCall(given, (), validation)
+    named["arguments"] = arguments
+    return RepairedCall(named, tuple(coercions), validate_call(named, tools, steps=steps))
+
+
+def _non_string_keys(value: Any) -> Iterator[tuple[Any]]:
+    """The keys below a value that are no texts, which no JSON has."""
+    pending = [value]
+    while pending:
+        here = pending.pop()
+        if isinstance(here, dict):
+            yield from ((key,) for key in here if not isinstance(key, str))
+            pending += here.values()
+        elif isinstance(here, list):
+            pending += here
+
+
+def _object(arguments: Any, coercions: list[Coercion]) -> Any:
+    """The arguments, out of their text where they are one that ends."""
+    if isinstance(arguments, str) and arguments.lstrip()[:1] == "{":
+        text = arguments.strip()
+        if extent(text, 0) == (len(text), ""):
+            try:
+                found = load(text).value
+            except Unreadable:
+                return arguments
+            coercions.append(Coercion("arguments", "parsed", arguments, found))
+            return found
+    return arguments

@@ -1,0 +1,161 @@
+"""The schema that a tool call is judged by: the manifest's, with silent objects closed.
+
+JSON Schema leaves objects open. In a tool call, an object that declares properties and says nothing of
+additional ones has none (`patternProperties` speaks of them too), and the arguments as a whole are closed
+even where they declare none. Closing goes by `unevaluatedProperties`, so that what `allOf`, `anyOf` and
+references declare counts too. What `not`, `if` and `contains` ask about stays as it is: they test, and a
+test made stricter lets more pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from referencing import Registry, exceptions
+from referencing.jsonschema import DRAFT202012
+
+from gbnf.schema.applicators import (
+    ADDITIONAL_PROPERTY_KEYWORDS,
+    CHILD_APPLICATORS,
+    IN_PLACE_APPLICATORS,
+    SchemaPath,
+    declares_elsewhere,
+    map_subschemas,
+)
+from gbnf.tools.tool import is_runtime_resolved
+
+_TESTS = frozenset({"not", "if", "contains", "propertyNames"})
+_BRANCHING = ("anyOf", "oneOf")
+_BELOW = frozenset(CHILD_APPLICATORS) - _TESTS
+_IN_PLACE = frozenset(IN_PLACE_APPLICATORS) - _TESTS
+
+FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
+"""What stands in place of a property that the runtime fills in: no value is right."""
+
+
+def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
+    """`args` for the validator: without the top-level properties in `without`, closed where `closed`."""
+    if without:
+        properties = {
+            name: schema for name, schema in args.get("properties", {}).items() if name not in without
+        }
+        args = {**args, "properties": properties}
+    root = _Preparation(args, closed=closed).prepared(args, value=True)
+    assert isinstance(root, dict)
+    if closed and not ADDITIONAL_PROPERTY_KEYWORDS & root.keys() and not declares_elsewhere(root):
+        root["additionalProperties"] = False
+    return root
+
+
+def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
+    """Every property that `schema` lets a model give, declared by itself or where it leads, in order."""
+    names: dict[str, None] = {}
+    for here in _References(root).in_place(schema, branches=True):
+        names |= {
+            name: None for name, member in here.get("properties", {}).items() if member != FILLED_BY_RUNTIME
+        }
+    return list(names)
+
+
+def property_schemas(root: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """The schemas of the property `name` that hold in any object that `root` accepts."""
+    for here in _References(root).in_place(root, branches=False):
+        if name in here.get("properties", {}):
+            yield here["properties"][name]
+
+
+class _References:
+    """What a schema says in place: by itself, by `allOf` and references, by branches."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        registry: Registry[Any] = Registry().with_resource("urn:args", DRAFT202012.create_resource(root))
+        self._resolver = registry.resolver("urn:args")
+
+    def in_place(self, schema: Any, *, branches: bool) -> Iterator[Mapping[str, Any]]:
+        """`schema` and the schemas that judge the same value beside it, each once; tests excluded."""
+        seen: set[int] = set()
+        pending = [schema]
+        while pending:
+            here = pending.pop()
+            if not isinstance(here, Mapping) or id(here) in seen:
+                continue
+            seen.add(id(here))
+            yield here
+            if "$ref" in here:
+                try:
+                    pending.append(self._resolver.lookup(here["$ref"]).contents)
+                except exceptions.Unresolvable:
+                    continue
+            more = [here.get("allOf", [])]
+            if branches:
+                more += [here.get(keyword, []) for keyword in _BRANCHING]
+                more.append([here[keyword] for keyword in ("then", "else") if keyword in here])
+                more.append(list(here.get("dependentSchemas", {}).values()))
+            pending += [member for members in reversed(more) for member in reversed(members)]
+
+    def declared(self, schema: Any, *, branches: bool = True) -> Iterator[str]:
+        for here in self.in_place(schema, branches=branches):
+            yield from here.get("properties", {})
+
+    def has_patterns(self, schema: Any) -> bool:
+        return any("patternProperties" in here for here in self.in_place(schema, branches=False))
+
+    def says_more(self, schema: Any) -> bool:
+        return any(
+            ADDITIONAL_PROPERTY_KEYWORDS & here.keys() for here in self.in_place(schema, branches=False)
+        )
+
+
+class _Preparation:
+    def __init__(self, root: Mapping[str, Any], *, closed: bool) -> None:
+        self._references, self._closes = _References(root), closed
+
+    def prepared(self, schema: Any, *, value: bool, closes_around: bool = False) -> Any:
+        """Return `schema` as judged.
+
+        `value`: it judges a value of its own, not one that others judge beside it. `closes_around`: one of
+        those others is closed here.
+        """
+        if not isinstance(schema, Mapping):
+            return schema
+        if is_runtime_resolved(schema):
+            return FILLED_BY_RUNTIME
+        closing = self._closing(schema) if value and self._closes else {}
+        closes = (closes_around or bool(closing)) and "unevaluatedProperties" not in schema
+
+        def below(place: SchemaPath, member: Any) -> Any:
+            if place[0] in _TESTS:
+                return member
+            if place[0] in _BELOW:
+                return self.prepared(member, value=True)
+            prepared = self.prepared(member, value=False, closes_around=closes and place[0] in _IN_PLACE)
+            if closing and place[0] in _BRANCHING:
+                return self._opened(member, prepared, beside=schema)
+            return prepared
+
+        prepared = map_subschemas(_without_demands_on_runtime(schema), below) | closing
+        if closes_around and self._references.has_patterns(schema):
+            prepared.setdefault("unevaluatedProperties", True)
+        return prepared
+
+    def _closing(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        if self._references.says_more(schema) or next(self._references.declared(schema), None) is None:
+            return {}
+        return {"unevaluatedProperties" if declares_elsewhere(schema) else "additionalProperties": False}
+
+    def _opened(self, branch: Any, prepared: Any, *, beside: Mapping[str, Any]) -> Any:
+        """A branch under which nothing is declared stays open."""
+        if branch is False or next(self._references.declared(beside, branches=False), None) is not None:
+            return prepared
+        if self._references.says_more(branch) or next(self._references.declared(branch), None) is not None:
+            return prepared
+        return {**(prepared if isinstance(prepared, dict) else {}), "unevaluatedProperties": True}
+
+
+def _without_demands_on_runtime(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The model needn't give what it may not give."""
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    kept = [name for name in required if not is_runtime_resolved(properties.get(name))]
+    return {**schema, "required": kept} if len(kept) < len(required) else schema

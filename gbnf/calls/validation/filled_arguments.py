@@ -1,0 +1,43 @@
+"""What a step reference puts into an argument, judged as if the model had written it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from gbnf.calls.validation.closed_schema import property_schemas, validation_schema
+from gbnf.calls.validation.messages import error_messages
+from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+from gbnf.schema.validators import extend_validator
+from gbnf.tools import Tool
+
+
+def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ...]:
+    """What the schemas of the argument `target` say against `value`, a line each; it may be the runtime's.
+
+    Judged are those that the arguments hold for it whatever else is given. It never raises.
+    """
+    validator, schemas = _validators(tool, target)
+    try:
+        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+            errors = [error for schema in schemas for error in validator.descend(value, schema, path=target)]
+            return tuple(error_messages(errors, tool.name, validator.schema))
+    except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its faults must not end a run
+        return (f"the entries can't be judged ({type(error).__name__})",)
+
+
+@lru_cache(maxsize=1024)
+def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
+    properties = {
+        name: {key: held for key, held in schema.items() if key != "runtime_resolved"}
+        if name == target and isinstance(schema, Mapping)
+        else schema
+        for name, schema in tool.args.get("properties", {}).items()
+    }
+    root = validation_schema({**tool.args, "properties": properties}, frozenset(), closed=True)
+    validator_class = extend_validator(Draft202012Validator, every_draft=True)
+    validator = validator_class(root, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return validator, tuple(property_schemas(root, target))

@@ -1,0 +1,178 @@
+"""jsonschema's errors in words that a small model can act on: which argument, what it must be, what it was.
+
+One line each, values as Python shows them (`'3'` is a string, `3` a number), nested places as
+`dialog[0].schema.kind`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jsonschema import ValidationError
+
+from gbnf.calls.validation.closed_schema import declared_names
+
+#: Characters of a value that are shown, values of an enumeration, complaints of one call.
+VALUE_LIMIT, ENUM_LIMIT, MESSAGE_LIMIT = 80, 50, 12
+
+_REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
+    "const": lambda value: f"must be {short_repr(value)}",
+    "minimum": lambda value: f"must be at least {value}",
+    "maximum": lambda value: f"must be at most {value}",
+    "exclusiveMinimum": lambda value: f"must be more than {value}",
+    "exclusiveMaximum": lambda value: f"must be less than {value}",
+    "multipleOf": lambda value: f"must be a multiple of {value}",
+    "minLength": lambda value: f"must have at least {_counted(value, 'character')}",
+    "maxLength": lambda value: f"must have at most {_counted(value, 'character')}",
+    "pattern": lambda value: f"must match the pattern {value}",
+    "format": lambda value: f"must be a valid {value}",
+    "minItems": lambda value: f"must have at least {_counted(value, 'item')}",
+    "maxItems": lambda value: f"must have at most {_counted(value, 'item')}",
+    "uniqueItems": lambda _: "must not hold an item twice",
+    "minProperties": lambda value: f"must have at least {_counted(value, 'key')}",
+    "maxProperties": lambda value: f"must have at most {_counted(value, 'key')}",
+    "type": lambda value: f"must be {value if isinstance(value, str) else ' or '.join(value)}",
+}
+
+
+def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[str, Any]) -> list[str]:
+    """One line per fault, what is missing first; several missing names of one object share a line."""
+    errors = sorted(errors, key=lambda error: [str(step) for step in error.absolute_path])
+    faulty = {tuple(error.absolute_path) for error in errors if error.validator != "unevaluatedProperties"}
+    missing: dict[tuple[Any, ...], list[str]] = {}
+    others: list[str] = []
+    for error in errors:
+        path = tuple(error.absolute_path)
+        match error.validator:
+            case "required":
+                names = missing.setdefault(path, [])
+                wanted: Any = error.validator_value
+                instance: Any = error.instance
+                names += [name for name in wanted if name not in instance and name not in names]
+            case "unevaluatedProperties" if path in faulty:
+                pass  # it follows from the other fault: a branch that fails declares nothing
+            case "additionalProperties" | "unevaluatedProperties" if error.validator_value is False:
+                others += _unknown(error, tool, root)
+            case _:
+                others.append(f"{_subject(path, tool)} {_requirement(error, root)}")
+    firsts = [
+        f"missing required args {names}{f' in {path_text(path)!r}' if path else ''} for tool '{tool}'"
+        for path, names in missing.items()
+    ]
+    lines = list(dict.fromkeys([*firsts, *others]))
+    if len(lines) > MESSAGE_LIMIT:
+        lines[MESSAGE_LIMIT:] = [f"and {len(lines) - MESSAGE_LIMIT} more faults"]
+    return lines
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """A path as a person writes it: `dialog[0].schema.kind`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def short_repr(value: Any) -> str:
+    """A value in short."""
+    match value:
+        case dict() | list() if len(value) > VALUE_LIMIT:
+            return f"{_kind(value)} of {len(value)}"
+        case str():
+            return repr(value if len(value) <= VALUE_LIMIT else value[: VALUE_LIMIT - 1] + "…")
+        case _:
+            text = repr(value)
+            return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
+
+
+def typed_value(value: Any) -> str:
+    """A value with its JSON type: `string '3'`."""
+    return "null" if value is None else f"{_kind(value)} {short_repr(value)}"
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """` Did you mean …?` where a name is near, else nothing; upper and lower case don't count."""
+    folded = {other.casefold(): other for other in names}
+    found = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(repr(folded[other]) for other in found)}?" if found else ""
+
+
+def unknown_argument(name: str, where: Sequence[str | int], tool: str, known: Sequence[str]) -> str:
+    inside = f" in {path_text(where)!r}" if where else ""
+    takes = f"It takes {', '.join(known)}." if known else "It takes none."
+    return f"unknown argument {short_repr(name)}{inside} for tool '{tool}'.{suggestion(name, known)} {takes}"
+
+
+def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iterator[str]:
+    path = tuple(error.absolute_path)
+    known = declared_names(error.schema, root)
+    instance: Any = error.instance
+    unknown = [name for name in instance if name not in known]
+    if not unknown:
+        yield f"{_subject(path, tool)} combines arguments that don't go together: {list(instance)}"
+    for name in unknown:
+        yield unknown_argument(name, path, tool, known)
+
+
+def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
+    value: Any = error.validator_value
+    keyword = str(error.validator)
+    schema: Any = error.schema
+    if keyword == "not" and schema.get("runtime_resolved") is True:
+        return "is filled in by the runtime; leave it out"
+    if keyword == "None":  # the schema `false`
+        return "must not be given"
+    if keyword == "enum":
+        allowed = ", ".join(short_repr(member) for member in value[:ENUM_LIMIT])
+        more = f" … ({len(value) - ENUM_LIMIT} more)" if len(value) > ENUM_LIMIT else ""
+        return f"must be one of [{allowed}{more}], got {typed_value(error.instance)}"
+    if keyword in ("anyOf", "oneOf") and error.context:
+        return f"fits none of its forms: {'; or '.join(_forms(error, root))}"
+    if keyword == "oneOf":
+        return f"fits more than one of its forms, got {typed_value(error.instance)}"
+    if keyword in _REQUIREMENTS:
+        return f"{_REQUIREMENTS[keyword](value)}, got {typed_value(error.instance)}"
+    message = error.message
+    return f"is not valid: {message if len(message) <= 2 * VALUE_LIMIT else message[: 2 * VALUE_LIMIT] + '…'}"
+
+
+def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
+    """The first fault of each branch: those that get furthest into the value are what the model meant."""
+    branches: dict[Any, ValidationError] = {}
+    for fault in error.context or ():
+        branches.setdefault(fault.relative_schema_path[0], fault)
+    deepest = sorted(branches.values(), key=lambda fault: -len(fault.relative_path))
+    for fault in deepest[:4]:
+        where = f"{path_text(tuple(fault.relative_path))} " if fault.relative_path else ""
+        if fault.validator == "required":
+            wanted: Any = fault.validator_value
+            instance: Any = fault.instance
+            yield f"{where}needs {[name for name in wanted if name not in instance]}"
+        else:
+            yield f"{where}{_requirement(fault, root)}"
+
+
+def _subject(path: Sequence[str | int], tool: str) -> str:
+    return f"argument {path_text(path)!r} of tool '{tool}'" if path else f"the arguments of tool '{tool}'"
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return type(value).__name__
+
+
+def _counted(number: Any, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

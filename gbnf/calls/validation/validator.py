@@ -1,0 +1,166 @@
+"""The judgement on one call. It never raises, whatever JSON value it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from gbnf.calls.validation.closed_schema import validation_schema
+from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
+from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+from gbnf.errors import is_rust_panic
+from gbnf.schema.validators import extend_validator
+from gbnf.tools import Tool
+from gbnf.tools.step_references import offered_args
+
+_SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
+_DEPTH_LIMIT = 100
+"""Levels of objects and arrays. Python's own limit is 1000 calls, and jsonschema takes several a level."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """Whether a call may be executed; `errors`, one line each, are empty exactly when it may."""
+
+    errors: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def validate_call(
+    call: Any, tools: Sequence[Tool], *, steps: Sequence[int] = (), closed: bool = True
+) -> ValidationResult:
+    """Judge `call` (a JSON value) against the tools that it may name.
+
+    `steps`: the earlier steps that have entries, which step references may name. `closed`: objects that
+    declare properties and say nothing of additional ones have none, and the arguments have none beyond those
+    declared; False leaves them open as JSON Schema does.
+    """
+    try:
+        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+            return ValidationResult(tuple(_errors(call, tools, tuple(steps), closed=closed)))
+    except RecursionError:
+        return ValidationResult(("the call is nested too deeply; write it flatter",))
+    except BaseException as error:  # jsonschema on a model's output: its faults must not end a run
+        if not isinstance(error, Exception) and not is_rust_panic(error):
+            raise
+        return ValidationResult((f"the call can't be judged ({type(error).__name__}); give simpler values",))
+
+
+def _errors(call: Any, tools: Sequence[Tool], steps: tuple[int, ...], *, closed: bool) -> Iterator[str]:
+    if not isinstance(call, dict):
+        yield f"{_SHAPE}, got {typed_value(call)}"
+        return
+    name = call.get("name")
+    if not isinstance(name, str):
+        yield f"{_SHAPE}; " + (
+            f"the name must be a string, got {typed_value(name)}" if "name" in call else "the name is missing"
+        )
+        return
+    called_tool = next((tool for tool in tools if tool.name == name), None)
+    if called_tool is None:
+        names = [tool.name for tool in tools]
+        listed = f"The tools are {', '.join(names)}." if names else "There are no tools."
+        yield f"unknown tool {short_repr(name)}.{suggestion(name, names)} {listed}"
+        return
+    if extra := [key for key in call if key not in ("name", "arguments")]:
+        yield f"{_SHAPE}; take out {', '.join(short_repr(key) for key in extra)}"
+    if "arguments" not in call:
+        yield f"the arguments for tool '{name}' are missing; give {{}} where there are none"
+        return
+    arguments = call["arguments"]
+    if not isinstance(arguments, dict):
+        hint = "; write the object itself, not its text" if isinstance(arguments, str) else ""
+        yield f"the arguments for tool '{name}' must be an object, got {typed_value(arguments)}{hint}"
+        return
+    if fault := _no_json(arguments):
+        yield f"the arguments for tool '{name}' {fault}"
+        return
+    yield from _argument_errors(arguments, called_tool, steps, closed=closed)
+
+
+def _argument_errors(
+    arguments: dict[str, Any], called_tool: Tool, steps: tuple[int, ...], *, closed: bool
+) -> Iterator[str]:
+    tool = called_tool.name
+    offered = offered_args(called_tool, steps)
+    if offered is None:
+        yield f"tool '{tool}' needs an earlier step with entries, and there is none; call another tool first"
+        return
+    given = dict(arguments)
+    for name in sorted(called_tool.runtime_resolved & given.keys()):
+        yield f"argument '{name}' of tool '{tool}' is filled in by the runtime; leave it out"
+        del given[name]
+    for name, target in called_tool.step_references.items():
+        if name not in given:
+            continue
+        if not steps:
+            instead = (
+                f"give '{target}' instead" if target in offered.get("properties", {}) else "leave it out"
+            )
+            yield (
+                f"argument '{name}' of tool '{tool}' needs an earlier step with entries, and there is none; "
+                f"{instead}"
+            )
+            del given[name]
+        elif _is_integer(given[name]) and given[name] not in steps:
+            numbers = ", ".join(str(step) for step in steps)
+            yield (
+                f"argument '{name}' of tool '{tool}' must be the number of an earlier step with entries "
+                f"({numbers}), got {short_repr(given[name])}"
+            )
+    validator = _validator(called_tool, bool(steps), closed)
+    yield from error_messages(validator.iter_errors(given), tool, validator.schema)
+    for group in offered.get("requires_one_of", ()):
+        if not any(name in given for name in group):
+            yield f"tool '{tool}' needs at least one of {list(group)}"
+
+
+@lru_cache(maxsize=1024)
+def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
+    without = frozenset() if with_steps else frozenset(called_tool.step_references)
+    schema = validation_schema(called_tool.args, without, closed=closed)
+    validator_class = extend_validator(Draft202012Validator, every_draft=True)
+    return validator_class(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+
+def _is_integer(value: Any) -> bool:
+    return not isinstance(value, bool) and (
+        isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    )
+
+
+def _no_json(value: Any) -> str:
+    """What makes `value` no JSON value that can be judged; "" where it is one. Doesn't recurse."""
+    level: list[Any] = [value]
+    for _ in range(_DEPTH_LIMIT):
+        below: list[Any] = []
+        for member in level:
+            match member:
+                case None | bool() | int() | str():
+                    pass
+                case float():
+                    if not math.isfinite(member):
+                        return f"hold {member}, which is no JSON number"
+                case dict():
+                    if not all(isinstance(key, str) for key in member):
+                        return "hold a key that is no string"
+                    below += member.values()
+                case list():
+                    below += member
+                case _:
+                    return f"hold a {type(member).__name__}, which is no JSON value"
+        if not below:
+            return ""
+        level = below
+    return "are nested too deeply; write them flatter"

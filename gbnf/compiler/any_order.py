@@ -1,0 +1,210 @@
+"""Declared properties in many orders, by a grammar that stays small.
+
+Any order at all takes a state for each set of properties. Here each property splits those that are left into
+a part declared before it and a part declared behind it: either part comes as a whole before the other, and is
+split in its turn. So declared order is one of the orders, a property may come early, and what was passed over
+may come in the end. Refused is to go back and forth, as `2 3 1 4` does: from the 2 it goes up, down, and up.
+
+Parts are intervals of the declared order: n²/2 rules, with n³/6 pairs in all. Of more than `MAX_SPLIT`
+properties, a part declared before one keeps the order of its blocks, of `PROPERTIES_PER_BLOCK` properties each: then there
+are about n²/2 pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import itemgetter
+
+from gbnf.compiler.declared_order import trie
+from gbnf.compiler.layout import Layout
+from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, alt, optional, repeat, seq
+
+#: The most properties that are split throughout.
+MAX_SPLIT = 12
+#: How many properties of a larger object make a block.
+PROPERTIES_PER_BLOCK = 8
+#: The most pairs that any order of all objects of a schema may take.
+MAX_ANY_ORDER_PAIRS = 10_000
+#: The most pairs that the chains of one object may take to interleave, counted from above; those of all.
+MAX_PAIRS = 1500
+MAX_INTERLEAVED_PAIRS = 30_000
+
+
+def split_expr(
+    names: Sequence[str],
+    required: frozenset[str],
+    values: Mapping[str, Expr],
+    others: Sequence[Expr],
+    layout: Layout,
+    scope: Scope,
+) -> Expr:
+    """The objects of the properties `names`, of which there are some, in the orders that splitting gives.
+
+    The arguments are those of `gbnf.compiler.declared_order.chain_expr`.
+    """
+    return _Splits(names, required, values, others, layout, scope).expression()
+
+
+def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
+    """All of the pairs, in any order. A state is the set of those that are still to come."""
+
+    def rest(left: tuple[Expr, ...]) -> Expr:
+        if len(left) == 1:
+            return left[0]
+        if left not in rests:
+            first = [
+                seq(one, layout.comma, rest((*left[:at], *left[at + 1 :]))) for at, one in enumerate(left)
+            ]
+            rests[left] = scope.add(f"Order {len(left)}", factor_prefixes(first))
+        return rests[left]
+
+    rests: dict[tuple[Expr, ...], Expr] = {}
+    return rest(tuple(pairs))
+
+
+def split_pairs(count: int) -> int:
+    """About how many pairs of key and value so many properties take."""
+    return (
+        count**3 // 6
+        if count <= MAX_SPLIT
+        else count * (count // 2 + PROPERTIES_PER_BLOCK * PROPERTIES_PER_BLOCK // 6)
+    )
+
+
+class OrderBudget:
+    """How many pairs a schema's objects may still take to allow more than one order.
+
+    `any_order`: whether more than the interleaving of chains is wanted.
+    """
+
+    def __init__(self, *, any_order: bool) -> None:
+        self.any_order = any_order
+        self._any_order_left = MAX_ANY_ORDER_PAIRS
+        self._interleaving_left = MAX_INTERLEAVED_PAIRS
+
+    def reserve_any_order(self, pairs: int, share: int) -> bool:
+        """Whether an object may take so many pairs for any order, at most 1/`share` of what is left.
+
+        They are taken.
+        """
+        if not self.any_order or pairs * share > self._any_order_left:
+            return False
+        self._any_order_left -= pairs
+        return True
+
+    def reserve_interleaving(self, pairs: int) -> bool:
+        """Whether an object may take so many pairs for its chains; they are taken."""
+        if pairs > min(MAX_PAIRS, self._interleaving_left):
+            return False
+        self._interleaving_left -= pairs
+        return True
+
+
+class _Splits:
+    """A part is a pair of places, of the first property and the one behind the last."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        required: frozenset[str],
+        values: Mapping[str, Expr],
+        others: Sequence[Expr],
+        layout: Layout,
+        scope: Scope,
+    ) -> None:
+        self._layout = layout
+        self._outer = scope
+        # Each name is written several times for each pair.
+        self._scope = Scope(scope.table, (*scope.hint[:1], *scope.hint[1:][-1:]))
+        self._others = alt(*others)
+        self._more: Expr = EPSILON
+        if others:
+            self._more = scope.add("More", repeat(seq(layout.comma, self._others)))
+        self._keys = [json_string(name) for name in names]
+        self._values = [
+            scope.add(f"{name} Value", seq(layout.colon, values[name], self._more)) for name in names
+        ]
+        self._needed = [0, *accumulate(int(name in required) for name in names)]
+        self._count = len(names)
+        self._block = len(names) if len(names) <= MAX_SPLIT else PROPERTIES_PER_BLOCK
+        self._parts: dict[tuple[int, int], Expr] = {}
+        self._rows: dict[tuple[int, int], Expr] = {}
+        self._filled_rows: dict[tuple[int, int], Expr] = {}
+
+    def expression(self) -> Expr:
+        count, layout = self._count, self._layout
+        for length in range(1, count):
+            for start in range(count - length + 1):
+                end = start + length
+                if end == count or end <= self._end_of_block(start):
+                    part = seq(layout.comma, self._split(start, end))
+                    self._parts[start, end] = self._scope.add(f"Next {start} {end}", part)
+        everything = self._split(0, count)
+        begun = everything
+        if self._others != EMPTY_LANGUAGE:
+            everything = self._outer.add("Properties", everything)
+            following = seq(layout.comma, everything)
+            behind = following if self._is_needed(0, count) else optional(following)
+            begun = alt(everything, seq(self._others, self._more, behind))
+        filled = seq(layout.begin_object, begun, layout.end_object)
+        return filled if self._is_needed(0, count) else alt(filled, layout.empty_object)
+
+    def _end_of_block(self, place: int) -> int:
+        return min((place // self._block + 1) * self._block, self._count)
+
+    def _is_needed(self, start: int, end: int) -> bool:
+        """Whether one of a part's properties can't be left out."""
+        return self._needed[start] < self._needed[end]
+
+    def _split(self, start: int, end: int) -> Expr:
+        """Any of a part's properties, and behind it what is left before and behind."""
+        words = []
+        for place in range(start, end):
+            before, behind = (start, place), (place + 1, end)
+            if start == place:
+                rest = self._some(*behind)
+            elif place + 1 == end:
+                rest = self._some(*before)
+            else:
+                up = seq(self._some(*behind), self._all(*before))
+                down = seq(self._some(*before), self._all(*behind))
+                rest = alt(up, down)
+            if not self._is_needed(*before) and not self._is_needed(*behind):
+                rest = optional(rest)
+            words.append((self._keys[place], seq(self._values[place], rest)))
+        return trie(sorted(words, key=itemgetter(0)))
+
+    def _all(self, start: int, end: int) -> Expr:
+        """A part behind a property, or nothing where nothing of it is needed."""
+        if start == end:
+            return EPSILON
+        part = self._parts.get((start, end))
+        if part is not None:
+            return part if self._is_needed(start, end) else optional(part)
+        row = self._rows.get((start, end))
+        if row is None:
+            border = self._end_of_block(start)
+            row = seq(self._all(start, border), self._all(border, end))
+            if start % self._block == 0:
+                row = self._rows[start, end] = self._scope.add(f"All {start} {end}", row)
+        return row
+
+    def _some(self, start: int, end: int) -> Expr:
+        """At least one property of a part, behind another one."""
+        if start == end:
+            return EPSILON
+        part = self._parts.get((start, end))
+        if part is not None:
+            return part
+        row = self._filled_rows.get((start, end))
+        if row is None:
+            border = self._end_of_block(start)
+            row = seq(self._parts[start, border], self._all(border, end))
+            if not self._is_needed(start, border):
+                row = alt(row, self._some(border, end))
+            if start % self._block == 0:
+                row = self._filled_rows[start, end] = self._scope.add(f"Some {start} {end}", row)
+        return row

@@ -1,0 +1,277 @@
+"""Regular languages as expressions and productions.
+
+An automaton becomes a right-linear grammar: what may come from a state on is an expression, written in place
+where only one other state leads to it, and a production where several do or where a cycle comes back to it.
+Chains of states that differ only in how many characters are still to come are written as one bounded
+repetition (`[a-z]{3,64}`), and a state that leads to itself as an unbounded one. Every word has one
+derivation, so the engine follows few branches at once. Same language, same text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from gbnf.compiler.character_classes import json_char, raw_char
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.repetitions import bounded_repetition
+from gbnf.compiler.rules import Fragment, RuleTable, Scope
+from gbnf.effort import spend
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import CharSet
+from gbnf.regular.transition_tables import DEAD
+
+#: How deep alternatives nest before one becomes a production.
+_MAX_NESTING = 20
+#: How many characters a fixed ending may have to be written again wherever it is needed.
+_SHORT_ENDING = 4
+
+
+def string_expr(language: Dfa, scope: Scope) -> Expr:
+    """The JSON strings, quotes included, whose content is a word of the language; NOTHING if none is.
+
+    Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
+    """
+    if language.is_empty:
+        return EMPTY_LANGUAGE
+    _spend_on(language)
+    return _string_fragment(language).instantiate(scope)
+
+
+def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
+    """The words of the language as they are; NOTHING where there is none.
+
+    Without a scope nothing becomes a production: raises ValueError where a cycle of several states needs one.
+    """
+    if language.is_empty:
+        return EMPTY_LANGUAGE
+    _spend_on(language)
+    return _words_in_place(language) if scope is None else _words_fragment(language).instantiate(scope)
+
+
+def _spend_on(language: Dfa) -> None:
+    """Count what it takes to write a language, or to write it again."""
+    spend((20 + language.table.alphabet.size) * len(language.table.rows))
+
+
+@lru_cache(maxsize=512)
+def _string_fragment(language: Dfa) -> Fragment:
+    table = RuleTable(RESERVED)
+    body = _Writer(language, json_char, Literal('"'), Scope(table, ())).expression()
+    return Fragment.of(seq(Literal('"'), body), table)
+
+
+@lru_cache(maxsize=256)
+def _words_fragment(language: Dfa) -> Fragment:
+    table = RuleTable(RESERVED)
+    return Fragment.of(_Writer(language, raw_char, EPSILON, Scope(table, ())).expression(), table)
+
+
+@lru_cache(maxsize=256)
+def _words_in_place(language: Dfa) -> Expr:
+    return _Writer(language, raw_char, EPSILON, None).expression()
+
+
+class _RepeatedExpr(NamedTuple):
+    """An expression so many times (maximum None: without bound)."""
+
+    expr: Expr
+    minimum: int = 1
+    maximum: int | None = 1
+
+
+class _Rest(NamedTuple):
+    """What a state offers beside one of its edges: the other edges, and whether the word may end."""
+
+    edges: frozenset[tuple[int, int]]  # classes and target
+    ends: bool
+
+
+_NO_REST = _Rest(frozenset(), ends=False)
+
+
+class _Run(NamedTuple):
+    """A chain of `length` edges with the same characters up to `target`; its states offer the same rest."""
+
+    classes: int
+    length: int
+    rest: _Rest
+    target: int
+
+
+class _Writer:
+    def __init__(
+        self, language: Dfa, spell: Callable[[CharSet], Expr], end: Expr, scope: Scope | None
+    ) -> None:
+        self._sets = language.table.alphabet.sets()
+        self._spell, self._end, self._scope = spell, end, scope
+        self._spelled: dict[int, Expr] = {}
+        # Sets of characters are sets of classes, one bit each.
+        self._loops: list[int] = []  # the classes that lead back to the state itself
+        self._edges: list[dict[int, int]] = []  # the classes that lead to each other state
+        for state, row in enumerate(language.table.rows):
+            by_target: dict[int, int] = {}
+            bit = 1
+            for target in row:
+                if target != DEAD:
+                    by_target[target] = by_target.get(target, 0) | bit
+                bit <<= 1
+            self._loops.append(by_target.pop(state, 0))
+            self._edges.append({classes: target for target, classes in by_target.items()})
+        self._accepting = language.table.accepting
+        self._uses = Counter(target for edges in self._edges for target in edges.values())
+        self._uses[0] += 1
+        self._names: dict[int, Ref] = {}  # the states that are productions
+        self._pending: list[int] = []  # those of them that are still to be defined
+        self._open: set[int] = set()  # without a scope, the states that are being written
+        self._parts: dict[Expr, Ref] = {}  # repeated characters that are productions
+
+    def expression(self) -> Expr:
+        """The words from the start on. Writes the productions that it needs."""
+        whole = self._joined(self._from(0, 0))
+        while self._pending:
+            state = self._pending.pop()
+            assert self._scope is not None, "only with a scope do states get names"
+            self._scope.define(self._names[state], self._joined(self._body(state, 0)))
+        return whole
+
+    def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
+        """What may come from a state on, by name where it has one."""
+        if self._scope is None:
+            return self._body_in_place(state, nesting)
+        shared = self._uses[state] > 1 and not self._is_short_ending(state)
+        if state not in self._names:
+            if not shared and nesting <= _MAX_NESTING:
+                return self._body(state, nesting)
+            self._names[state] = self._scope.reserve("Rest")
+            self._pending.append(state)
+        return [_RepeatedExpr(self._names[state])]
+
+    def _body_in_place(self, state: int, nesting: int) -> list[_RepeatedExpr]:
+        if state in self._open:
+            raise ValueError("a cycle of several states takes a scope for its productions")
+        self._open.add(state)
+        body = self._body(state, nesting)
+        self._open.remove(state)
+        return body
+
+    def _is_short_ending(self, state: int) -> bool:
+        """Whether at most a few fixed characters are still to come."""
+        for _ in range(_SHORT_ENDING):
+            edges = self._edges[state]
+            if self._loops[state] or len(edges) + (state in self._accepting) != 1:
+                return False
+            if not edges:
+                return True
+            ((classes, state),) = edges.items()
+            if not isinstance(self._char(classes), Literal):
+                return False
+        return False
+
+    def _char(self, classes: int) -> Expr:
+        """One character of the classes."""
+        known = self._spelled.get(classes)
+        if known is None:
+            chars = CharSet.of(*[chars for bit, chars in enumerate(self._sets) if classes >> bit & 1])
+            known = self._spelled[classes] = self._spell(chars)
+        return known
+
+    def _body(self, state: int, nesting: int) -> list[_RepeatedExpr]:
+        """What may come from a state on, written out."""
+        pieces: list[_RepeatedExpr] = []
+        loop, run, rest = self._loops[state], None, self._rest(state)
+        if loop:
+            pieces.append(_RepeatedExpr(self._char(loop), 0, None))
+        else:
+            run = self._run(state)
+        if run is not None:
+            char, rest = self._char(run.classes), run.rest
+            if self._rest(run.target) == rest and not self._loops[run.target]:
+                # a -x-> b -x-> c, all with the same rest, c with nothing else: x{0,2} rest
+                pieces.append(_RepeatedExpr(char, 0, run.length))
+            else:
+                onward = [_RepeatedExpr(char, run.length, run.length), *self._from(run.target, nesting + 1)]
+                if rest == _NO_REST:
+                    return onward
+                stay = [_RepeatedExpr(char, 0, run.length - 1), *self._exits(rest, nesting + 1)]
+                return [_RepeatedExpr(alt(self._joined(stay), self._joined(onward)))]
+        return [*pieces, *self._exits(rest, nesting)]
+
+    def _exits(self, rest: _Rest, nesting: int) -> list[_RepeatedExpr]:
+        """One of the edges and what comes behind it, or the end."""
+        deeper = nesting + (len(rest.edges) + rest.ends > 1)
+        options = [
+            [_RepeatedExpr(self._char(classes)), *self._from(target, deeper)]
+            for classes, target in sorted(rest.edges, key=_first_class)
+        ]
+        if len(options) == 1 and not rest.ends:
+            return options[0]
+        if not options:
+            return [_RepeatedExpr(self._end)]
+        choice = alt(*map(self._joined, options))
+        if not rest.ends:
+            return [_RepeatedExpr(choice)]
+        return [_RepeatedExpr(optional(choice) if self._end == EPSILON else alt(choice, self._end))]
+
+    def _rest(self, state: int, without: int = 0) -> _Rest:
+        edges = self._edges[state].items()
+        return _Rest(frozenset([edge for edge in edges if edge[0] != without]), state in self._accepting)
+
+    def _run(self, state: int) -> _Run | None:
+        """The longest chain from a state, if it is worth writing as one."""
+        best: _Run | None = None
+        for classes, first in self._edges[state].items():
+            rest, length, target = self._rest(state, classes), 1, first
+            while (
+                self._uses[target] == 1
+                and not self._loops[target]
+                and (following := self._edges[target].get(classes)) is not None
+                and self._rest(target, classes) == rest
+            ):
+                length, target = length + 1, following
+            worth = length > 1 or (not self._loops[target] and self._rest(target) == rest)
+            if worth and (best is None or length > best.length):
+                best = _Run(classes, length, rest, target)
+        return best
+
+    def _joined(self, pieces: list[_RepeatedExpr]) -> Expr:
+        """The pieces one behind the other, neighbours of one expression as one repetition."""
+        merged: list[_RepeatedExpr] = []
+        for piece in pieces:
+            last = merged[-1] if merged else _RepeatedExpr(EPSILON)
+            if piece.expr == last.expr and not (
+                isinstance(piece.expr, Literal) and last == piece == _RepeatedExpr(piece.expr)
+            ):
+                # x{2} x{0,3} -> x{2,5}
+                maximum = (
+                    None if piece.maximum is None or last.maximum is None else last.maximum + piece.maximum
+                )
+                merged[-1] = _RepeatedExpr(piece.expr, last.minimum + piece.minimum, maximum)
+            else:
+                merged.append(piece)
+        return seq(*map(self._repeated, merged))
+
+    def _repeated(self, piece: _RepeatedExpr) -> Expr:
+        item, minimum, maximum = piece
+        if maximum == 1:
+            return repeat(item, minimum, maximum)
+        if isinstance(item, Literal):
+            if minimum == maximum:
+                return Literal(item.text * minimum)
+            if len(item.text) == 1:  # it is more where JSON forces an escape
+                item = CharClass(((ord(item.text), ord(item.text)),))
+        if self._scope is None:
+            return repeat(item, minimum, maximum)
+        if not isinstance(item, Ref | CharClass):
+            if item not in self._parts:
+                self._parts[item] = self._scope.add("Char", item)
+            item = self._parts[item]
+        return bounded_repetition(item, minimum, maximum, self._scope).expr
+
+
+def _first_class(edge: tuple[int, int]) -> int:
+    """The lowest of an edge's classes, which is that of its first character."""
+    return edge[0] & -edge[0]

@@ -1,0 +1,264 @@
+"""A contract: named fields, one after another, each on its line; its prompt, its grammar, its parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from gbnf.calls.parsing.tool_names import fold
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.contracts.fields import Choice, Field, FieldError, Lines, Text
+from gbnf.contracts.line_text import strip_markup, unwrap_answer
+from gbnf.grammar.emit import emit
+from gbnf.grammar.ir import Expr, Literal, Rules, seq
+from gbnf.grammar.passes import run_passes
+from gbnf.tools.languages import supported_language
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAnswer:
+    """What an answer says, by field; `notes` list what was left out or moved, each in one line."""
+
+    values: Mapping[str, Any]
+    raw: str
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidAnswer:
+    """An answer that does not keep the contract: the raw text, and why. `field` is where it fails."""
+
+    raw: str
+    reason: str
+    field: str
+
+
+ParseOutcome: TypeAlias = ParsedAnswer | InvalidAnswer
+
+_HEAD = {
+    "en": ("Answer with {count}, in this order and nothing else. Put your own words in place of each <…>:"),
+    "it": ("Rispondi con {count}, in quest'ordine e nient'altro. Metti parole tue al posto di ogni <…>:"),
+}
+_COUNTS = {
+    "en": ("exactly one line", "exactly {} lines", "at least {} lines"),
+    "it": ("esattamente una riga", "esattamente {} righe", "almeno {} righe"),
+}
+_REST = {"en": "(as many lines as you need)", "it": "(quante righe servono)"}
+_PLACEHOLDER = re.compile(r"<[^<>]*[^<>\s=-]>")
+_PREAMBLE = re.compile(
+    r"(?:sure|ok|okay|certainly|of course|here|below|(?:my|the|final)? ?answer|certo|va bene|ecco|di seguito|"
+    r"(?:la )?(?:mia )?risposta)\b.*:",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(r"(\d{1,2})[.):][ \t]+")
+
+
+class Contract:
+    """An answer's fields in order: `Contract(best=pick(3), reason=text())`.
+
+    Names become placeholders in the prompt. Raises ValueError without fields, or where text with `rest`
+    isn't the last.
+    """
+
+    def __init__(self, **fields: Field) -> None:
+        if not fields:
+            raise ValueError("a contract without fields asks for nothing: give at least one, such as text()")
+        self.fields: dict[str, Field] = dict(fields)
+        for name in list(fields)[:-1]:
+            field = fields[name]
+            if isinstance(field, Text) and field.rest:
+                raise ValueError(f"the field {name!r} takes the rest of the answer, so it must be the last")
+
+    def prompt(self, language: str = "en") -> str:
+        """The section of a prompt that says how to answer: placeholders, and no sample of an answer."""
+        language = supported_language(language, _HEAD)
+        placeholder_lines = [
+            line
+            for name, field in self.fields.items()
+            for line in field.placeholder_lines(_label(name), language)
+        ]
+        one, many, least = _COUNTS[language]
+        last = list(self.fields.values())[-1]
+        takes_rest = isinstance(last, Text) and last.rest
+        count = (least if takes_rest else one if len(placeholder_lines) == 1 else many).format(
+            len(placeholder_lines)
+        )
+        if takes_rest:
+            placeholder_lines[-1] = f"{placeholder_lines[-1]} {_REST[language]}"
+        return "\n".join([_HEAD[language].format(count=count), "", *placeholder_lines])
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The grammar's productions; the start symbol is `root`."""
+        table = RuleTable(frozenset())
+        root = table.reserve("root")
+        parts: list[Expr] = []
+        for number, field in enumerate(self.fields.values(), 1):
+            scope = Scope(table, (f"field{number}",))
+            parts += [Literal("\n"), scope.add("", field.expr(scope))]
+        table.define(root, seq(*parts[1:]))
+        return run_passes(Rules(table.productions))
+
+    def gbnf(self) -> str:
+        """The grammar as GBNF text."""
+        return emit(self.rules)
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """The answer that says these values, as the grammar spells it.
+
+        Raises ValueError for a value that the grammar can't spell: one out of its range or list, a line that
+        begins like a list or holds a tag, a number that leaves its range by rounding.
+        """
+        return "\n".join(line for name, field in self.fields.items() for line in field.render(values[name]))
+
+    def parse(self, text: str, *, truncated: bool = False, constrained: bool = False) -> ParseOutcome:
+        """What an answer says. Never raises.
+
+        `truncated`: the token limit ended it, so that its last line is not trusted, and dropped. `held`: the
+        grammar held the model, so that each line is a field's; else lines before the answer and labels that
+        stand alone are left out.
+        """
+        notes: list[str] = []
+        said = [line.rstrip("\r") for line in unwrap_answer(text, notes).split("\n")]
+        if truncated:
+            notes.append("left out the last line, which was cut")
+            said = said[:-1]
+        plain = _AnswerParser(self, text, said, list(notes), lenient=False).outcome()
+        if constrained:
+            return plain
+        outcome = _AnswerParser(self, text, said, notes, lenient=True).outcome()
+        return (
+            outcome
+            if isinstance(outcome, ParsedAnswer)
+            else plain
+            if isinstance(plain, ParsedAnswer)
+            else outcome
+        )
+
+
+class _AnswerParser:
+    def __init__(
+        self, contract: Contract, raw: str, said: list[str], notes: list[str], *, lenient: bool
+    ) -> None:
+        self._fields, self._raw, self._notes, self._lenient = contract.fields, raw, notes, lenient
+        self._whole = said
+        self._lines = [(place, line) for place, line in enumerate(said) if strip_markup(line)]
+
+    def outcome(self) -> ParseOutcome:
+        values: dict[str, Any] = {}
+        if self._lenient:
+            self._skip_preamble()
+        needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
+        for name, field in self._fields.items():
+            try:
+                if self._lenient:
+                    self._skip_bare_label(name, field, needed)
+                values[name] = self._read(name, field)
+            except FieldError as reason:
+                return InvalidAnswer(self._raw, f"{name}: {reason}", name)
+            needed -= field.count if isinstance(field, Lines) else 1
+        if self._lines:
+            self._notes.append(f"left out {len(self._lines)} lines at the end")
+        return ParsedAnswer(values, self._raw, tuple(self._notes))
+
+    def _skip_preamble(self) -> None:
+        """Before a field that can tell, any line that is none; before text, `Here is my answer:`.
+
+        A title may end in a colon too, and a text that is all of the answer has nothing before it.
+        """
+        needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
+        name, first = next(iter(self._fields.items()))
+        if len(self._fields) == 1 and isinstance(first, Text) and first.rest:
+            return
+        skipped = 0
+        while len(self._lines) > needed:
+            line = self._lines[0][1].strip()
+            if isinstance(first, Text | Lines):
+                if skipped or not _PREAMBLE.fullmatch(line):
+                    break
+            elif self._answers(first, name, line):
+                break
+            self._lines.pop(0)
+            skipped += 1
+        if skipped:
+            self._notes.append(f"left out {skipped} lines before the answer")
+
+    def _answers(self, field: Field, name: str, line: str) -> bool:
+        try:
+            field.read(_said(line, name, field), [])
+        except FieldError:
+            return False
+        return True
+
+    def _skip_bare_label(self, name: str, field: Field, needed: int) -> None:
+        """`Reason:` on a line of its own; an option is itself, though it be called like its field."""
+        if len(self._lines) <= needed:
+            return
+        line = strip_markup(self._lines[0][1])
+        if _label_of(line.rstrip(":*_ "), name) and not (isinstance(field, Choice) and field.has(line)):
+            self._lines.pop(0)
+
+    def _read(self, name: str, field: Field) -> Any:
+        if isinstance(field, Lines):
+            return self._read_lines(name, field)
+        if isinstance(field, Text) and field.rest and self._lines:
+            place = self._lines[0][0]
+            self._lines = []
+            return _answered(_unlabelled("\n".join(self._whole[place:]).strip(), name))
+        place, line = self._next(name)
+        del place
+        return field.read(_answered(_said(line, name, field)), self._notes)
+
+    def _read_lines(self, name: str, field: Lines) -> list[str]:
+        if len(self._lines) < field.count:
+            raise FieldError(f"there are {len(self._lines)} lines and not {field.count}")
+        said = [strip_markup(self._next(name)[1]) for _ in range(field.count)]
+        numbers = [_NUMBERED.match(line) for line in said]
+        if field.count > 1 and all(
+            found and int(found[1]) == number and found.end() < len(line)
+            for number, (found, line) in enumerate(zip(numbers, said, strict=True), 1)
+        ):
+            self._notes.append("left out the numbers of the lines")
+            said = [line[found.end() :] for line, found in zip(said, numbers, strict=True) if found]
+        return [field.read(_answered(line), self._notes) for line in said]
+
+    def _next(self, name: str) -> tuple[int, str]:
+        if not self._lines:
+            raise FieldError(f"the answer ends before its <{_label(name)}>")
+        return self._lines.pop(0)
+
+
+def _said(line: str, name: str, field: Field) -> str:
+    """A line without its signs and its label, unless an option begins like the label."""
+    said = strip_markup(line)
+    return said if isinstance(field, Choice) and field.has(said) else strip_markup(_unlabelled(said, name))
+
+
+def _answered(line: str) -> str:
+    """The line; raises NoAnswer where it is a placeholder that was copied."""
+    if _PLACEHOLDER.fullmatch(line):
+        raise FieldError(f"the placeholder {line!r} was copied")
+    return line
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _label_of(said: str, name: str) -> bool:
+    return bool(fold(name)) and fold(said) == fold(name)
+
+
+def _unlabelled(line: str, name: str) -> str:
+    """`Reason: it rhymes` without the label; a label with nothing behind it is the line itself."""
+    label, colon, rest = line.partition(":")
+    return rest.strip() if colon and rest.strip() and _label_of(label, name) else line
+
+
+__all__ = ["Contract", "InvalidAnswer", "ParseOutcome", "ParsedAnswer"]

@@ -1,0 +1,320 @@
+"""The kinds of line that a contract declares: how each is asked for, spelled, and read.
+
+Reading is forgiving about what stands around an answer (a label, bold type, `1)` or `1 - why`), and strict
+about the answer itself: a number outside its range, or two numbers, is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+from gbnf.calls.parsing.tool_names import fold
+from gbnf.compiler.decimals import DigitLimits, decimal_expr, integer_expr
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
+from gbnf.compiler.rules import Scope
+from gbnf.contracts.line_text import is_line, line_rule
+from gbnf.grammar.ir import Expr, literal, optional, seq
+
+OutOfRange: TypeAlias = Literal["refuse", "clamp"]
+
+
+class FieldError(ValueError):  # a finding about a line, caught where the answer is read
+    """A line does not say what its field asks for; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The number of one of several things, from `low` to `high`."""
+
+    low: int
+    high: int
+
+    def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
+        return (f"<{name}: {_FROM_TO[language].format(self.low, self.high)}>",)
+
+    def expr(self, _scope: Scope) -> Expr:
+        return integer_expr(self.low, self.high)
+
+    def render(self, value: Any) -> tuple[str, ...]:
+        if value not in range(self.low, self.high + 1):
+            raise _unspelled(value, f"a whole number from {self.low} to {self.high}")
+        return (str(int(value)),)
+
+    def read(self, line: str, notes: list[str]) -> int:
+        """`1`, `1.`, `1)`, `1 - my pick`, `#1`, `Option 1`."""
+        found = _PICK.fullmatch(line.strip("_"))
+        if found is None:
+            raise FieldError(f"{_shown(line)} begins with no number of its own")
+        number = int(found["number"])
+        if not self.low <= number <= self.high:
+            raise FieldError(f"{number} is not from {self.low} to {self.high}")
+        if found["rest"]:
+            notes.append(f"left out {_shown(found['rest'])} behind the number")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text; with `rest` all lines that are left. `limit`: characters of a line in the grammar."""
+
+    rest: bool = False
+    limit: int = 400
+
+    def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
+        return (f"<{name}>",)
+
+    def expr(self, scope: Scope) -> Expr:
+        line = line_rule(self.limit, scope)
+        if not self.rest:
+            return line
+        return seq(line, bounded_repetition(seq(literal("\n"), optional(line)), 0, _MOST_LINES, scope).expr)
+
+    def render(self, value: Any) -> tuple[str, ...]:
+        said = tuple(value.split("\n")) if self.rest else (value,)
+        if len(said) > _MOST_LINES + 1:
+            raise _unspelled(f"a text of {len(said)} lines", f"one of at most {_MOST_LINES + 1}")
+        # of the rest, lines may be empty, but for the first
+        return _checked(said, self.limit, [line for at, line in enumerate(said) if line or not at])
+
+    def read(self, line: str, notes: list[str]) -> str:
+        del notes
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number from `minimum` to `maximum`, whole or with up to `decimals` digits behind the point."""
+
+    minimum: float
+    maximum: float
+    out_of_range: OutOfRange = "refuse"
+    whole: bool = False
+    decimals: int = 6
+
+    def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
+        return (f"<{name}: {_FROM_TO[language].format(self.minimum, self.maximum)}>",)
+
+    def expr(self, _scope: Scope) -> Expr:
+        if self.whole:
+            return integer_expr(int(self.minimum), int(self.maximum))
+        low, high = Fraction(str(self.minimum)), Fraction(str(self.maximum))
+        return decimal_expr(low, high, DigitLimits(None, None, self.decimals, self.decimals))
+
+    def render(self, value: Any) -> tuple[str, ...]:
+        wanted = f"a {'whole ' * self.whole}number from {self.minimum} to {self.maximum}"
+        if not self.minimum <= value <= self.maximum or (self.whole and value != int(value)):
+            raise _unspelled(value, wanted)
+        said = (
+            str(int(value)) if value == int(value) else f"{value:.{self.decimals}f}".rstrip("0").rstrip(".")
+        )
+        said = said if Fraction(said) else "0"
+        if not Fraction(str(self.minimum)) <= Fraction(said) <= Fraction(str(self.maximum)):
+            raise _unspelled(value, f"{wanted} with {self.decimals} digits behind the point")
+        return (said,)
+
+    def read(self, line: str, notes: list[str]) -> float:
+        """`4`, `4.5`, `4,5`, `1,000`, `about 4 km`: one number, whatever stands around it without digits."""
+        found = _NUMBER.fullmatch(line)
+        if found is None:
+            raise FieldError(f"{_shown(line)} doesn't hold exactly one number")
+        if found["before"].strip() or found["after"].strip(" ."):
+            notes.append(f"left out what stands around {found['number']!r}")
+        number = _number("-" * bool(found["sign"]) + found["number"], notes)
+        if self.whole and number != int(number):
+            raise FieldError(f"{number} is no whole number")
+        inside = min(max(number, self.minimum), self.maximum)
+        if inside != number:
+            if self.out_of_range == "refuse":
+                raise FieldError(f"{number} is not from {self.minimum} to {self.maximum}")
+            notes.append(f"moved {number} to {inside}")
+        return int(inside) if self.whole else inside
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some words or phrases."""
+
+    options: tuple[str, ...]
+
+    def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
+        return (f"<{name}: {_ONE_OF[language]} {', '.join(self.options)}>",)
+
+    def expr(self, _scope: Scope) -> Expr:
+        return factor_prefixes([literal(option) for option in self.options])
+
+    def render(self, value: Any) -> tuple[str, ...]:
+        if value not in self.options:
+            raise _unspelled(value, f"one of {', '.join(self.options)}")
+        return (value,)
+
+    def has(self, line: str) -> bool:
+        """Whether a line is an option as it stands, but for case."""
+        return line.casefold() in {option.casefold() for option in self.options}
+
+    def read(self, line: str, notes: list[str]) -> str:
+        """An option in any case, with quotes or a full stop, or with a reason behind a dash or a comma."""
+        if line in self.options:
+            return line
+        for part in (line, _CLAUSE_END.split(line, maxsplit=1)[0]):
+            found = [option for option in self.options if _same(option, part)]
+            if len(found) == 1:
+                if part != found[0]:
+                    notes.append(f"took {_shown(part)} for {found[0]!r}")
+                if part != line:
+                    notes.append(f"left out {_shown(line[len(part) :])}")
+                return found[0]
+        raise FieldError(f"{_shown(line)} is none of {', '.join(self.options)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """So many lines of text. `limit`: characters a line in the grammar."""
+
+    count: int
+    limit: int = 400
+
+    def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
+        return tuple(f"<{name} {number}>" for number in range(1, self.count + 1))
+
+    def expr(self, scope: Scope) -> Expr:
+        return separated_repetition(
+            line_rule(self.limit, scope), literal("\n"), self.count, self.count, scope
+        ).expr
+
+    def render(self, value: Any) -> tuple[str, ...]:
+        said = tuple(value)
+        if len(said) != self.count:
+            raise _unspelled(value, f"{self.count} lines")
+        return _checked(said, self.limit, said)
+
+    def read(self, line: str, notes: list[str]) -> str:
+        del notes
+        return line
+
+
+Field: TypeAlias = Pick | Text | Number | Choice | Lines
+"""What one line of a contract, or `Lines` of them, may say."""
+
+_FROM_TO = {"en": "a number from {} to {}", "it": "un numero da {} a {}"}
+_ONE_OF = {"en": "one of", "it": "uno tra"}
+_MOST_LINES = 40
+
+_PICK = re.compile(
+    r"(?:(?:option|answer|pick|choice|number|opzione|risposta|scelta|numero)\s*[:#]?\s*|#\s*)?"
+    r"(?P<number>\d{1,9})(?:\s*[.):–—-]+(?:\s+(?P<rest>\D.*))?)?",
+    re.IGNORECASE | re.ASCII,
+)
+#: A minus sign, also as typography has it; a dash with a space behind it is none.
+_NUMBER = re.compile(
+    r"(?P<before>(?:[^\d\u2212\u2013-]|\u2013(?!\d)){0,40}?)(?P<sign>(?:[\u2013-]|\u2212[ \t]?)?)"
+    r"(?P<number>\d{1,30}(?:[.,]\d{1,30})*)(?P<after>\D{0,40})",
+    re.ASCII,
+)
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d{1,2}")
+_CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
+
+
+def pick(low: int, high: int | None = None) -> Pick:
+    """A pick from 1 to `low`, or from `low` to `high`. Raises ValueError for an empty range."""
+    first, last = (1, low) if high is None else (low, high)
+    if first < 0 or last < first:
+        raise ValueError(f"pick({first}, {last}): there is nothing to pick; give 1 or more")
+    return Pick(first, last)
+
+
+def text(*, rest: bool = False, limit: int = 400) -> Text:
+    """A line of text; `rest`: all that is left. Raises ValueError for a limit that no grammar takes."""
+    return Text(rest, _limit(limit))
+
+
+def number(
+    minimum: float,
+    maximum: float,
+    *,
+    out_of_range: OutOfRange = "refuse",
+    whole: bool = False,
+    decimals: int = 6,
+) -> Number:
+    """A number in a range. `outside="clamp"` moves one to the bound. Raises ValueError for an empty range."""
+    if maximum < minimum or (whole and (minimum != int(minimum) or maximum != int(maximum))):
+        raise ValueError(f"number({minimum}, {maximum}): the bounds are inverted, or not whole")
+    if not 1 <= decimals <= _MOST_DECIMALS or out_of_range not in ("refuse", "clamp"):
+        raise ValueError(
+            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, or outside={out_of_range!r} unknown"
+        )
+    return Number(minimum, maximum, out_of_range, whole, decimals)
+
+
+_MOST_DECIMALS = 12
+
+
+def choice(options: Sequence[str]) -> Choice:
+    """One of `options`. Raises ValueError where there is none, one has no letter, or two are alike."""
+    given = tuple(options)
+    folded = [fold(option) for option in given]
+    if not given or not all(folded) or len(set(folded)) < len(folded):
+        raise ValueError(f"choice({list(given)!r}): give options with letters, each once whatever its case")
+    if any(option != option.strip() or not option.isprintable() or option[0] in "<`*" for option in given):
+        raise ValueError(f"choice({list(given)!r}): an option is one line, and begins with a letter or digit")
+    return Choice(given)
+
+
+def lines(count: int, *, limit: int = 400) -> Lines:
+    """So many lines of text. Raises ValueError for none, or for more than a grammar takes."""
+    if not 1 <= count <= _MOST_LINES:
+        raise ValueError(f"lines({count}): give 1 to {_MOST_LINES}")
+    return Lines(count, _limit(limit))
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= limit <= _LONGEST_LINE:
+        raise ValueError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
+    return limit
+
+
+_LONGEST_LINE = 1000
+
+
+def _unspelled(value: Any, wanted: str) -> ValueError:
+    return ValueError(f"{_shown(str(value))} can't be written: it must be {wanted}")
+
+
+def _checked(said: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
+    """The lines; raises ValueError where one of `full` is none of the grammar's."""
+    for line in full:
+        if not is_line(line, limit):
+            raise _unspelled(
+                line,
+                f"a line of at most {limit} characters that begins like no list, quotation or markup, and "
+                "holds no tag",
+            )
+    return said
+
+
+def _number(digits: str, notes: list[str]) -> float:
+    """The number that some digits with points and commas are. Raises NoAnswer where they may be two."""
+    plain = digits
+    if _THOUSANDS.fullmatch(digits.removeprefix("-")):
+        plain = digits.replace(",", "")
+    elif _DECIMAL_COMMA.fullmatch(digits):
+        plain = digits.replace(",", ".")
+    if plain != digits:
+        notes.append(f"took {digits!r} for {plain}")
+    try:
+        return float(plain) if "." in plain else int(plain)
+    except ValueError:
+        raise FieldError(f"{digits!r} is no number") from None
+
+
+def _same(option: str, said: str) -> bool:
+    return option.casefold() == said.strip(" \t.!?\"'“”*_`").casefold() or fold(option) == fold(said)
+
+
+def _shown(said: str) -> str:
+    return repr(said if len(said) <= 60 else said[:59] + "…")

@@ -1,0 +1,1 @@
+"""What a model reads: the system prompt, tools, results."""

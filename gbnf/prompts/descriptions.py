@@ -1,0 +1,165 @@
+"""How one tool is shown to a model: the styles, each a function from a tool to lines.
+
+Which style a model reads best depends on the model, so it is a choice (`bench/styles.py` compares them):
+
+    minimal      find_files(base_path, pattern?)
+    default      the signature with types, the description, a line per described argument
+    skeleton     the default, and the call as JSON with a placeholder for each value
+    placeholder  the description and the call as JSON with a placeholder for every argument, no signature
+    verbose      every argument with its type, whether it is required, its values, bounds and default
+
+What must stay true: placeholders are `<name: type>` and never sample content, which small models copy; the
+JSON of a skeleton is JSON; nothing that the runtime fills in appears.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from gbnf.prompts.signatures import argument_lines, argument_list, one_line, type_text
+from gbnf.tools import Tool, localized
+from gbnf.tools.languages import supported_language
+
+PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
+"""How tools are shown. "full" is the earlier name of "default", and the same."""
+
+_WORDS = {
+    "en": {
+        "one_of": "needs at least one of {}",
+        "call": "Call",
+        "required": "required",
+        "optional": "optional",
+        "default": "default {}",
+        "tool": "Tool",
+        "arguments": "Arguments",
+        "none": "Arguments: none",
+        "fills": "takes the number of an earlier step",
+    },
+    "it": {
+        "one_of": "serve almeno uno tra {}",
+        "call": "Chiamata",
+        "required": "obbligatorio",
+        "optional": "facoltativo",
+        "default": "se manca {}",
+        "tool": "Strumento",
+        "arguments": "Argomenti",
+        "none": "Argomenti: nessuno",
+        "fills": "prende il numero di un passo precedente",
+    },
+}
+_BOUNDS = (
+    ("minimum", "≥ {}"), ("exclusiveMinimum", "> {}"), ("maximum", "≤ {}"), ("exclusiveMaximum", "< {}"),
+    ("minLength", "≥ {} chars"), ("maxLength", "≤ {} chars"), ("minItems", "≥ {} items"),
+    ("maxItems", "≤ {} items"), ("format", "{}"), ("pattern", "/{}/"),
+)  # fmt: skip
+_LONGEST_TYPE = 250  # characters
+
+
+def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
+    """One tool in a style, in `language` where the manifest has it, else in English. Raises ValueError."""
+    if style not in _STYLE_WRITERS:
+        raise ValueError(f"style={style!r} is none of {', '.join(_STYLE_WRITERS)}")
+    return "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
+
+
+def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
+    """A call of the tool as JSON on one line, with a placeholder for each value.
+
+    `{"name": "find_files", "arguments": {"base_path": "<base_path: string>"}}`: those that are required, and
+    the first of each group of which one is. With `optional`, a word, the others too, marked with it.
+    """
+    args = tool.model_args()
+    properties = args.get("properties", {})
+    needed = {*args.get("required", ()), *(group[0] for group in args.get("requires_one_of", ()) if group)}
+    values = {
+        name: _placeholder(name if name in needed else f"{optional} {name}", schema, args)
+        for name, schema in properties.items()
+        if optional or name in needed
+    }
+    return json.dumps({"name": tool.name, "arguments": values}, ensure_ascii=False)
+
+
+def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
+    """A line for each group of arguments of which one must be given."""
+    groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
+    for group in groups:
+        yield _WORDS[supported_language(language, _WORDS)]["one_of"].format(", ".join(group))
+
+
+def _minimal(tool: Tool, _language: str) -> Iterator[str]:
+    yield f"{tool.name}({argument_list(tool.model_args(), types=False)})"
+
+
+def _default(tool: Tool, language: str) -> Iterator[str]:
+    args = tool.model_args()
+    yield f"{tool.name}({argument_list(args, types=True)})"
+    if description := one_line(tool.description(language)):
+        yield f"  {description}"
+    yield from (f"  {name}: {text}" for name, text in argument_lines(args, language))
+    yield from (f"  {line}" for line in one_of_lines(tool, language))
+
+
+def _skeleton(tool: Tool, language: str) -> Iterator[str]:
+    yield from _default(tool, language)
+    yield f"  {_WORDS[language]['call']}: {call_skeleton(tool)}"
+
+
+def _placeholders(tool: Tool, language: str) -> Iterator[str]:
+    description = one_line(tool.description(language))
+    yield f"{tool.name}: {description}" if description else tool.name
+    yield f"  {call_skeleton(tool, optional=_WORDS[language]['optional'])}"
+    yield from (f"  {line}" for line in one_of_lines(tool, language))
+
+
+def _verbose(tool: Tool, language: str) -> Iterator[str]:
+    words = _WORDS[language]
+    args = tool.model_args()
+    properties: Mapping[str, Any] = args.get("properties", {})
+    yield f"{words['tool']}: {tool.name}"
+    if description := one_line(tool.description(language)):
+        yield f"  {description}"
+    yield f"  {words['arguments']}:" if properties else f"  {words['none']}"
+    below = dict(argument_lines(args, language))
+    for name, schema in properties.items():
+        known = schema if isinstance(schema, Mapping) else {}
+        facts = [
+            type_text(schema, args),
+            words["required" if name in args.get("required", ()) else "optional"],
+        ]
+        facts += [text.format(known[keyword]) for keyword, text in _BOUNDS if keyword in known]
+        facts += (
+            [words["default"].format(json.dumps(known["default"], ensure_ascii=False))]
+            if "default" in known
+            else []
+        )
+        facts += [words["fills"]] if name in tool.step_references else []
+        said = one_line(localized(known.get("description"), language))
+        yield f"  - {name} ({', '.join(facts)}){': ' + said if said else ''}"
+        inner = ((path, text) for path, text in below.items() if path.startswith((f"{name}.", f"{name}[")))
+        yield from (f"    - {path}: {text}" for path, text in inner)
+    yield from (f"  {line}" for line in one_of_lines(tool, language))
+    yield f"  {words['call']}: {call_skeleton(tool)}"
+
+
+def _placeholder(name: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """What stands for a value: text between angle brackets, in a list where the value is one."""
+    if isinstance(schema, Mapping) and schema.get("type") == "array":
+        return [_placeholder(name, schema.get("items"), root)]
+    if isinstance(schema, Mapping) and schema.get("type") == "object" and schema.get("properties"):
+        return {key: _placeholder(key, member, root) for key, member in schema["properties"].items()}
+    kind = type_text(schema, root).replace('"', "")
+    return f"<{name}>" if kind == "any" or len(kind) > _LONGEST_TYPE else f"<{name}: {kind}>"
+
+
+_STYLE_WRITERS: Mapping[str, Callable[[Tool, str], Iterator[str]]] = {
+    "default": _default,
+    "full": _default,
+    "minimal": _minimal,
+    "skeleton": _skeleton,
+    "placeholder": _placeholders,
+    "verbose": _verbose,
+}
+PROMPT_STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "placeholder", "verbose")
+"""Every style once, the shortest first."""

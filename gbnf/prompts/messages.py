@@ -1,0 +1,245 @@
+"""What the model reads: the system prompt, its own calls, and what came of them.
+
+What must stay true: the same pool gives the same text, byte for byte (servers cache prompts by prefix);
+`call_text` and `result_text` are JSON on one line, whatever a tool returns, and hold no name of a control
+token, so that no file can end its message and begin another; nothing that the runtime fills in appears.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, TypedDict
+
+from gbnf.prompts.control_tokens import escape_control_tokens
+from gbnf.prompts.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
+from gbnf.tools import Tool
+from gbnf.tools.languages import localized_text, supported_language
+
+#: Characters of a result, or of an error, that the model is shown.
+RESULT_LIMIT = 2000
+
+#: An entry is rather left out than cut below so many characters: half a path is no path.
+_MIN_TEXT_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image in a message: a file's bytes, and what they are, such as "image/png"."""
+
+    data: bytes
+    media_type: str
+
+
+class Message(TypedDict):
+    """One message of a conversation; roles: system, user, assistant (a call), tool (what came of it).
+
+    `images` are those that it shows, for backends that take some. `thinking` marks a last message that only
+    begins the answer, with thoughts that are still open or closed.
+    """
+
+    role: str
+    content: str
+    images: NotRequired[Sequence[Image]]
+    thinking: NotRequired[Literal["open", "closed"]]
+
+
+_INSTRUCTIONS = {
+    "en": (
+        "You carry out the person's request with the tools below, one step at a time. "
+        'Each step, answer with one JSON call and nothing else: {"name": "tool", "arguments": {…}}. '
+        "Its result comes back with the number of the step. An argument from_step takes the number of an "
+        "earlier step and uses the entries of its result, so don't copy them. "
+        "When a call is refused, read why and correct it. When the work is done, finish with "
+        '{"name": "final_answer", "arguments": {"message": "…"}}, in the language of the request.'
+    ),
+    "it": (
+        "Esegui la richiesta della persona con gli strumenti qui sotto, un passo alla volta. "
+        'A ogni passo rispondi con una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. '
+        "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di un passo "
+        "precedente e ne usa gli elementi: non ricopiarli. "
+        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito concludi con "
+        '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.'
+    ),
+}
+
+
+_CALL = '{"name":'
+_CALL_WITH_THOUGHT = '{"thought": "…", "name":'
+
+
+def system_prompt(
+    tools: Iterable[Tool],
+    *,
+    style: PromptStyle = "full",
+    language: str = "en",
+    thought: bool = False,
+    lines: bool = False,
+) -> str:
+    """The system message for a pool, tools in pool order.
+
+    "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All others:
+    instructions, then each tool as `gbnf.prompts.descriptions` shows it ("full" is "default"). Texts are in
+    `language` where a manifest has it, else in English. `thought` asks for one at the beginning of each call,
+    `lines` for calls in plain lines rather than JSON. Raises ValueError for a style that doesn't exist.
+    """
+    shown = [describe_tool(tool, style, language) for tool in tools]
+    if style == "minimal":
+        return "\n".join(["Tools:", *shown])
+    instructions = localized_text(_INSTRUCTIONS, language)
+    if lines:
+        for json_call, lined in _LINE_PROTOCOL[supported_language(language, _LINE_PROTOCOL)]:
+            instructions = instructions.replace(json_call, lined)
+    if thought:
+        instructions = instructions.replace(_CALL, _CALL_WITH_THOUGHT)
+    return "\n\n".join([instructions, "Tools:", *shown])
+
+
+def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:
+    """What a later message says of tools that the system message does not tell of."""
+    return "\n".join(
+        [localized_text(_MORE, language), *(describe_tool(tool, style, language) for tool in tools)]
+    )
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """A call as the model writes it: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`.
+
+    Names of control tokens are spelled with an escape: the same JSON, and text to every tokenizer.
+    """
+    return escape_control_tokens(json.dumps(call, ensure_ascii=False))
+
+
+def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT) -> str:
+    """A tool's result as the model reads it: `{"step": 1, "result": {"entries": ["trips"]}}`.
+
+    A result of more than `limit` characters is shortened: lists and objects lose their last members, long
+    texts their end, and `left_out` beside the result says how much. The text is always valid JSON.
+    """
+    whole = _Shortened(result, _WHOLE, _WHOLE)
+    if whole.length <= limit:
+        return call_text({"step": step, "result": whole.value})
+    members = _largest(lambda count: _Shortened(result, count, _MIN_TEXT_CHARACTERS).length <= limit, limit)
+    members = max(members, 1)
+    characters = _largest(lambda count: _Shortened(result, members, count).length <= limit, limit)
+    shortened = _Shortened(result, members, characters)
+    if shortened.length > limit:
+        shortened = _Shortened(result, 0, 0)
+    return call_text({"step": step, "result": shortened.value, "left_out": shortened.left_out()})
+
+
+def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
+    """Why a call was refused or failed, as the model reads it: `{"step": 1, "error": "…"}`."""
+    text = _clean(error)
+    if len(text) > limit:
+        text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
+    return call_text({"step": step, "error": text})
+
+
+_LINE_PROTOCOL = {
+    "en": (
+        (
+            'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
+            "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
+        ),
+        (
+            '{"name": "final_answer", "arguments": {"message": "…"}}, in the',
+            "the tool final_answer and its message, in the",
+        ),
+    ),
+    "it": (
+        (
+            'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
+            "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
+        ),
+        (
+            '{"name": "final_answer", "arguments": {"message": "…"}}, nella',
+            "lo strumento final_answer e il suo message, nella",
+        ),
+    ),
+}
+"""What stands in the instructions, and what stands there instead where calls are lines."""
+
+_MORE = {"en": "More tools:", "it": "Altri strumenti:"}
+
+
+_LARGEST_INTEGER = 14_000  # bits: Python refuses to write more than 4,300 digits
+_WHOLE = 1 << 60
+_DEPTH = 32
+
+
+class _Shortened:
+    """A value with at most so many members per list and object, and so many characters per text.
+
+    `length` is that of its JSON text. Values that JSON doesn't have become text.
+    """
+
+    def __init__(self, value: Any, members: int, characters: int) -> None:
+        self._members, self._characters = members, characters
+        self._entries_gone = self._characters_gone = 0
+        self.value = self._short(value, _DEPTH)
+        self.length = len(call_text(self.value))
+
+    def left_out(self) -> str:
+        """What is missing, in words."""
+        counts = ((self._entries_gone, "entries"), (self._characters_gone, "characters of text"))
+        return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+    def _short(self, value: Any, depth: int) -> Any:
+        match value:
+            case int() if value.bit_length() > _LARGEST_INTEGER:
+                return self._text(hex(value))
+            case None | bool() | int():
+                return value
+            case float():
+                return value if math.isfinite(value) else str(value)
+            case str():
+                return self._text(_clean(value))
+            case Mapping() if depth:
+                kept = list(value.items())[: self._members]
+                self._entries_gone += len(value) - len(kept)
+                return {_clean(str(key)): self._short(member, depth - 1) for key, member in kept}
+            case list() | tuple() if depth:
+                members = value[: self._members]
+                self._entries_gone += len(value) - len(members)
+                return [self._short(member, depth - 1) for member in members]
+            case Mapping() | list() | tuple():
+                self._entries_gone += len(value)
+                return "…"
+            case _:
+                return self._text(_clean(str(value)))
+
+    def _text(self, text: str) -> str:
+        if len(text) <= self._characters:
+            return text
+        self._characters_gone += len(text) - self._characters
+        return text[: self._characters] + "…"
+
+
+def _largest(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest count up to `limit` that fits, 0 where none does. Where one fits, the smaller ones do."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _clean(text: str) -> str:
+    """`text` without unpaired surrogates, which UTF-8 doesn't have; undecodable file names hold them."""
+    return text.encode("utf-8", "replace").decode()
+
+
+__all__ = [
+    "PROMPT_STYLES",
+    "RESULT_LIMIT",
+    "Image",
+    "Message",
+    "PromptStyle",
+    "call_text",
+    "error_text",
+    "result_text",
+    "system_prompt",
+]

@@ -1,0 +1,60 @@
+"""The languages of ECMA-262 patterns.
+
+Patterns are read in Unicode mode (a character is a code point) with the leniency of Annex B, since patterns
+in the wild need it: a lone `{`, `}` or `]` is itself, as is an escaped character that means nothing special.
+Greedy and lazy quantifiers, capturing and other groups are the same language. Read as their authors meant
+them, though ECMA-262 does not know them: `(?i)` and other flags at the start, `(?P<name>...)`, comments
+`(?#...)`, `\\A`, `\\Z` and `\\z`. Backreferences are refused, as are lookbehinds that ask what follows (by
+`$`, `\\b` or a lookaround inside) and lookbehinds inside other lookarounds.
+
+Where Python's `re` (which jsonschema uses) reads a pattern differently, ECMA-262 holds: `\\d` and `\\w` are
+ASCII, `\\s` is its own white space, `.` excludes all four line terminators, `$` is the very end (not also the
+place before a last line feed), `[]` is the empty class and `[^]` the full one, and `a{,3}` is literal.
+"""
+
+from __future__ import annotations
+
+from gbnf.effort import effort_cache
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import PatternError, UnsupportedPatternError
+from gbnf.regular.glushkov import Condition, Preceding, position_automaton
+from gbnf.regular.pattern_parser import parse_pattern
+from gbnf.regular.pattern_syntax import Node, is_anchored_at_end, is_anchored_at_start, may_look_ahead
+from gbnf.regular.subset_construction import determinise
+
+
+@effort_cache(maxsize=4096)
+def search(pattern: str) -> Dfa:
+    """The texts in which the pattern is found somewhere. Raises PatternError and TooManyStates."""
+    return _language(parse_pattern(pattern), pattern)
+
+
+def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
+    """The texts in which the expression is found.
+
+    `within` makes it the body of that lookaround: found at the start of what follows the place, or at the
+    end of what stands before it.
+    """
+    behind = within is not None and within.lookaround.behind
+    positions = position_automaton(
+        node,
+        begins_anywhere=(within is None or behind) and not is_anchored_at_start(node),
+        ends_anywhere=not behind and not is_anchored_at_end(node),
+        before=Preceding.TEXT_START if within is None or behind else within.before,
+    )
+    conditions = {condition for steps in positions.steps for needed in steps for condition in needed}
+    if within is not None and any(condition.lookaround.behind for condition in conditions):
+        raise UnsupportedPatternError(pattern, within.lookaround.position, "a lookbehind inside a lookaround")
+    return determinise(positions, {condition: _body(condition, pattern) for condition in conditions})
+
+
+def _body(condition: Condition, pattern: str) -> Dfa:
+    """What must hold behind the place, or before it, for the lookaround's body to match."""
+    lookaround = condition.lookaround
+    if lookaround.behind and may_look_ahead(lookaround.item):
+        raise UnsupportedPatternError(pattern, lookaround.position, "a lookbehind that asks what follows")
+    found = _language(lookaround.item, pattern, condition)
+    return ~found if lookaround.negated else found
+
+
+__all__ = ["PatternError", "search"]

@@ -1,0 +1,245 @@
+"""Position automata: from a syntax tree to what may follow what.
+
+V. Glushkov's construction ("The abstract theory of automata", 1961): each occurrence of a set of characters
+in the expression is a position, and an automaton without empty steps goes from position to position. Sets of
+positions are integers, one bit each. Assertions are positions too, ones that read nothing; `_resolve` takes
+them out again. It can, since where a position is left, what stands before is known: which position was read.
+For word boundaries every set is split into its word characters and the others. Only lookarounds stay, as
+conditions on the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from gbnf.effort import spend
+from gbnf.regular.charset import CharSet
+from gbnf.regular.errors import TooManyStates
+from gbnf.regular.pattern_syntax import (
+    ANY_TEXT,
+    Alternation,
+    Assertion,
+    Boundary,
+    Chars,
+    Concatenation,
+    End,
+    Lookaround,
+    Node,
+    Repetition,
+    Start,
+    has_word_boundary,
+)
+from gbnf.regular.unicode_properties import WORD
+
+START, END = 1, 2  # the bits of the place before the first position, and of the one behind the last
+
+#: How many steps between positions may be drawn.
+MAX_WORK = 200_000
+_POSITION_WORK = 20  # what one more position costs, in steps: every set of positions grows by a bit
+
+
+class Preceding(Enum):
+    """What stands before a place in the text."""
+
+    TEXT_START = 0
+    WORD = 1
+    OTHER = 2
+
+
+class Condition(NamedTuple):
+    """A lookaround that must hold where a step begins, with what stands before that place."""
+
+    lookaround: Lookaround
+    before: Preceding
+
+
+#: The steps from a position: the positions that may follow under each set of conditions.
+Steps = Mapping[frozenset[Condition], int]
+UNCONDITIONAL: frozenset[Condition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PositionAutomaton:
+    """The position automaton of an expression.
+
+    `steps[i]` leads from the position of bit `i`, bit 0 being START. `sets` says which positions read a set
+    of characters. Once all of `sink` may follow, whatever comes is accepted; 0 where there is no such point.
+    """
+
+    steps: tuple[Steps, ...]
+    sets: Mapping[CharSet, int]
+    sink: int
+
+
+class _PositionSets(NamedTuple):
+    """An expression's own positions: may it be empty, where may it begin, where may it end?"""
+
+    nullable: bool
+    first: int
+    last: int
+
+
+_NO_POSITIONS = _PositionSets(nullable=True, first=0, last=0)
+
+
+def position_automaton(
+    node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
+) -> PositionAutomaton:
+    """The texts of the expression, with any text before and any text behind where so asked.
+
+    `before` is what stands before the whole. Raises TooManyStates.
+    """
+    builder = _Builder(boundaries=has_word_boundary(node))
+    whole = builder.visit(node)
+    if begins_anywhere:
+        whole = builder.join(builder.visit(ANY_TEXT), whole)
+    sink = 0
+    if ends_anywhere:
+        rest = builder.visit(ANY_TEXT)
+        sink = rest.first | END
+        whole = builder.join(whole, rest)
+    builder.join(
+        builder.join(_PositionSets(nullable=False, first=START, last=START), whole),
+        _PositionSets(False, END, END),
+    )
+    steps = tuple(builder.resolve(number, before) for number in range(len(builder.follow)))
+    spend(builder.work)
+    return PositionAutomaton(steps, builder.sets, sink)
+
+
+def bits(positions: int) -> Iterator[int]:
+    """The numbers of the positions in a set."""
+    while positions:
+        lowest = positions & -positions
+        yield lowest.bit_length() - 1
+        positions ^= lowest
+
+
+class _Builder:
+    def __init__(self, *, boundaries: bool) -> None:
+        self.boundaries = boundaries
+        self.follow = [0, 0]  # of START and END
+        self.sets: dict[CharSet, int] = {}
+        self.assertions: dict[int, Assertion] = {}
+        self.asserted = 0  # the positions of all assertions
+        self.words = 0  # the positions that read a word character; none unless `boundaries`
+        self.work = 0
+
+    def spend(self, work: int) -> None:
+        self.work += work
+        if self.work > MAX_WORK:
+            raise TooManyStates(MAX_WORK, "steps to build")
+
+    def visit(self, node: Node) -> _PositionSets:
+        match node:
+            case Chars(chars):
+                return self._chars(chars)
+            case Concatenation(items):
+                whole = _NO_POSITIONS
+                for item in items:
+                    whole = self.join(whole, self.visit(item))
+                return whole
+            case Alternation(items):
+                pieces = [self.visit(item) for item in items]
+                nullable, first, last = False, 0, 0
+                for piece in pieces:
+                    nullable, first, last = nullable or piece.nullable, first | piece.first, last | piece.last
+                return _PositionSets(nullable, first, last)
+            case Repetition(item, minimum, maximum):
+                return self._repetition(item, minimum, maximum)
+            case Start() | End() | Boundary() | Lookaround():
+                position = self._position()
+                self.assertions[position.bit_length() - 1] = node
+                self.asserted |= position
+                return _PositionSets(nullable=False, first=position, last=position)
+
+    def join(self, left: _PositionSets, right: _PositionSets) -> _PositionSets:
+        self._link(left.last, right.first)
+        return _PositionSets(
+            left.nullable and right.nullable,
+            left.first | right.first if left.nullable else left.first,
+            right.last | left.last if right.nullable else right.last,
+        )
+
+    def _position(self) -> int:
+        self.spend(_POSITION_WORK)
+        self.follow.append(0)
+        return 1 << len(self.follow) - 1
+
+    def _link(self, last: int, first: int) -> None:
+        if not first:
+            return
+        self.spend(last.bit_count())
+        for number in bits(last):
+            self.follow[number] |= first
+
+    def _chars(self, chars: CharSet) -> _PositionSets:
+        positions = 0
+        words = chars & WORD if self.boundaries else CharSet()
+        for part in (words, chars - words if words else chars):
+            if part:
+                position = self._position()
+                self.sets[part] = self.sets.get(part, 0) | position
+                positions |= position
+                if part is words:
+                    self.words |= position
+        return _PositionSets(nullable=False, first=positions, last=positions)
+
+    def _repetition(self, item: Node, minimum: int, maximum: int | None) -> _PositionSets:
+        # x{2,} -> x x+      x{2,4} -> x x (x (x)?)?      (x?){2,4} -> (x?)(x?)((x?)(x?)?)?
+        if maximum == 0:
+            return _NO_POSITIONS
+        if maximum is None:
+            again = self.visit(item)
+            self._link(again.last, again.first)
+            tail = again._replace(nullable=again.nullable or minimum == 0)
+        else:
+            tail = _NO_POSITIONS
+            for _ in range(maximum - minimum):
+                tail = self.join(self.visit(item), tail)._replace(nullable=True)
+        for _ in range(minimum - (maximum is None and minimum > 0)):
+            tail = self.join(self.visit(item), tail)
+        return tail
+
+    def resolve(self, number: int, before: Preceding) -> Steps:
+        """The steps from a position once the assertions on the way are decided, as far as they can be.
+
+        `before` is what stands before the whole expression.
+        """
+        follow = self.follow[number]
+        if 1 << number & self.asserted:
+            return {}
+        if not follow & self.asserted:
+            return {UNCONDITIONAL: follow}
+        if number:
+            before = Preceding.WORD if 1 << number & self.words else Preceding.OTHER
+        readable = ~(self.asserted | START)
+        nonwords = readable & ~(self.words | END)
+        found: dict[frozenset[Condition], int] = {}
+        begun = (number, readable, UNCONDITIONAL)
+        seen, pending = {begun}, [begun]
+        while pending:
+            here, allowed, conditions = pending.pop()
+            self.spend(1)
+            follow = self.follow[here]
+            if follow & allowed:
+                found[conditions] = found.get(conditions, 0) | follow & allowed
+            for assertion in bits(follow & self.asserted):
+                rest, more = allowed, conditions
+                match self.assertions[assertion]:
+                    case Start() if before != Preceding.TEXT_START:
+                        rest = 0
+                    case End():
+                        rest &= END
+                    case Boundary(negated):
+                        rest &= self.words if (before == Preceding.WORD) == negated else nonwords | END
+                    case Lookaround() as lookaround:
+                        more = conditions | {Condition(lookaround, before)}
+                visit = (assertion, rest, more)
+                if rest and visit not in seen:
+                    seen.add(visit)
+                    pending.append(visit)
+        return found

@@ -1,0 +1,202 @@
+"""The reader of ECMA-262 patterns: text in, syntax tree out. `gbnf.regular.ecma262` says how it reads them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gbnf.regular.charset import ANY_CHAR, CharSet
+from gbnf.regular.pattern_escapes import Cursor
+from gbnf.regular.pattern_syntax import (
+    EMPTY_PATTERN,
+    Alternation,
+    Boundary,
+    Chars,
+    Concatenation,
+    End,
+    Lookaround,
+    Node,
+    Repetition,
+    Start,
+)
+from gbnf.regular.unicode_properties import LINE_END, ignoring_case
+
+#: How deep groups may nest.
+MAX_DEPTH = 100
+
+_BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
+_CAPTURE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re.DOTALL)
+_FLAGS = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
+_GROUP_NAME = re.compile(r"\?P?<([^>=!][^>]*)>")
+_PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
+_LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
+
+
+def parse_pattern(pattern: str) -> Node:
+    """The syntax tree of a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
+    parser = _PatternParser(pattern)
+    node = parser.disjunction(0)
+    if parser.index < len(pattern):
+        raise parser.malformed("a closing parenthesis without an opening one")
+    return node
+
+
+class _PatternParser(Cursor):
+    def disjunction(self, depth: int) -> Node:
+        """Alternatives up to a closing parenthesis or the end, neither consumed."""
+        if depth > MAX_DEPTH:
+            raise self.unsupported(f"groups nest deeper than {MAX_DEPTH}", self.index)
+        alternatives = [self._alternative(depth)]
+        while self.looking_at("|"):
+            self.index += 1
+            alternatives.append(self._alternative(depth))
+        return alternatives[0] if len(alternatives) == 1 else Alternation(tuple(alternatives))
+
+    def _alternative(self, depth: int) -> Node:
+        items: list[Node] = []
+        while self.index < len(self.pattern):
+            char = self.pattern[self.index]
+            if char in "|)":
+                break
+            position = self.index
+            plain = self.take(_PLAIN)
+            if plain:
+                items += [self._char(code) for code in map(ord, plain[0])]
+            else:
+                items.append(self._term(char, depth))
+            quantifier = self._quantifier()
+            if quantifier:
+                item = items.pop()
+                if isinstance(item, Start | End | Boundary) and char != "(":
+                    raise self.malformed("an anchor can't be repeated", position)
+                items.append(Repetition(item, *quantifier))
+        return items[0] if len(items) == 1 else Concatenation(tuple(items))
+
+    def _quantifier(self) -> tuple[int, int | None] | None:
+        if self.index >= len(self.pattern):
+            return None
+        position, char = self.index, self.pattern[self.index]
+        bounds: tuple[int, int | None]
+        if char in "*+?":
+            self.index += 1
+            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
+        elif char == "{" and (braces := self.take(_BRACES)):
+            low = int(braces[1])
+            high = low if braces[2] is None else int(braces[3]) if braces[3] else None
+            if high is not None and high < low:
+                raise self.malformed(f"the bounds {braces[0]} are in the wrong order", position)
+            bounds = low, high
+        else:
+            return None
+        if self.looking_at("?"):
+            self.index += 1
+        return bounds
+
+    def _char(self, code_point: int) -> Node:
+        chars = CharSet.single(code_point)
+        return Chars(ignoring_case(chars) if self.flags.ignore_case else chars)
+
+    def _term(self, char: str, depth: int) -> Node:
+        position = self.index
+        self.index += 1
+        match char:
+            case "^":
+                return self._line_start() if self.flags.multiline else Start()
+            case "$":
+                return self._line_end() if self.flags.multiline else End()
+            case ".":
+                return Chars(ANY_CHAR if self.flags.dot_all else ~LINE_END)
+            case "(":
+                return self._group(position, depth)
+            case "[":
+                return Chars(self.read_class(position))
+            case "\\":
+                return self._escape(position)
+            case "*" | "+" | "?":
+                raise self.malformed(f"nothing stands before {char!r} that could be repeated", position)
+            case "{" if _BRACES.match(self.pattern, position):
+                raise self.malformed("nothing stands before the braces that could be repeated", position)
+        return self._char(ord(char))
+
+    def _line_start(self) -> Node:
+        return Alternation(
+            (Start(), Lookaround(Chars(LINE_END), behind=True, negated=False, position=self.index))
+        )
+
+    def _line_end(self) -> Node:
+        return Alternation(
+            (End(), Lookaround(Chars(LINE_END), behind=False, negated=False, position=self.index))
+        )
+
+    def _group(self, position: int, depth: int) -> Node:
+        flags = self.flags
+        kind = next((sign for sign in ("?<=", "?<!", "?=", "?!") if self.looking_at(sign)), None)
+        if kind:
+            self.index += len(kind)
+        elif self.looking_at("?#"):
+            return self._comment(position)
+        elif self.looking_at("?") and not self.take(_GROUP_NAME):
+            found = self.take(_FLAGS)
+            if not found:
+                if self.looking_at("?P=") or self.looking_at("?>"):
+                    raise self.unsupported("backreferences and atomic groups are not regular here", position)
+                raise self.malformed("a group that begins with a question mark and nothing known", position)
+            self._set_flags(found, position)
+            if found[3] == ")":
+                return EMPTY_PATTERN  # the flags hold up to the end of the group around
+        item = self.disjunction(depth + 1)
+        if not self.looking_at(")"):
+            raise self.malformed("the group is never closed", position)
+        self.index += 1
+        self.flags = flags
+        if kind:
+            behind, negated = _LOOKAROUNDS[kind]
+            return Lookaround(item, behind, negated, position)
+        return item
+
+    def _comment(self, position: int) -> Node:
+        end = self.pattern.find(")", self.index)
+        if end < 0:
+            raise self.malformed("the comment is never closed", position)
+        self.index = end + 1
+        return EMPTY_PATTERN
+
+    def _set_flags(self, found: re.Match[str], position: int) -> None:
+        for letters, value in ((found[1], True), (found[2] or "", False)):
+            for letter in letters:
+                match letter:
+                    case "i":
+                        self.flags = replace(self.flags, ignore_case=value)
+                    case "m":
+                        self.flags = replace(self.flags, multiline=value)
+                    case "s":
+                        self.flags = replace(self.flags, dot_all=value)
+                    case "u" | "a":
+                        pass
+                    case _:
+                        raise self.unsupported(f"the flag {letter!r} is not known", position)
+
+    def _escape(self, position: int) -> Node:
+        """What stands behind a backslash outside a class."""
+        if self.index >= len(self.pattern):
+            raise self.malformed("a backslash with nothing behind it", position)
+        char = self.pattern[self.index]
+        match char:
+            case "b" | "B":
+                self.index += 1
+                return Boundary(negated=char == "B")
+            case "A":
+                self.index += 1
+                return Start()
+            case "Z" | "z":
+                self.index += 1
+                return End()
+            case "k" if re.search(r"\(\?P?<[^=!]", self.pattern):
+                raise self.unsupported("a backreference is not regular", position)
+        if char in "123456789":
+            digits = re.compile(r"\d+").match(self.pattern, self.index)
+            assert digits, "a digit stands there"
+            if int(digits[0]) <= sum(found[1] is not None for found in _CAPTURE.finditer(self.pattern)):
+                raise self.unsupported("a backreference is not regular", position)
+        escaped = self.read_escape(position)
+        return self._char(ord(escaped)) if isinstance(escaped, str) else Chars(escaped)

@@ -1,0 +1,189 @@
+"""Subset construction: from position automata to deterministic ones.
+
+Without lookarounds, a state is the set of positions that may follow. A lookaround has a language of its own,
+its body's. A lookahead is then a promise: the body's automaton walks along from where it was made, and must
+accept in the end. A lookbehind's body walks along from the start of the text. So with lookarounds a state is,
+for each set of open promises, a set of positions, and beside them the states of the lookbehinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from gbnf.effort import spend
+from gbnf.regular.alphabet import common_refinement, minterms
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import TooManyStates
+from gbnf.regular.glushkov import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
+from gbnf.regular.transition_tables import DEAD, MAX_STATES, explore
+
+#: Lookaheads that must still come true: the number of the condition, and where its body is.
+_PendingLookaheads: TypeAlias = frozenset[tuple[int, int]]
+_Threads: TypeAlias = frozenset[tuple[_PendingLookaheads, int]]
+_State: TypeAlias = tuple[_Threads, tuple[int, ...]]
+_NO_LOOKAHEADS: _PendingLookaheads = frozenset()
+
+#: Sets of positions are quickly found, and often many of them are one state in the end.
+_MAX_SUBSETS = 10_000
+_STEP_WORK = 10  # what one step under conditions costs, in steps without
+
+
+def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -> Dfa:
+    """The language of a position automaton. `bodies` holds one for each of its conditions.
+
+    A lookahead's body is the language of all that may follow the place, a lookbehind's of all that may stand
+    before it; a negative lookaround's is complemented already. Raises TooManyStates.
+    """
+    alphabet, holders = minterms(list(positions.sets))
+    masks = [
+        sum(mask for index, mask in enumerate(positions.sets.values()) if held >> index & 1)
+        for held in holders
+    ]
+    if not bodies:
+        plain = _Subsets(positions, masks)
+        table = explore(alphabet, plain.start, plain.successors, plain.accepts, _MAX_SUBSETS)
+        if len(table.rows) > MAX_STATES:
+            raise TooManyStates(MAX_STATES)
+        return Dfa(table)
+    columns: list[tuple[int, ...]] = [(mask,) for mask in masks]
+    for body in bodies.values():
+        alphabet, pairs = common_refinement(alphabet, body.table.alphabet)
+        columns = [(*columns[one], two) for one, two in pairs]
+    walk = _ConditionalSubsets(positions, bodies, columns)
+    return Dfa(explore(alphabet, walk.start, walk.successors, walk.accepts))
+
+
+class _Subsets:
+    """The states of a position automaton without conditions: the positions that may follow, as bits."""
+
+    def __init__(self, positions: PositionAutomaton, masks: Sequence[int]) -> None:
+        self._follow = [steps.get(UNCONDITIONAL, 0) for steps in positions.steps]
+        self._masks = masks  # for each class the positions that read it
+        self._sink = positions.sink
+        self._known = {0: 0}
+        self._work = 0
+        self.start = self._follow[0]
+
+    def successors(self, state: int) -> list[int | None]:
+        found: list[int | None] = []
+        for mask in self._masks:
+            moved = state & mask
+            following = self._known.get(moved)
+            found.append(self._following(moved) if following is None else following)
+        return found
+
+    def _following(self, moved: int) -> int:
+        self._work += moved.bit_count()
+        spend(1 + moved.bit_count() // 4)
+        if self._work > MAX_WORK:
+            raise TooManyStates(MAX_WORK, "steps to build")
+        following = 0
+        for number in bits(moved):
+            following |= self._follow[number]
+        if self._sink and following & self._sink == self._sink:
+            following = self._sink
+        self._known[moved] = following
+        return following
+
+    def accepts(self, state: int) -> bool:
+        return bool(state & END)
+
+
+class _ConditionalSubsets:
+    """The states of a position automaton with conditions."""
+
+    def __init__(
+        self,
+        positions: PositionAutomaton,
+        bodies: Mapping[Condition, Dfa],
+        columns: Sequence[tuple[int, ...]],
+    ) -> None:
+        self._steps = positions.steps
+        self._sink = positions.sink & ~END
+        self._columns = columns  # for each class the positions that read it, and its class for each body
+        self._numbers = {condition: number for number, condition in enumerate(bodies)}
+        self._bodies = tuple(bodies.values())
+        self._work = 0
+        self.start: _State = (frozenset([(_NO_LOOKAHEADS, START)]), (0,) * len(self._bodies))
+
+    def successors(self, state: _State) -> list[_State | None]:
+        threads, behind = state
+        found: list[_State | None] = []
+        for mask, *classes in self._columns:
+            reached: dict[_PendingLookaheads, int] = {}
+            for lookaheads, here in threads:
+                for number in bits(here):
+                    for conditions, follow in self._steps[number].items():
+                        if not follow & mask:
+                            continue
+                        self._spend()
+                        made = self._with_conditions(lookaheads, conditions, behind)
+                        kept = None if made is None else self._advance(made, classes)
+                        if kept is not None:
+                            reached[kept] = reached.get(kept, 0) | follow & mask
+            if not reached:
+                found.append(None)
+            elif reached.get(_NO_LOOKAHEADS, 0) & self._sink:
+                found.append((frozenset([(_NO_LOOKAHEADS, self._sink)]), ()))
+            else:
+                moved = tuple(
+                    DEAD if at == DEAD else body.table.rows[at][number]
+                    for at, body, number in zip(behind, self._bodies, classes, strict=bool(behind))
+                )
+                found.append((_strongest(reached), moved))
+        return found
+
+    def accepts(self, state: _State) -> bool:
+        threads, behind = state
+        for lookaheads, here in threads:
+            for number in bits(here):
+                for conditions, follow in self._steps[number].items():
+                    if follow & END:
+                        made = self._with_conditions(lookaheads, conditions, behind)
+                        if made is not None and all(at in self._accepting(one) for one, at in made):
+                            return True
+        return False
+
+    def _accepting(self, number: int) -> frozenset[int]:
+        return self._bodies[number].table.accepting
+
+    def _with_conditions(
+        self, lookaheads: _PendingLookaheads, conditions: Iterable[Condition], behind: Sequence[int]
+    ) -> _PendingLookaheads | None:
+        """The open promises and those of the conditions; None where a lookbehind fails."""
+        for condition in conditions:
+            number = self._numbers[condition]
+            if not condition.lookaround.behind:
+                lookaheads |= {(number, 0)}
+            elif behind[number] not in self._accepting(number):
+                return None
+        return lookaheads
+
+    def _advance(self, lookaheads: _PendingLookaheads, classes: Sequence[int]) -> _PendingLookaheads | None:
+        """The promises that are open one character on; None where one can't come true any more."""
+        kept = []
+        for number, at in lookaheads:
+            rows = self._bodies[number].table.rows
+            target = rows[at][classes[number]]
+            if target == DEAD:
+                return None
+            if target not in self._accepting(number) or any(to != target for to in rows[target]):
+                kept.append((number, target))
+        return frozenset(kept)
+
+    def _spend(self) -> None:
+        self._work += _STEP_WORK
+        spend(1)
+        if self._work > MAX_WORK:
+            raise TooManyStates(MAX_WORK, "steps to build")
+
+
+def _strongest(reached: dict[_PendingLookaheads, int]) -> _Threads:
+    """Without the positions that are reached with fewer promises as well."""
+    kept = dict(reached)
+    for lookaheads in reached:
+        for fewer, positions in reached.items():
+            if fewer < lookaheads:
+                kept[lookaheads] &= ~positions
+    return frozenset(item for item in kept.items() if item[1])

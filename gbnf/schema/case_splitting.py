@@ -1,0 +1,112 @@
+"""Choices that come in great number, decided one after the other.
+
+Ten `if`s beside each other make a thousand combinations, yet where they ask for different values of one
+property nearly all contradict themselves. So branches that are plain to contradict what is decided already
+are dropped before anything is combined with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from gbnf.effort import spend
+from gbnf.schema.document import Subschema
+from gbnf.schema.flatten import FlatSchema
+from gbnf.schema.keywords import TYPES
+from gbnf.schema.value_sets import Conjunction
+
+#: How many decisions are tried before there are too many.
+MAX_DECISIONS = 1000
+
+#: What it takes to look at one facet, in the units of `gbnf.effort`.
+_FACET_WORK = 8
+_SETTLING = frozenset({"const", "enum"})
+#: So many values of an enumeration are looked at to tell its types.
+_FEW = 20
+_TYPE_OF = {
+    type(None): "null", bool: "boolean", int: "number", float: "number",
+    str: "string", list: "array", dict: "object",
+}  # fmt: skip
+
+
+def cases(
+    flat: FlatSchema,
+    flatten: Callable[[Iterable[Subschema], tuple[Subschema, ...]], FlatSchema],
+    impossible: Callable[[Conjunction], bool],
+    most: int,
+) -> list[FlatSchema] | None:
+    """The cases that deciding every choice leaves, with exclusive choices still open, at most `most`.
+
+    `impossible` says of a conjunction whether nothing satisfies it. None where there are too many cases, or
+    nothing to decide.
+    """
+    found: list[FlatSchema] = []
+    pending = [flat]
+    decisions = 0
+    while pending:
+        case = pending.pop()
+        choice = next((one for one in case.branchings if not one.exclusive), None)
+        if choice is None:
+            found.append(case)
+            if len(found) > most:
+                return None
+            continue
+        decisions += len(choice.branches)
+        if decisions > MAX_DECISIONS:
+            return None
+        others = tuple(one for one in case.branchings if one is not choice)
+        for branch in reversed(choice.branches):
+            decided = flatten((branch,), case.facets)
+            if not _contradictory(decided.facets, len(case.facets), impossible):
+                pending.append(FlatSchema(decided.facets, (*others, *decided.branchings)))
+    return found if found != [flat] else None
+
+
+def _contradictory(
+    facets: tuple[Subschema, ...], known: int, impossible: Callable[[Conjunction], bool]
+) -> bool:
+    """Whether it is plain that nothing satisfies all facets. The first `known` were looked at before."""
+    spend(_FACET_WORK * (1 + len(facets)))
+    new = facets[known:]
+    if any(facet.raw is False for facet in new):
+        return True
+    types = _types(facets)
+    if not types:
+        return True
+    if types != {"object"}:
+        return False
+    touched = {
+        name for facet in new for keyword in ("required", "properties") for name in _names(facet, keyword)
+    }
+    needed = {name for facet in facets for name in _names(facet, "required")}
+    for name in sorted(touched & needed):
+        subschemas = tuple(
+            facet.at("properties", name) for facet in facets if name in _names(facet, "properties")
+        )
+        settled = any(subschema.raw is False or _settles(subschema) for subschema in subschemas)
+        if settled and impossible(subschemas):
+            return True
+    return False
+
+
+def _types(facets: tuple[Subschema, ...]) -> set[str]:
+    """The types that all facets allow; what is malformed counts as every type, and is told later."""
+    allowed = {*TYPES} - {"integer"}
+    for facet in facets:
+        declared = facet.raw.get("type")
+        names = [declared] if isinstance(declared, str) else declared
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            allowed &= {"number" if name == "integer" else name for name in names}
+        listed = [facet.raw["const"]] if "const" in facet.raw else facet.raw.get("enum")
+        if isinstance(listed, list) and len(listed) <= _FEW:
+            allowed &= {_TYPE_OF[type(value)] for value in listed}
+    return allowed
+
+
+def _names(facet: Subschema, keyword: str) -> Iterable[str]:
+    names = facet.raw.get(keyword, ())
+    return names if isinstance(names, list | Mapping) else ()
+
+
+def _settles(subschema: Subschema) -> bool:
+    return isinstance(subschema.raw, Mapping) and not _SETTLING.isdisjoint(subschema.raw)

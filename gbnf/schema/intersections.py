@@ -1,0 +1,486 @@
+"""The intersection of schema objects for numbers, arrays and objects (`gbnf.schema.strings` has strings).
+
+Each function takes the facets (schema objects that must all hold; their references, combinators and finite
+sets are dealt with already) and returns the shape of its type, or None where no value of the type is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from gbnf.effort import spend
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.schema.applicators import ADDITIONAL_PROPERTY_KEYWORDS
+from gbnf.schema.document import Subschema
+from gbnf.schema.keywords import ABOVE, BELOW, CHOICES, HAS_ITEM, NOT_INTEGER
+from gbnf.schema.numeric_keywords import integer_keyword, number_keyword, smallest
+from gbnf.schema.value_sets import (
+    UNCONSTRAINED,
+    UNSATISFIABLE,
+    Array,
+    Bound,
+    Conjunction,
+    KeyClass,
+    Number,
+    Object,
+    conjunction,
+)
+
+#: The most states that the classes of keys may have, all in all, into which patterns part them.
+MAX_KEY_STATES = 3000
+#: Bounds of more digits before the point than this has are not held.
+MAX_BOUND_SIZE = 10**40
+
+ReportCallback = Callable[[str, str, str], None]
+#: The language of the keys that a schema allows, or None for every key.
+KeyLanguage = Callable[[Subschema], Dfa | None]
+#: The places that a place asks for by references and `allOf`, itself among them.
+Reached = Callable[[Subschema], frozenset[Subschema]]
+
+
+def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer: bool) -> Number | None:
+    """`integer`: the facets' types allow integers only."""
+    low: Bound | None = None
+    high: Bound | None = None
+    divisors: list[Fraction] = []
+    for facet in facets:
+        low = _tighter(low, _enforceable_bound(_bound(facet, "minimum"), facet, "minimum", report), 1)
+        high = _tighter(high, _enforceable_bound(_bound(facet, "maximum"), facet, "maximum", report), -1)
+        divisor = number_keyword(facet, "multipleOf")
+        if divisor is not None:
+            divisors.append(divisor)
+    kind: bool | None = True if integer else None
+    if any(NOT_INTEGER in facet.raw for facet in facets):
+        if integer:
+            return None
+        kind = False
+    if integer:
+        divisors = [divisor for divisor in divisors if divisor.numerator != 1]
+        low = low and _whole(low, math.ceil, 1)
+        high = high and _whole(high, math.floor, -1)
+    if (
+        low
+        and high
+        and (low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive)))
+    ):
+        return None
+    return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(facets))
+
+
+def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Reached) -> Array | None:
+    shape = _array(facets[0])
+    for facet in facets[1:]:
+        shape = _intersect_arrays(shape, _array(facet))
+    if any(facet.raw.get("unevaluatedItems", True) is not True for facet in facets):
+        shape = _close_unevaluated_items(shape, facets, report, reached)
+    for facet in facets:
+        for keyword in ("minContains", "maxContains"):
+            if _array_keyword_asks(facet, keyword):
+                report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not hold this keyword")
+    low, high = shape.min_items, shape.max_items
+    for index, subschemas in enumerate(shape.prefix):
+        if subschemas == UNSATISFIABLE:
+            high = index if high is None else min(high, index)
+    if shape.items == UNSATISFIABLE:
+        high = len(shape.prefix) if high is None else min(high, len(shape.prefix))
+    if shape.contains:
+        low = max(low, 1)
+    if high is not None and low > high:
+        return None
+    prefix = shape.prefix if high is None else shape.prefix[:high]
+    return Array(prefix, shape.items, low, high, shape.contains, shape.unique, tuple(facets))
+
+
+def object_shape(
+    facets: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, reached: Reached, *, closed: bool
+) -> Object | None:
+    """`closed`: where no facet speaks of additional properties and some are declared, there are none.
+
+    `keys` gives the language of `propertyNames`, `reached` what a place asks for by references and `allOf`.
+    """
+    shape = _object(facets[0], report)
+    for facet in facets[1:]:
+        shape = _intersect_objects(shape, _object(facet, report), facet, report)
+    if any("unevaluatedProperties" in facet.raw for facet in facets):
+        shape = _close_unevaluated(shape, facets, report, reached)
+    others, properties = shape.others, dict(shape.properties)
+    declared = closed_property_names(facets) if closed else None
+    if declared is not None:
+        others = ()
+        properties = {
+            name: subschemas if name in declared else UNSATISFIABLE for name, subschemas in properties.items()
+        }
+    open_shape = Object({}, (), others)
+    for name in shape.required:
+        properties.setdefault(name, open_shape.child(name))
+    for facet in facets:
+        if "propertyNames" in facet.raw:
+            properties, others = _apply_property_names(facet, properties, others, report, keys)
+    if any(properties[name] == UNSATISFIABLE for name in shape.required):
+        return None
+    low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
+    if high is not None and low > high:
+        return None
+    return Object(
+        properties,
+        shape.required,
+        others,
+        shape.one_of_groups,
+        shape.min_properties,
+        high,
+        _chains(facets, properties),
+        tuple(facets),
+    )
+
+
+def closed_property_names(facets: Sequence[Subschema]) -> frozenset[str] | None:
+    """The properties that an object of these facets is closed to; None for one that stays open.
+
+    A condition that holds declares properties too, but closes nothing; what follows from a condition or from
+    a property closes it, whether it applies or not.
+    """
+    speaking = [facet for facet in facets if not facet.condition_role]
+    if any(not ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(facet.raw) for facet in speaking):
+        return None
+    closing = any(
+        raw.get("properties")
+        for facet in speaking
+        for raw in (
+            facet.raw if not facet.is_generated else {},
+            *(facet.raw.get(keyword) for keyword in ("then", "else")),
+            *facet.raw.get("dependentSchemas", {}).values(),
+        )
+        if isinstance(raw, Mapping)
+    )
+    if not closing:
+        return None
+    return frozenset(
+        name
+        for facet in facets
+        if facet.condition_role != "inside" and not facet.is_generated
+        for name in facet.raw.get("properties", ())
+    )
+
+
+def _close_unevaluated_items(
+    shape: Array, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
+) -> Array:
+    """Put `unevaluatedItems` behind the tuples, as `_close_unevaluated` does for properties.
+
+    `contains` evaluates items too: those that fit it, wherever they are.
+    """
+    asking = [facet for facet in facets if "unevaluatedItems" in facet.raw]
+    others = any(
+        not CHOICES.isdisjoint(facet.raw) or not {"contains", HAS_ITEM}.isdisjoint(facet.raw)
+        for facet in facets
+    )
+    if len(asking) > 1 or others or not reached(asking[0]).issuperset(facets):
+        for one in asking:
+            place = f"{one.pointer}/unevaluatedItems"
+            report(place, "unevaluatedItems", "keywords in choices or beside it might evaluate more")
+        return shape
+    for facet in facets:
+        is_tuple = isinstance(facet.raw.get("items"), list)
+        if ("items" in facet.raw and not is_tuple) or (is_tuple and "additionalItems" in facet.raw):
+            return shape  # every item is evaluated
+    return replace(shape, items=conjunction(shape.items, _child(asking[0], "unevaluatedItems")))
+
+
+def _chains(
+    facets: Sequence[Subschema], properties: Mapping[str, Conjunction]
+) -> tuple[tuple[str, ...], ...]:
+    """The properties, each with the schema that declares it first, in the order of the declaration."""
+    left = dict.fromkeys(properties)
+    chains = []
+    for facet in facets:
+        if not facet.is_generated:
+            chain = tuple(name for name in facet.raw.get("properties", ()) if name in left)
+            for name in chain:
+                del left[name]
+            chains.append(chain)
+    return tuple(chain for chain in (*chains, *((name,) for name in left)) if chain)
+
+
+def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:
+    """Whether a keyword that the model has no place for says something here."""
+    raw = facet.raw
+    if keyword not in raw:
+        return False
+    return "contains" in raw and not (keyword == "minContains" and raw[keyword] in (0, 1))
+
+
+def _array(facet: Subschema) -> Array:
+    raw = facet.raw
+    prefix: tuple[Conjunction, ...] = ()
+    rest: Conjunction = UNCONSTRAINED
+    if "prefixItems" in raw:
+        prefix = tuple(_child(facet, "prefixItems", index) for index in range(len(raw["prefixItems"])))
+    if isinstance(raw.get("items"), list):  # a tuple, up to draft 2019-09
+        prefix = tuple(_child(facet, "items", index) for index in range(len(raw["items"])))
+        if "additionalItems" in raw:
+            rest = _child(facet, "additionalItems")
+    elif "items" in raw:
+        rest = _child(facet, "items")
+    contains: tuple[Conjunction, ...] = ()
+    if "contains" in raw and raw.get("minContains") != 0:
+        contains = (tuple(replace(place, condition_role="inside") for place in _child(facet, "contains")),)
+    if HAS_ITEM in raw:  # it is what `items` above denies
+        place = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items", condition_role="inside")
+        contains = (*contains, (place,))
+    unique = raw.get("uniqueItems") is True
+    return Array(
+        prefix,
+        rest,
+        integer_keyword(facet, "minItems") or 0,
+        integer_keyword(facet, "maxItems"),
+        contains,
+        unique,
+    )
+
+
+def _intersect_arrays(left: Array, right: Array) -> Array:
+    length = max(len(left.prefix), len(right.prefix))
+    spend(5 + 2 * length)
+    prefix = tuple(
+        conjunction(*(side.prefix[i] if i < len(side.prefix) else side.items for side in (left, right)))
+        for i in range(length)
+    )
+    return Array(
+        prefix,
+        conjunction(left.items, right.items),
+        max(left.min_items, right.min_items),
+        smallest((left.max_items, right.max_items)),
+        tuple(dict.fromkeys((*left.contains, *right.contains))),
+        left.unique or right.unique,
+    )
+
+
+def _object(facet: Subschema, report: ReportCallback) -> Object:
+    raw = facet.raw
+    names = raw.get("properties", {})
+    required = raw.get("required", [])
+    if isinstance(required, bool):
+        required = []
+    rest: Conjunction = UNCONSTRAINED
+    if "additionalProperties" in raw:
+        rest = _child(facet, "additionalProperties")
+    properties = {name: _child(facet, "properties", name) for name in names}
+    others: tuple[KeyClass, ...] = (KeyClass(None, rest),)
+    if raw.get("patternProperties"):
+        properties, others = _apply_pattern_properties(facet, properties, rest, report)
+    groups = raw.get("requires_one_of", []) if facet.pointer == "" else []
+    return Object(
+        properties,
+        tuple(dict.fromkeys(required)),
+        tuple(other for other in others if other.value != UNSATISFIABLE),
+        tuple(frozenset(group) for group in groups),
+        integer_keyword(facet, "minProperties") or 0,
+        integer_keyword(facet, "maxProperties"),
+    )
+
+
+def _apply_pattern_properties(
+    facet: Subschema, properties: dict[str, Conjunction], rest: Conjunction, report: ReportCallback
+) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
+    """Split the keys into classes by the patterns that they match; what matches none is under `rest`."""
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
+
+    unmatched: Dfa = Dfa.all_words()
+    matched: list[KeyClass] = []
+    for pattern in facet.raw["patternProperties"]:
+        value = _child(facet, "patternProperties", pattern)
+        try:
+            keys = search(pattern)
+            unmatched, more = unmatched - keys, [KeyClass(unmatched & keys, value)]
+            for one in matched:
+                assert one.keys is not None
+                more.append(KeyClass(one.keys - keys, one.value))
+                more.append(KeyClass(one.keys & keys, conjunction(one.value, value)))
+            _check_size(more)
+        except (PatternError, TooManyStates) as error:
+            for other in facet.raw["patternProperties"]:
+                reason = str(error) if other == pattern else "a pattern beside it is not held"
+                report(f"{facet.pointer}/patternProperties/{other}", "patternProperties", reason)
+            if "additionalProperties" in facet.raw:
+                reason = "a pattern beside it is not held, so other properties are left open"
+                report(f"{facet.pointer}/additionalProperties", "additionalProperties", reason)
+            return properties, (KeyClass(None, UNCONSTRAINED),)
+        matched = [one for one in more if one.keys is not None and not one.keys.is_empty]
+        properties = {
+            name: conjunction(subschemas, value) if keys.accepts(name) else subschemas
+            for name, subschemas in properties.items()
+        }
+    return properties, (*matched, KeyClass(unmatched, rest))
+
+
+def _check_size(classes: Sequence[KeyClass]) -> None:
+    """Raises TooManyStates where the classes of keys take too many, all in all."""
+    if sum(len(one.keys.table.rows) for one in classes if one.keys is not None) > MAX_KEY_STATES:
+        raise TooManyStates(MAX_KEY_STATES)
+
+
+def _apply_property_names(
+    facet: Subschema,
+    properties: dict[str, Conjunction],
+    others: tuple[KeyClass, ...],
+    report: ReportCallback,
+    keys: KeyLanguage,
+) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
+    """Keep the keys that `propertyNames` allows."""
+    allowed = keys(facet.at("propertyNames"))
+    if allowed is None:
+        return properties, others
+    try:
+        others = tuple(
+            KeyClass(allowed if other.keys is None else other.keys & allowed, other.value) for other in others
+        )
+    except TooManyStates as error:
+        report(f"{facet.pointer}/propertyNames", "propertyNames", str(error))
+        return properties, others
+    kept = {
+        name: subschemas if allowed.accepts(name) else UNSATISFIABLE
+        for name, subschemas in properties.items()
+    }
+    return kept, tuple(other for other in others if other.keys is None or not other.keys.is_empty)
+
+
+def _close_unevaluated(
+    shape: Object, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
+) -> Object:
+    """Put `unevaluatedProperties` under the keys that no facet's own keywords evaluate.
+
+    Held where the facets are the place's own, by references and `allOf`: it doesn't see what others
+    evaluate, and of a choice, more than one branch may evaluate.
+    """
+    asking = [facet for facet in facets if "unevaluatedProperties" in facet.raw]
+    facet = asking[0]
+    own = reached(facet)
+    if (
+        len(asking) > 1
+        or not own.issuperset(facets)
+        or any(not CHOICES.isdisjoint(other.raw) for other in facets)
+    ):
+        for one in asking:
+            place = f"{one.pointer}/unevaluatedProperties"
+            report(place, "unevaluatedProperties", "keywords in choices or beside it might evaluate more")
+        return shape
+    if any("additionalProperties" in other.raw for other in facets):
+        return shape
+    patterns = [pattern for other in facets for pattern in other.raw.get("patternProperties", ())]
+    try:
+        evaluated = _found_in(patterns)
+        others = tuple(
+            one if _meets(one, evaluated) else KeyClass(one.keys, conjunction(one.value, value))
+            for value in [_child(facet, "unevaluatedProperties")]
+            for one in shape.others
+        )
+    except (PatternError, TooManyStates):
+        place = f"{facet.pointer}/unevaluatedProperties"
+        report(place, "unevaluatedProperties", "a pattern beside it is not held")
+        return shape
+    return replace(shape, others=tuple(one for one in others if one.value != UNSATISFIABLE))
+
+
+def _found_in(patterns: Sequence[str]) -> Dfa | None:
+    """The keys in which any of the patterns is found; None without patterns. Raises as `search` does."""
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
+
+    found: Dfa | None = None
+    for pattern in patterns:
+        found = search(pattern) if found is None else found | search(pattern)
+    return found
+
+
+def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
+    """Whether the keys of a class, which the patterns part, are among the evaluated ones."""
+    if evaluated is None:
+        return False
+    if one.keys is None:  # the patterns' classes took too many states
+        raise TooManyStates(MAX_KEY_STATES)
+    return not (one.keys & evaluated).is_empty
+
+
+def _intersect_objects(left: Object, right: Object, facet: Subschema, report: ReportCallback) -> Object:
+    spend(3 * (len(left.properties) + len(right.properties)) + 2 * len(left.others) * len(right.others))
+    properties = {
+        name: conjunction(left.child(name), right.child(name))
+        for name in dict.fromkeys([*left.properties, *right.properties])
+    }
+    try:
+        others = tuple(_intersect_key_classes(left.others, right.others))
+    except TooManyStates as error:
+        report(f"{facet.pointer}/patternProperties", "patternProperties", str(error))
+        others = (KeyClass(None, UNCONSTRAINED),)
+    return Object(
+        properties,
+        tuple(dict.fromkeys([*left.required, *right.required])),
+        others,
+        left.one_of_groups + right.one_of_groups,
+        max(left.min_properties, right.min_properties),
+        smallest((left.max_properties, right.max_properties)),
+    )
+
+
+def _intersect_key_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> list[KeyClass]:
+    met = []
+    for one in left:
+        for other in right:
+            keys = (
+                one.keys if other.keys is None else other.keys if one.keys is None else one.keys & other.keys
+            )
+            value = conjunction(one.value, other.value)
+            if value != UNSATISFIABLE and (keys is None or not keys.is_empty):
+                met.append(KeyClass(keys, value))
+    return met
+
+
+def _child(facet: Subschema, *steps: str | int) -> Conjunction:
+    place = facet.at(*steps)
+    if place.raw is False:
+        return UNSATISFIABLE
+    return UNCONSTRAINED if place.raw is True else (place,)
+
+
+def _bound(facet: Subschema, keyword: str) -> Bound | None:
+    """The bound that a facet sets by `minimum` or `maximum` and what belongs to it.
+
+    The exclusive keyword is a number, or up to draft 4 a flag.
+    """
+    is_low = keyword == "minimum"
+    exclusive = "exclusiveMinimum" if is_low else "exclusiveMaximum"
+    inclusive = number_keyword(facet, keyword)
+    found = None if inclusive is None else Bound(inclusive, facet.raw.get(exclusive) is True)
+    for other in (exclusive, ABOVE if is_low else BELOW):
+        strict = number_keyword(facet, other)
+        if strict is not None:
+            found = _tighter(found, Bound(strict, exclusive=True), 1 if is_low else -1)
+    return found
+
+
+def _enforceable_bound(
+    bound: Bound | None, facet: Subschema, keyword: str, report: ReportCallback
+) -> Bound | None:
+    """A bound, unless it has so many digits that the grammar leaves it out."""
+    if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
+        return bound
+    names = [name for name in (keyword, f"exclusive{keyword.capitalize()}") if name in facet.raw]
+    for name in names or [keyword]:  # of a complement, the other keyword
+        report(f"{facet.pointer}/{name}", name, "the bound has too many digits")
+    return None
+
+
+def _tighter(one: Bound | None, other: Bound | None, sign: int) -> Bound | None:
+    """The greater of two lower bounds (`sign` 1), or the lesser of two upper ones (-1)."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda bound: (sign * bound.value, bound.exclusive))
+
+
+def _whole(bound: Bound, rounded: Callable[[Fraction], int], step: int) -> Bound:
+    """The inclusive integer bound that allows the same integers."""
+    whole = rounded(bound.value)
+    return Bound(Fraction(whole + step if bound.exclusive and whole == bound.value else whole))

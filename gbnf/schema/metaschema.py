@@ -1,0 +1,263 @@
+"""What the value of each keyword must be.
+
+A keyword with a value of another form is an error, in every draft and wherever it stands: validators ignore
+it or fail on it, and a grammar that ignored it would say that it is exact where it is not. One form of draft
+3 is in wide use and stays: `required: true` says nothing and is reported. Where the draft is not known, the
+forms of all drafts are allowed.
+Source: the metaschemas of the drafts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from reprlib import Repr
+from typing import Any
+
+from gbnf.errors import SchemaError
+from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
+from gbnf.schema.applicators import APPLICATORS, CHILD_APPLICATORS, DEFINITIONS, IN_PLACE_APPLICATORS
+from gbnf.schema.keywords import TYPES
+
+
+@dataclass(frozen=True, slots=True)
+class _KeywordForm:
+    """`text` names what `fits` accepts, `hint` says what to write."""
+
+    fits: Callable[[Any], bool]
+    text: str
+    hint: str
+
+
+_MAX_INTEGER_BITS = 14_000
+"""Bits of the greatest integer that Python writes: it refuses more than 4,300 digits."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and _is_json_number(value)
+
+
+def _is_json_number(value: float) -> bool:
+    """Whether JSON can hold the number: a schema given as Python values may have others."""
+    return value.bit_length() <= _MAX_INTEGER_BITS if isinstance(value, int) else math.isfinite(value)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, Mapping | bool)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+@lru_cache(maxsize=4096)
+def _is_pattern(value: Any) -> bool:
+    """Whether ECMA-262 or Python's `re` reads the pattern, which then at least the validator judges by."""
+    from gbnf.regular.pattern_parser import parse_pattern  # noqa: PLC0415  # most schemas have no patterns
+
+    if not isinstance(value, str):
+        return False
+    try:
+        parse_pattern(value)
+    except UnsupportedPatternError:
+        return True
+    except MalformedPatternError:
+        try:
+            re.compile(value)
+        except (re.error, ValueError, OverflowError, RecursionError):
+            return False
+    return True
+
+
+def _is_type(value: Any) -> bool:
+    names = [value] if isinstance(value, str) else value
+    return _is_names(names) and bool(names) and all(name in TYPES for name in names)
+
+
+_TEXT = _KeywordForm(lambda value: isinstance(value, str), "a string", "Put it in quotes.")
+_PATTERN = _KeywordForm(
+    lambda value: isinstance(value, str) and _is_pattern(value),
+    "a regular expression",
+    "Write it as in ECMA-262, and escape what stands for itself.",
+)
+_NUMBER_HINT = "Write a finite number of at most 4,200 digits, without quotes."
+_NUMBER = _KeywordForm(_is_number, "a number", _NUMBER_HINT)
+_COUNT = _KeywordForm(_is_count, "a whole number of at least 0", "Write it without quotes, sign or fraction.")
+_FLAG = _KeywordForm(lambda value: isinstance(value, bool), "true or false", "Write it without quotes.")
+_SCHEMA = _KeywordForm(_is_schema, "a schema", "Write an object of keywords, true or false.")
+_SCHEMAS = _KeywordForm(
+    lambda value: isinstance(value, list) and bool(value),
+    "a non-empty array of schemas",
+    "Write one schema or more in brackets.",
+)
+_MAP = _KeywordForm(
+    lambda value: isinstance(value, Mapping), "an object of schemas", "Write a schema under each key."
+)
+
+_FORMS: Mapping[str, _KeywordForm] = {
+    **dict.fromkeys(["$schema", "$ref", "$dynamicRef", "$recursiveRef", "format"], _TEXT),
+    "pattern": _PATTERN,
+    **dict.fromkeys(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"], _NUMBER),
+    "multipleOf": _KeywordForm(
+        lambda value: _is_number(value) and value > 0, "a number above 0", "Write the step between multiples."
+    ),
+    **dict.fromkeys(
+        ["minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties",
+         "maxProperties"],
+        _COUNT,
+    ),
+    "type": _KeywordForm(_is_type, "a JSON type or an array of them", f"The types are {', '.join(TYPES)}."),
+    "enum": _KeywordForm(lambda value: isinstance(value, list), "an array", "List the values in brackets."),
+    "uniqueItems": _FLAG,
+    **{
+        keyword: {"one": _SCHEMA, "list": _SCHEMAS, "map": _MAP}[form]
+        for keyword, form in {**IN_PLACE_APPLICATORS, **CHILD_APPLICATORS}.items()
+    },
+    "additionalItems": _SCHEMA,
+    "required": _KeywordForm(
+        lambda value: _is_names(value) or isinstance(value, bool),
+        "an array of names",
+        "List the names of the properties.",
+    ),
+    "requires_one_of": _KeywordForm(
+        lambda value: isinstance(value, list) and all(map(_is_names, value)),
+        "an array of arrays of names",
+        "List in each inner array the properties of which at least one must be given.",
+    ),
+    "dependentRequired": _KeywordForm(
+        lambda value: isinstance(value, Mapping) and all(map(_is_names, value.values())),
+        "an object of arrays of names",
+        "List under each property those that it needs.",
+    ),
+    "dependencies": _KeywordForm(
+        lambda value: isinstance(value, Mapping)
+        and all(_is_schema(one) or _is_names(one) or isinstance(one, str) for one in value.values()),
+        "an object of schemas and of arrays of names",
+        "Write under each property a schema, or the names of those that it needs.",
+    ),
+}  # fmt: skip
+_TUPLE = _KeywordForm(
+    lambda value: _is_schema(value) or (isinstance(value, list) and bool(value)), "a schema", _SCHEMA.hint
+)
+_FLAG_OR_NUMBER = _KeywordForm(
+    lambda value: isinstance(value, bool) or _is_number(value), "a number", _NUMBER.hint
+)
+_FLAG_OF_BOUND = _KeywordForm(
+    _FLAG.fits, "true or false, in draft 4", "It makes the bound beside it exclusive."
+)
+
+#: Keywords under which schemas stand: one under each key, or one or an array of them.
+_HOLDING_MAPS = {keyword for keyword, form in APPLICATORS.items() if form == "map"} | {"dependencies"}
+_HOLDING = (APPLICATORS.keys() - _HOLDING_MAPS) | {"additionalItems"}
+#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
+#: much memory.
+MAX_POINTER_LENGTH = 4000
+_LISTING = frozenset({"const", "enum"})
+_LOOKED_AT = _FORMS.keys() | DEFINITIONS.keys() | _LISTING
+
+
+@dataclass(slots=True)
+class MetaschemaChecker:
+    """The forms of one draft, `draft-04` to `2020-12`; "" where it isn't known.
+
+    `unknown` are the keywords that the draft doesn't have.
+    """
+
+    draft: str
+    unknown: frozenset[str]
+    _forms: Mapping[str, _KeywordForm] = field(init=False)
+    _seen: set[int] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        bound = {"": _FLAG_OR_NUMBER, "draft-03": _FLAG_OR_NUMBER, "draft-04": _FLAG_OF_BOUND}.get(
+            self.draft, _NUMBER
+        )
+        self._forms = {
+            **_FORMS,
+            **dict.fromkeys(["exclusiveMinimum", "exclusiveMaximum"], bound),
+            "items": _SCHEMA if self.draft == "2020-12" else _TUPLE,
+        }
+
+    def check(self, schema: Any, pointer: str) -> None:
+        """Raise SchemaError for the first keyword of another form, in `schema` or below it."""
+        pending = [(schema, pointer)]
+        while pending:
+            raw, pointer = pending.pop()
+            if not _is_schema(raw):
+                raise SchemaError(
+                    pointer, f"a schema is an object or a boolean, not {_shorten(raw)}", _SCHEMA.hint
+                )
+            if isinstance(raw, bool) or id(raw) in self._seen:
+                continue
+            self._seen.add(id(raw))
+            # Up to draft 7, what stands beside a reference is ignored.
+            alone = "$ref" in raw and self.draft.startswith("draft")
+            keywords = [keyword for keyword in raw if keyword in _LOOKED_AT and keyword not in self.unknown]
+            for keyword in keywords:
+                if alone and keyword != "$ref":
+                    continue
+                _check(self._forms.get(keyword), raw[keyword], keyword, f"{pointer}/{keyword}")
+                if keyword in _LISTING:
+                    _check_values(raw[keyword], f"{pointer}/{keyword}")
+                if keyword == "patternProperties":
+                    for pattern in raw[keyword]:
+                        _check(_PATTERN, pattern, "a key", child_pointer(f"{pointer}/{keyword}", pattern))
+            pointer = pointer[:MAX_POINTER_LENGTH]
+            pending += reversed(
+                [one for keyword in keywords for one in _child_schemas(raw, keyword, pointer)]
+            )
+
+
+def _child_schemas(raw: Mapping[str, Any], keyword: str, pointer: str) -> Iterator[tuple[Any, str]]:
+    """What must be a schema under a keyword, each with its place."""
+    value = raw[keyword]
+    if keyword in _HOLDING:
+        if isinstance(value, list):
+            yield from ((one, f"{pointer}/{keyword}/{index}") for index, one in enumerate(value))
+        else:
+            yield value, f"{pointer}/{keyword}"
+    elif keyword in _HOLDING_MAPS and isinstance(value, Mapping):
+        for key, one in value.items():
+            if keyword in DEFINITIONS and not _is_schema(one):
+                continue  # it is an error where a reference leads there
+            if keyword != "dependencies" or not isinstance(one, list | str):
+                yield one, child_pointer(f"{pointer}/{keyword}", key)
+
+
+def _check(form: _KeywordForm | None, value: Any, keyword: str, pointer: str) -> None:
+    if form and not form.fits(value):
+        raise SchemaError(pointer, f"{keyword} must be {form.text}, not {_shorten(value)}", form.hint)
+
+
+def _check_values(value: Any, pointer: str) -> None:
+    """Raise SchemaError for a number in listed values that JSON cannot hold."""
+    pending = [(value, pointer)]
+    while pending:
+        one, pointer = pending.pop()
+        if isinstance(one, int | float) and not isinstance(one, bool) and not _is_json_number(one):
+            raise SchemaError(pointer, f"{_shorten(one)} cannot be written as a JSON number", _NUMBER_HINT)
+        if isinstance(one, list | Mapping):
+            items = one.items() if isinstance(one, Mapping) else enumerate(one)
+            pending += [(item, child_pointer(pointer, key)) for key, item in items]
+
+
+def child_pointer(pointer: str, key: object) -> str:
+    """The JSON Pointer of what stands under a key or an index."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+_repr = Repr()
+_repr.maxstring = _repr.maxother = 60
+
+
+def _shorten(value: Any) -> str:
+    if isinstance(value, int) and not _is_json_number(value):
+        return f"an integer of about {value.bit_length() * 3 // 10:,} digits"
+    return _repr.repr(value)

@@ -1,0 +1,276 @@
+"""Values that often satisfy a schema: a naive reading, on purpose.
+
+A conjunction of schemas is walked, branches are drawn, and a value of the type is made near the bounds that
+stand there. Nothing is promised: whoever asks judges what comes. Keys come in declared order: a schema's own
+before those of its `$ref`, its `allOf` and its branches.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from gbnf.testing.canonical import SAMPLES, canonical
+
+_MANY = 3  # items and additional properties beyond those that are asked for
+_DEPTH = 5  # levels below which optional parts are left out
+_SPEAKS = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
+_KEYS = st.sampled_from(["x", "y", "extra", "x y", 'x"y', "é"])
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_ANYTHING = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-1000, 1000),
+        st.floats(-1e9, 1e9).map(canonical),
+        _TEXT,
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(_KEYS, inner, max_size=2)),
+    max_leaves=4,
+)
+
+
+class ValueGenerator:
+    """Makes values near the schemas of one document.
+
+    `closed`: objects that declare properties and say nothing of additional ones get none.
+    """
+
+    def __init__(self, root: Any, *, closed: bool) -> None:
+        self._root, self._closed = root, closed
+
+    def facets(self, schemas: Sequence[Any], draw: st.DrawFn | None = None) -> list[Mapping[str, Any]]:
+        """The schema objects that hold together: by reference, `allOf` and, with `draw`, a drawn branch."""
+        found: list[Mapping[str, Any]] = []
+        pending, later = list(schemas), list[list[Any]]()
+        while pending or later:
+            if not pending:
+                assert draw is not None
+                pending = [draw(st.sampled_from(later.pop(0)))]
+                pending = pending[0] if isinstance(pending[0], list) else pending
+            schema = pending.pop(0)
+            if schema is False:
+                assume(condition=False)
+            if not isinstance(schema, Mapping) or any(schema is one for one in found):
+                continue
+            found.append(schema)
+            inside = [self._target(schema["$ref"])] if "$ref" in schema else []
+            pending = [*inside, *schema.get("allOf", ()), *pending]
+            if draw is not None:
+                later += [list(schema[keyword]) for keyword in ("anyOf", "oneOf") if keyword in schema]
+                if "if" in schema:
+                    then = [schema["if"], schema.get("then", True)]
+                    later.append([[schema.get("else", True)], then])
+        return found
+
+    def _target(self, reference: Any) -> Any:
+        """Where a JSON pointer into this document leads; True (nothing is known) for other references."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return True
+        place = self._root
+        for step in reference[1:].split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            try:
+                place = place[int(key) if isinstance(place, list) else key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                return True
+        return place
+
+    def value(self, draw: st.DrawFn, schemas: Sequence[Any], depth: int = 0) -> Any:
+        facets = self.facets(schemas, draw)
+        for facet in facets:
+            if "const" in facet:
+                return canonical(facet["const"])
+            if "enum" in facet:
+                return canonical(draw(st.sampled_from(facet["enum"])))
+        kinds = _types(facets)
+        if kinds is None:
+            kinds = _implied(facets)
+        if kinds is None:
+            return draw(_ANYTHING)
+        assume(kinds)
+        kind = draw(st.sampled_from(kinds))
+        match kind:
+            case "null":
+                return None
+            case "boolean":
+                return draw(st.booleans())
+            case "integer" | "number":
+                return canonical(draw(_numbers(facets, whole=kind == "integer")))
+            case "string":
+                return draw(_strings(facets))
+            case "array":
+                return self._array(draw, facets, depth)
+            case _:
+                return self._object(draw, facets, depth)
+
+    def items(self, facets: Sequence[Mapping[str, Any]], index: int) -> list[Any]:
+        """The schemas of the item at `index`."""
+        found = []
+        for facet in facets:
+            rest = facet.get("items", True)
+            prefix = facet.get("prefixItems", ())
+            if isinstance(rest, list):
+                prefix, rest = rest, facet.get("additionalItems", True)
+            found.append(prefix[index] if index < len(prefix) else rest)
+        return found
+
+    def _array(self, draw: st.DrawFn, facets: Sequence[Mapping[str, Any]], depth: int) -> list[Any]:
+        low = max((facet.get("minItems", 0) for facet in facets), default=0)
+        low = max(low, *(1 for facet in facets if "contains" in facet), 0)
+        high = min((facet["maxItems"] for facet in facets if "maxItems" in facet), default=low + _MANY)
+        tuples = [facet.get("prefixItems", ()) for facet in facets]
+        if any(self.items(facets, len(max(tuples, key=len)))[i] is False for i in range(len(facets))):
+            high = min(high, max(map(len, tuples)))
+        assume(low <= high)
+        found: list[Any] = []
+        while len(found) < low or (
+            len(found) < min(high, low + _MANY) and depth < _DEPTH and draw(st.booleans())
+        ):
+            asked = [facet["contains"] for facet in facets if "contains" in facet] if not found else []
+            found.append(self.value(draw, [*self.items(facets, len(found)), *asked], depth + 1))
+        return found
+
+    def property(self, facets: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+        """The schemas of the value under a key."""
+        found = []
+        for facet in facets:
+            own = [facet["properties"][name]] if name in facet.get("properties", {}) else []
+            own += [
+                schema
+                for pattern, schema in facet.get("patternProperties", {}).items()
+                if _matches(pattern, name)
+            ]
+            found += own or [facet.get("additionalProperties", True)]
+        return found
+
+    def is_closed(self, facets: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a property that nobody declares is refused."""
+        if any(
+            False in (one.get("additionalProperties"), one.get("unevaluatedProperties")) for one in facets
+        ):
+            return True
+        declares = any(facet.get("properties") for facet in facets)
+        return self._closed and declares and not any(_SPEAKS & facet.keys() for facet in facets)
+
+    def _object(self, draw: st.DrawFn, facets: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
+        declared = list(dict.fromkeys(name for facet in facets for name in facet.get("properties", ())))
+        required = list(dict.fromkeys(name for facet in facets for name in facet.get("required", ())))
+        given = {
+            name: name in required or (depth < _DEPTH and draw(st.booleans()))
+            for name in declared
+            if not any(schema is False for schema in self.property(facets, name))
+        }
+        for group in (group for facet in facets for group in facet.get("requires_one_of", ())):
+            if not any(given.get(name) for name in group):
+                given[draw(st.sampled_from(group))] = True
+        for facet in facets:
+            for name, needed in facet.get("dependentRequired", {}).items():
+                if given.get(name):
+                    given |= dict.fromkeys(needed, True)
+        names = [name for name in declared if given.get(name)]
+        names += [name for name in (*required, *given) if name not in declared and name not in names]
+        least = max((facet.get("minProperties", 0) for facet in facets), default=0)
+        if not self.is_closed(facets) and depth < _DEPTH:
+            more = draw(st.lists(_KEYS, max_size=2, min_size=min(2, max(0, least - len(names))), unique=True))
+            for key in more:
+                if key not in declared and key not in names:
+                    names.insert(len(names) - draw(st.integers(0, len(names))), key)
+        return {
+            name: self.value(draw, self.property(facets, name), depth + 1) for name in dict.fromkeys(names)
+        }
+
+
+def _types(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    """The types that all facets allow; None where none speaks of types."""
+    allowed: list[str] | None = None
+    for facet in facets:
+        if "type" not in facet:
+            continue
+        names = [facet["type"]] if isinstance(facet["type"], str) else list(facet["type"])
+        if allowed is None:
+            allowed = names
+            continue
+        both = [name for name in allowed if name in names]
+        if "integer" in {*allowed, *names} and "number" in {*allowed, *names} and "integer" not in both:
+            both.append("integer")
+        allowed = both
+    return allowed
+
+
+_SPOKEN_OF = {
+    "properties": "object", "required": "object", "additionalProperties": "object", "items": "array",
+    "prefixItems": "array", "minItems": "array", "maxItems": "array", "pattern": "string", "format": "string",
+    "minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number",
+    "multipleOf": "number", "exclusiveMinimum": "number", "exclusiveMaximum": "number",
+}  # fmt: skip
+
+
+def _implied(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    return (
+        list(dict.fromkeys(_SPOKEN_OF[key] for facet in facets for key in facet if key in _SPOKEN_OF)) or None
+    )
+
+
+def _numbers(facets: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchStrategy[Any]:
+    lows: list[Any] = []
+    highs: list[Any] = []
+    divisors = [Fraction(str(facet["multipleOf"])) for facet in facets if "multipleOf" in facet]
+    for facet in facets:
+        for ends, keywords in (
+            (lows, ("minimum", "exclusiveMinimum")),
+            (highs, ("maximum", "exclusiveMaximum")),
+        ):
+            ends += [facet[key] for key in keywords if not isinstance(facet.get(key, True), bool)]
+    low, high = max(lows, default=None), min(highs, default=None)
+    near = [end + step for end in (*lows, *highs) for step in (0, 1, -1)]
+    if divisors:
+        divisor = max(divisors)
+        first = -20 if low is None else math.ceil(Fraction(str(low)) / divisor)
+        last = first + 40 if high is None else math.floor(Fraction(str(high)) / divisor)
+        return st.integers(min(first, last), last).map(lambda step: canonical(float(step * divisor)))
+    first = math.floor(-1000 if low is None else low)
+    integers = st.integers(first, max(first, math.ceil(first + 2000 if high is None else high)))
+    if whole:
+        return st.one_of(integers, st.sampled_from([math.floor(end) for end in near])) if near else integers
+    floats = st.floats(
+        None if low is None else float(low),
+        None if high is None else float(high),
+        allow_nan=False,
+        allow_infinity=False,
+    )
+    return st.one_of(integers, floats, *([st.sampled_from(near)] if near else []))
+
+
+def _strings(facets: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[str]:
+    low = max((facet.get("minLength", 0) for facet in facets), default=0)
+    high = min((facet["maxLength"] for facet in facets if "maxLength" in facet), default=low + 8)
+    patterns = [facet["pattern"] for facet in facets if "pattern" in facet]
+    formats = [facet["format"] for facet in facets if facet.get("format") in SAMPLES]
+    if patterns:
+        try:
+            # ASCII and no line ends: there ECMA-262 and Python read classes and anchors alike.
+            found = st.from_regex(
+                re.compile(patterns[0], re.ASCII), alphabet=st.characters(min_codepoint=0x20)
+            )
+        except re.error:
+            return _TEXT
+        return found.filter(lambda text: not re.search("[\r\n\u2028\u2029\x85]", text))
+    if formats:
+        return SAMPLES[formats[0]]
+    return st.text(
+        st.characters(exclude_categories=["Cs"]), min_size=low, max_size=max(low, min(high, low + 8))
+    )
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name, re.ASCII) is not None
+    except re.error:
+        return False

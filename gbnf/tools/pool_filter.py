@@ -1,0 +1,157 @@
+"""The pool filter: which tools a request is offered.
+
+Pure and deterministic. The rules are data: `[offer]` in the manifests, and the tables of
+`gbnf.tools.providers`. What must stay true: what is kept keeps its order; nothing is dropped without a reason;
+filtering twice changes nothing; no pool that holds a tool is filtered to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from gbnf.tools import Tool
+from gbnf.tools.phrases import PhraseMatcher
+from gbnf.tools.policies import ESCAPE_HATCH
+from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a request is offered: `kept` in pool order; why each other one is not; a notice, "" mostly."""
+
+    kept: tuple[Tool, ...]
+    dropped: Mapping[Tool, str] = field(default_factory=dict)
+    notice: str = ""
+
+
+def filter_pool(
+    tools: Iterable[Tool],
+    query: str,
+    *,
+    providers: Mapping[str, Provider] = PROVIDERS,
+    unrelated_phrases: Iterable[str] = UNRELATED_PHRASES,
+) -> Selection:
+    """Drop the tools that `query`, in any language, has no use for.
+
+    A variant is offered where the request names its provider, and takes the place of the tool that it varies
+    where the request says that the work is to be done there. `providers`: suffix of a variant's name -> the
+    words for that. `foreign_phrases`: names that hold such a word and mean something else. A filter that
+    would drop every tool drops none and says so.
+    """
+    pool = tuple(tools)
+    rules = _FilterRules(pool, query, providers, unrelated_phrases)
+    dropped = {tool: reason for tool in pool if (reason := rules.reason_to_drop(tool))}
+    kept = tuple(tool for tool in pool if tool not in dropped)
+    if pool and not kept:
+        notice = f"the filter would drop all {len(pool)} tools, so the pool stays whole"
+        return Selection(pool, notice=notice)
+    return Selection(kept, dropped)
+
+
+class _FilterRules:
+    def __init__(
+        self,
+        pool: tuple[Tool, ...],
+        query: str,
+        providers: Mapping[str, Provider],
+        unrelated_phrases: Iterable[str],
+    ) -> None:
+        self._providers = providers
+        self._tools = {tool.name: tool for tool in pool}
+        self._canonical = sum(self._is_canonical(tool) for tool in pool)
+        self._named, self._placed = _provider_phrases(
+            tuple(providers.items()), tuple(unrelated_phrases)
+        ).read(query)
+        plain = tuple(marker for tool in pool if not tool.offer.not_in for marker in tool.offer.markers)
+        self._found = _finder(plain).find_all(query)
+        self._query = query
+
+    def reason_to_drop(self, tool: Tool) -> str:
+        """Why `tool` isn't offered; "" where it is. The first reason counts."""
+        return "" if tool.offer.always else self._unrequested(tool) or self._variant_instead(tool)
+
+    def _unrequested(self, tool: Tool) -> str:
+        return self._enough_tools(tool) or self._no_marker(tool) or self._no_provider(tool)
+
+    def _enough_tools(self, tool: Tool) -> str:
+        least = tool.offer.unless_canonical_at_least
+        if least is None or self._canonical < least:
+            return ""
+        return f"the pool has {self._canonical} canonical tools, and {least} are enough to do without it"
+
+    def _no_marker(self, tool: Tool) -> str:
+        offer = tool.offer
+        found = (
+            _finder(offer.markers, offer.not_in).find_longest(self._query) if offer.not_in else self._found
+        )
+        if not offer.markers or not found.isdisjoint(offer.markers):
+            return ""
+        return f"the request holds none of its markers ({_some(tool.offer.markers)})"
+
+    def _no_provider(self, tool: Tool) -> str:
+        suffix = self._suffix(tool)
+        if suffix is None or suffix in self._named:
+            return ""
+        return f"the request doesn't name the provider ({_some(_words_for(self._providers[suffix]))})"
+
+    def _variant_instead(self, tool: Tool) -> str:
+        for suffix in self._providers:
+            variant = self._tools.get(tool.name + suffix) if suffix in self._placed else None
+            if variant is not None and not self._unrequested(variant):
+                return f"the request is about the place of {variant.name}, which takes its place"
+        return ""
+
+    def _is_canonical(self, tool: Tool) -> bool:
+        return tool.offer.role != ESCAPE_HATCH and self._suffix(tool) is None
+
+    def _suffix(self, tool: Tool) -> str | None:
+        """The provider's suffix in a variant's name, the longest where several fit."""
+        fitting = [suffix for suffix in self._providers if tool.name.endswith(suffix) and tool.name != suffix]
+        return max(fitting, key=len, default=None)
+
+
+class _ProviderPhrases:
+    """How requests speak of providers. Words inside longer ones don't count: "google" in "google photos"."""
+
+    def __init__(self, providers: tuple[tuple[str, Provider], ...], unrelated: tuple[str, ...]) -> None:
+        self._places = {suffix: frozenset(provider.places) for suffix, provider in providers}
+        topics = {
+            suffix: {f"{topic} {place}" for place in places for topic in TOPIC_PHRASES}
+            for suffix, places in self._places.items()
+        }
+        self._words = {suffix: topics[suffix].union(_words_for(provider)) for suffix, provider in providers}
+        self._markers = PhraseMatcher(
+            [*unrelated, *(word for words in self._words.values() for word in words)]
+        )
+
+    def read(self, query: str) -> tuple[frozenset[str], frozenset[str]]:
+        """The suffixes of the providers that `query` names, and of those where the work is to be done."""
+        found = self._markers.find_longest(query)
+        named, placed = (
+            frozenset(suffix for suffix, words in table.items() if not words.isdisjoint(found))
+            for table in (self._words, self._places)
+        )
+        return named, placed
+
+
+@lru_cache(maxsize=8)
+def _provider_phrases(
+    providers: tuple[tuple[str, Provider], ...], unrelated: tuple[str, ...]
+) -> _ProviderPhrases:
+    return _ProviderPhrases(providers, unrelated)
+
+
+@lru_cache(maxsize=64)
+def _finder(markers: tuple[str, ...], others: tuple[str, ...] = ()) -> PhraseMatcher:
+    return PhraseMatcher(markers, others)
+
+
+def _words_for(provider: Provider) -> tuple[str, ...]:
+    return provider.names + provider.places
+
+
+def _some(markers: tuple[str, ...]) -> str:
+    shown = ", ".join(repr(marker) for marker in markers[:5])
+    return f"{shown} …" if len(markers) > 5 else shown

@@ -1,0 +1,68 @@
+"""What every backend behind HTTP shares: a call is a flow over an `HttpClient`, driven in either way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.http_client import Flow, HttpClient
+
+
+class HttpBackend(ABC):
+    """A backend whose model runs in a server. `_complete` says what to send, and what the answer means."""
+
+    _http: HttpClient
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Completion:
+        """Answer the conversation; see `Backend`. What `grammar` is, `dialect` says."""
+        return self._http.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        *,
+        grammar: str | None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Completion:
+        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
+        return await self._http.adrive(
+            self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def _complete(
+        self,
+        messages: Sequence[Message],
+        grammar: str | None,
+        max_tokens: int,
+        temperature: float,
+        seed: int,
+        on_text: Callable[[str], None] | None,
+    ) -> Flow[Completion]: ...

@@ -1,0 +1,287 @@
+"""Connections on which one budget of time and bytes bounds each request: transports for httpx, over httpcore.
+
+The time-outs of httpx bound single operations, so that a server which sends a byte now and then is waited
+for without end. Here every operation gets what is left of the request's time, and all that comes is counted,
+headers and interim responses included. Of an answer's headers only those in `_READ` are passed on: no cookie
+is kept, no body is decompressed, and no text is decoded by what a server says of it. Invariant: whatever a
+server sends, nothing but an `httpx.RequestError` or a `BackendError` is raised.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+from urllib.request import getproxies, proxy_bypass
+
+import httpcore
+import httpx
+
+from gbnf_server.errors import BackendError
+
+_READ = frozenset({b"retry-after", b"content-encoding"})
+_MOST_HEADERS = 256 * 1024
+"""Bytes until the headers have ended, interim responses included; h11 takes 100 KiB for one response."""
+_WRITTEN_AT_ONCE = 4096
+"""Bytes that a socket takes in one operation, so that the time-out of one is that of all of them."""
+_CONNECTIONS: dict[str, Any] = {
+    "max_connections": 100,
+    "max_keepalive_connections": 20,
+    "keepalive_expiry": 5.0,
+}
+
+
+class Deadline:
+    """A point in time, so many seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = monotonic() + seconds
+
+    def left(self) -> float:
+        """The seconds until then, negative afterwards."""
+        return self._until - monotonic()
+
+    def extend(self, seconds: float) -> None:
+        self._until += seconds
+
+
+class RequestBudget:
+    """What one request may take until `deadline`: headers, and `size` bytes of an answer behind them.
+
+    It bounds what is done inside its `with` block, on the connections of this module.
+    """
+
+    def __init__(self, deadline: Deadline, size: int) -> None:
+        self._deadline, self._size = deadline, size
+        self._received, self._limit = 0, _MOST_HEADERS
+
+    def __enter__(self) -> Self:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.reset(self._token)
+
+    def seconds(self, timeout: float | None, error: type[httpcore.TimeoutException]) -> float:
+        """How long an operation may take. Raises `error` where no time is left."""
+        left = self._deadline.left()
+        if left <= 0:
+            raise error("no time is left")
+        return left if timeout is None else min(timeout, left)
+
+    def receive(self, data: bytes) -> bytes:
+        """Count what has come. Raises BackendError where it is too much."""
+        self._received += len(data)
+        if self._received > self._limit:
+            raise BackendError(
+                f"the server sent more than {self._limit} bytes, which no answer to this request takes. "
+                "Check which server answers there."
+            )
+        return data
+
+    def end_headers(self) -> None:
+        self._limit = self._received + self._size
+
+
+_current: ContextVar[RequestBudget] = ContextVar("gbnf_server.backends.http_transport.budget")
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        budget = _current.get()
+        return budget.receive(self._stream.read(max_bytes, budget.seconds(timeout, httpcore.ReadTimeout)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for at in range(0, len(buffer), _WRITTEN_AT_ONCE):
+            seconds = _current.get().seconds(timeout, httpcore.WriteTimeout)
+            self._stream.write(buffer[at : at + _WRITTEN_AT_ONCE], seconds)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, seconds))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore.SyncBackend):
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
+        return _Stream(super().connect_tcp(host, port, seconds, local_address, socket_options))
+
+
+class _AsyncStream(httpcore.AsyncNetworkStream):
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
+        budget = _current.get()
+        seconds = budget.seconds(timeout, httpcore.ReadTimeout)
+        return budget.receive(await self._stream.read(max_bytes, seconds))
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
+        await self._stream.write(buffer, _current.get().seconds(timeout, httpcore.WriteTimeout))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
+    ) -> httpcore.AsyncNetworkStream:
+        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
+        return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, seconds))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _AsyncBackend(httpcore.AnyIOBackend):
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
+        return _AsyncStream(await super().connect_tcp(host, port, seconds, local_address, socket_options))
+
+
+class Transport(httpx.BaseTransport):
+    """A pool of connections. `proxy` is the one to go through, None for none."""
+
+    def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
+        self._pool = httpcore.ConnectionPool(
+            verify, _for_core(proxy), network_backend=_Backend(), **_CONNECTIONS
+        )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        with _translated():
+            answer = self._pool.handle_request(_core_request(request))
+        _current.get().end_headers()
+        assert isinstance(answer.stream, Iterable)
+        return httpx.Response(answer.status, headers=_read_headers(answer), stream=_Body(answer.stream))
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class AsyncTransport(httpx.AsyncBaseTransport):
+    """As `Transport`, for one event loop."""
+
+    def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            verify, _for_core(proxy), network_backend=_AsyncBackend(), **_CONNECTIONS
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        with _translated():
+            answer = await self._pool.handle_async_request(_core_request(request))
+        _current.get().end_headers()
+        assert isinstance(answer.stream, AsyncIterable)
+        return httpx.Response(answer.status, headers=_read_headers(answer), stream=_AsyncBody(answer.stream))
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, stream: Iterable[bytes]) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _translated():
+            yield from self._stream
+
+    def close(self) -> None:
+        with _translated():
+            self._stream.close()  # type: ignore[attr-defined]  # a stream of httpcore's has it
+
+
+class _AsyncBody(httpx.AsyncByteStream):
+    def __init__(self, stream: AsyncIterable[bytes]) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _translated():
+            async for chunk in self._stream:
+                yield chunk
+
+    async def aclose(self) -> None:
+        with _translated():
+            await self._stream.aclose()  # type: ignore[attr-defined]  # a stream of httpcore's has it
+
+
+def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
+    """The proxy that the environment names for an address, None where it names none."""
+    if proxy_bypass(address.host):
+        return None
+    named = getproxies()
+    found = named.get(address.scheme) or named.get("all")
+    return httpx.Proxy(found if "://" in found else f"http://{found}") if found else None
+
+
+def _for_core(proxy: httpx.Proxy | None) -> httpcore.Proxy | None:
+    return None if proxy is None else httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
+
+
+def _core_request(request: httpx.Request) -> httpcore.Request:
+    url = httpcore.URL(
+        scheme=request.url.raw_scheme,
+        host=request.url.raw_host,
+        port=request.url.port,
+        target=request.url.raw_path,
+    )
+    return httpcore.Request(
+        request.method,
+        url,
+        headers=request.headers.raw,
+        content=request.stream,
+        extensions=request.extensions,
+    )
+
+
+def _read_headers(answer: httpcore.Response) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in answer.headers if name.lower() in _READ]
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise what the libraries below raise as the error of httpx that has its name, or as a broken protocol.
+
+    Their own bugs are among it: a server that finds one ends a request and no run.
+    """
+    try:
+        yield
+    except (BackendError, httpx.RequestError):
+        raise
+    except Exception as error:
+        kind = getattr(httpx, type(error).__name__, None)
+        if isinstance(kind, type) and issubclass(kind, httpx.RequestError):
+            raise kind(str(error)) from error
+        raise httpx.RemoteProtocolError(f"{type(error).__name__}: {error}") from error

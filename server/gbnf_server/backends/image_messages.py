@@ -1,0 +1,69 @@
+"""Images in messages, in each server's own way. Pure.
+
+A backend that takes images says so in an attribute `takes_images`. What a message's images are on the wire:
+
+    chat servers    content: [{"type": "text", …}, {"type": "image_url", "image_url": {"url": "data:…"}}]
+    Ollama          images: ["base64"]
+    llama-server    a marker in the prompt for each, and the images beside it, as base64
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from gbnf.prompts.messages import Image, Message
+from gbnf_server.errors import BackendError
+
+
+def takes_images(backend: object) -> bool:
+    """Whether a backend takes messages with images. May ask its server."""
+    return bool(getattr(backend, "takes_images", False))
+
+
+def refuse_images(messages: Sequence[Message], name: str) -> None:
+    """Raises BackendError where a message holds an image, for backends that take none."""
+    if any(message.get("images") for message in messages):
+        raise BackendError(
+            f"{name} takes no images. Use a server whose model does, or put the image into the workspace and "
+            "offer the tool describe_frame."
+        )
+
+
+def openai_message(message: Message) -> dict[str, Any]:
+    images = message.get("images", ())
+    if not images:
+        return {"role": message["role"], "content": message["content"]}
+    shown = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
+    return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}, *shown]}
+
+
+def ollama_message(message: Message) -> dict[str, Any]:
+    images = message.get("images", ())
+    plain: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+    return {**plain, "images": [_base64(image) for image in images]} if images else plain
+
+
+def insert_image_markers(messages: Sequence[Message], marker: str) -> tuple[list[Message], list[str]]:
+    """Return the messages with a marker for each image, and the images in the same order, as base64.
+
+    No text may hold the marker itself: escape it before.
+    """
+    plain: list[Message] = []
+    data: list[str] = []
+    for message in messages:
+        images = message.get("images", ())
+        data += [_base64(image) for image in images]
+        content = "".join(f"{marker}\n" for _ in images) + message["content"]
+        said: Message = {"role": message["role"], "content": content}
+        plain.append({**said, "thinking": message["thinking"]} if "thinking" in message else said)
+    return plain, data
+
+
+def _base64(image: Image) -> str:
+    return base64.b64encode(image.data).decode()
+
+
+def _data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{_base64(image)}"

@@ -1,0 +1,77 @@
+"""What llama-server's answers mean: pure, from a response or its JSON to a value or an error.
+
+The shapes are those of llama.cpp's `tools/server/README.md`, and of what other programs that stand before a
+server may say instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import httpx
+
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.http_client import value_of
+from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
+from gbnf_server.backends.verification import grammar_violation
+from gbnf_server.backends.wire import parse_count, parse_number, value_at
+from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
+
+
+def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object of an answer. Raises ServerError, GrammarRefused, ContextOverflow or MalformedText.
+
+    `streamed` is as for `value_of`.
+    """
+    if response.is_success and streamed == {}:
+        raise BackendError("llama-server's answer stopped before its end. Its log says more.")
+    value = value_of(response, streamed)
+    error = value.get("error") if isinstance(value, dict) else None
+    if response.is_success and error is None:
+        if isinstance(value, dict):
+            return value
+        raise ServerResponseError(response.status_code, f"no JSON object but {response.text[:200]!r}")
+    if not isinstance(error, dict):
+        error = {"message": str(error or response.text[:200] or response.reason_phrase)}
+    message = str(error.get("message", error))
+    if error.get("type") == "exceed_context_size_error":
+        raise ContextOverflow(
+            parse_count(error.get("n_prompt_tokens")) or None, parse_count(error.get("n_ctx")) or None
+        )
+    if response.status_code == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
+        raise GrammarRefused(message)
+    raise ServerResponseError(response.status_code, message)
+
+
+def read_completion(
+    answer: dict[str, Any], grammar: str | None, opened: ReasoningTags | None = None
+) -> Completion:
+    """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it.
+
+    `opened`: the markers of the thoughts that the prompt has begun.
+    """
+    text, stop = answer.get("content"), answer.get("stop_type")
+    if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
+        raise BackendError(
+            "llama-server's answer has no text, or does not tell why it ended. Update the server."
+        )
+    finish: Literal["stop", "length"] = (
+        "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
+    )
+    timings = answer.get("timings")
+    reasoning, wrong = "", None
+    if grammar is None:
+        reasoning, text = split_reasoning(text, opened)
+    else:
+        wrong = grammar_violation(grammar, text, truncated=finish == "length")
+    return Completion(
+        text=text,
+        finish=finish,
+        prompt_tokens=parse_count(answer.get("tokens_evaluated")),
+        completion_tokens=parse_count(answer.get("tokens_predicted")),
+        cached_tokens=parse_count(value_at(timings, "cache_n")),
+        prompt_s=parse_number(value_at(timings, "prompt_ms")) / 1000,
+        completion_s=parse_number(value_at(timings, "predicted_ms")) / 1000,
+        grammar_violation=wrong,
+        reasoning=reasoning,
+    )

@@ -1,0 +1,91 @@
+"""How a bench looks on a terminal, while it runs and when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from gbnf_server.cli.output import escape_line, plural, shorten, stdout_console, write
+from gbnf_server.evaluation.tables import (
+    TextTable,
+    case_table,
+    complexity_table,
+    cost_table,
+    gain_table,
+    quality_table,
+)
+
+if TYPE_CHECKING:
+    from gbnf_server.evaluation.results import Results
+    from gbnf_server.evaluation.run_log import RunLog
+    from gbnf_server.evaluation.runner import Bench, RunJob
+
+ROWS_SHOWN = 40
+"""Cases that are listed on the terminal; the report lists them all."""
+PIPED_WIDTH = 160
+
+
+def run_jobs(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> None:
+    """Do what is left of a bench, and show how far it is."""
+    remaining = bench.remaining(log)
+    done = len(bench.jobs) - len(remaining)
+    if done and not quiet:
+        console.print(f"{plural(done, 'run')} of {len(bench.jobs)} were done before", style="dim")
+    if not remaining:
+        return
+    progress = Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(), TimeRemainingColumn(),
+        console=console, disable=quiet or not console.is_terminal, transient=True,
+    )  # fmt: skip
+    with progress:
+        task = progress.add_task("", total=len(bench.jobs), completed=done)
+        for job, record in bench.run_all(log):
+            run = record.events[-1]["run"]
+            progress.update(task, advance=1, description=_job(job))
+            if not quiet:
+                line = Text(f"{_job(job):44} ")
+                line.append(f"{run['outcome']:9}", "" if run["outcome"] == "answered" else "yellow")
+                line.append(f" {len(run['steps'])} steps  {run['duration_s']:.1f} s", "dim")
+                progress.console.print(line, soft_wrap=True)
+
+
+def show(results: Results, *, markdown: bool) -> None:
+    """The tables of a bench, on stdout."""
+    first = quality_table(results)
+    if markdown:
+        write(f"{first.title}\n\n{first.markdown()}")
+        return
+    tables = [first, cost_table(results)]
+    if len(first.rows) > 1:
+        tables.append(gain_table(results))
+    tables.append(complexity_table(results))
+    cases = case_table(results)
+    if len(cases.rows) <= ROWS_SHOWN:
+        tables.append(cases)
+    show_tables(tables)
+    if len(cases.rows) > ROWS_SHOWN:
+        write(f"the report lists the {len(cases.rows)} cases")
+
+
+def show_tables(tables: Sequence[TextTable]) -> None:
+    """Tables on stdout, as wide as they are where nobody looks."""
+    console = stdout_console(PIPED_WIDTH)
+    for table in tables:
+        console.print(table.rich())
+
+
+def _job(job: RunJob) -> str:
+    case = escape_line(shorten(job.case.id, 28))
+    return f"{job.configuration.name} {case}" + (f" #{job.run + 1}" if job.run else "")

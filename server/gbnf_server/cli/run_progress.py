@@ -1,0 +1,201 @@
+"""How a run looks on a terminal while it happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, assert_never
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, shorten, write, write_stdout
+from gbnf_server.planner import (
+    CallBlocked,
+    Event,
+    ModelCalled,
+    Run,
+    RunFinished,
+    RunStarted,
+    SalvagedAnswer,
+    SalvageStarted,
+    StepStarted,
+    TextWritten,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    WarningRaised,
+)
+
+SHOWN_ENTRIES = 3
+
+
+class RunProgress:
+    """Shows each event of a run as it happens; leaving it makes the terminal whole again.
+
+    `quiet` shows only what a person would have to know: warnings, and why there is no answer.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.console = console
+        self._quiet = quiet
+        self._status: Status | None = None
+        self._model_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rest()
+
+    def show(self, event: Event) -> None:
+        if self._quiet:
+            if isinstance(event, WarningRaised):
+                self._line("", "warning: ", "yellow", event.message)
+            elif isinstance(event, RunFinished) and event.run.error is not None:
+                self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
+                if event.run.salvage is not None:
+                    self.console.print(Text(escape_line(describe_salvage(event.run.salvage))), soft_wrap=True)
+            return
+        match event:
+            case RunStarted():
+                mode = "held by the grammar" if event.grammar else "without grammar"
+                total = len(event.tools) + len(event.dropped)
+                self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
+            case StepStarted():
+                self._wait(f"step {event.step}: the model is writing")
+            case TextWritten():
+                if event.answer:
+                    self._rest()
+            case ModelCalled():
+                self._rest()
+                self._model_s = event.duration_s
+            case ToolCalled():
+                self._line(
+                    f"{event.step:>2} ",
+                    event.name,
+                    "bold cyan",
+                    shorten(json.dumps(event.arguments, ensure_ascii=False)),
+                    self._model_s,
+                )
+            case ToolDone():
+                self._line("   ", "✓ ", "green", summary(event.result), event.duration_s)
+            case ToolFailed():
+                self._line("   ", "✗ ", "red", event.error, event.duration_s)
+            case CallBlocked():
+                self._line(
+                    f"{event.step:>2} ",
+                    f"refused ({event.refusal})",
+                    "yellow",
+                    shorten(event.text),
+                    self._model_s,
+                )
+                self._line("   ", "✗ ", "yellow", event.error)
+            case SalvageStarted():
+                self._rest()
+                self._line("", event.ended, "bold red", event.error)
+                self._wait("the model puts the results into words")
+            case WarningRaised():
+                self._line("   ", "! ", "yellow", event.message)
+            case RunFinished():
+                self._rest()
+                self._finish(event.run)
+            case _:
+                assert_never(event)
+
+    def _finish(self, run: Run) -> None:
+        style = {"answered": "green", "salvaged": "yellow"}.get(run.outcome, "red")
+        steps = plural(len(run.steps), "step")
+        read = f"{run.prompt_tokens} tokens read" + (
+            f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
+        )
+        self._line(
+            "",
+            run.outcome,
+            f"bold {style}",
+            f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} written",
+        )
+        if run.salvage is not None:
+            self.console.print(Text(escape_line(describe_salvage(run.salvage))), soft_wrap=True)
+        elif run.error is not None:
+            self.console.print(Text(escape_line(run.error)))
+
+    def _line(self, margin: str, head: str, style: str, tail: str = "", seconds: float | None = None) -> None:
+        line = Text(margin)
+        line.append(escape_line(head), style=style)
+        if tail:
+            line.append(("" if head.endswith(" ") else "  ") + escape_line(tail))
+        if seconds is not None:
+            line.append(f"  {duration(seconds)}", style="dim")
+        self.console.print(line, soft_wrap=True)
+
+    def _rest(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _wait(self, what: str) -> None:
+        if self.console.is_terminal:
+            self._rest()
+            self._status = self.console.status(what)
+            self._status.start()
+
+
+class AnswerPrinter:
+    """Writes an answer to stdout as it comes; a person sees it twice only where it was not the last word."""
+
+    def __init__(self) -> None:
+        self._written = ""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, TextWritten) and event.answer:
+            self._written += event.answer
+            write_stdout(event.answer)
+        elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
+            self._break()
+        elif isinstance(event, RunFinished):
+            self._finish(event.run.answer)
+
+    def _finish(self, answer: str | None) -> None:
+        """Say the answer, unless it stands there already."""
+        said = answer is not None and self._written == answer
+        if self._written:
+            self._break()
+        if answer is not None and not said:
+            write(answer)
+
+    def _break(self) -> None:
+        if not self._written.endswith("\n"):
+            write_stdout("\n")
+        self._written = ""
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """What a person wants to see of a result: its entries, or else its fields."""
+    entries = result.get("entries")
+    if not isinstance(entries, list):
+        return shorten(json.dumps(result, ensure_ascii=False))
+    if not entries:
+        return "nothing"
+    shown = ", ".join(shorten(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
+    more = len(entries) - SHOWN_ENTRIES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def describe_salvage(salvage: SalvagedAnswer) -> str:
+    """What a salvaged answer is made of."""
+    steps = f"step {salvage.steps[0]}" if len(salvage.steps) == 1 else f"steps {_joined(salvage.steps)}"
+    if salvage.by == "model":
+        return f"no answer of the run: the model's words on what {steps} returned"
+    because = f" ({salvage.error.removeprefix('error: ')})" if salvage.error else ""
+    return f"no answer of the run: what {steps} returned, as a list{because}"
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

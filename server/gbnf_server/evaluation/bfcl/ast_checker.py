@@ -1,0 +1,196 @@
+"""Whether calls are right, by the leaderboard's AST rules for Python: pure.
+
+- The name is the expected one; each required argument is given; each given one is expected.
+- A value has its declared type, where an integer will do for a float, but not inside a list. Or it has the
+  type of the first acceptable value, if that is another (the leaderboard writes variables as text).
+- Text is compared without its case, spaces and the marks , . / - _ * ^, and with ' as ". So is text in lists
+  and in objects. Lists are compared whole, objects member by member, lists of objects in their order.
+- An expected argument may be left out where "" is among its acceptable values; a list may be empty then.
+- Several calls may come in any order, each once, none more; of one, exactly one. Where no function is
+  relevant, none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gbnf_server.evaluation.bfcl.files import LeaderboardEntry, PossibleAnswer
+
+Call: TypeAlias = tuple[str, Mapping[str, Any]]
+"""A function's own name, and arguments."""
+
+_TYPES: Mapping[str, type] = {
+    "string": str, "integer": int, "float": float, "boolean": bool, "array": list, "tuple": list,
+    "dict": dict, "any": str,
+}  # fmt: skip
+_IGNORED = re.compile(r"[ ,./\-_*^]")
+_LEFT_OUT = ""
+
+
+def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
+    """Why the calls are wrong, None where they are right."""
+    match entry.kind:
+        case "none":
+            return f"{calls[0][0]} was called, and no function is relevant" if calls else None
+        case "some":
+            return None if calls else "no function was called"
+        case "one" | "several":
+            if len(calls) != len(entry.expected):
+                return f"{len(calls)} calls, expected {len(entry.expected)}"
+            return _unmatched(entry, calls)
+
+
+def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
+    """Give each expected call the first made one that fits and is not taken."""
+    functions = {function["name"]: function for function in reversed(entry.functions)}
+    left = list(calls)
+    for expected in entry.expected:
+        [(name, values)] = expected.items()
+        found = [(call, call_fault(functions[name], values, call)) for call in left]
+        fitting = next((call for call, wrong in found if wrong is None), None)
+        if fitting is None:
+            return found[0][1] if len(found) == 1 else f"no call fits the expected {name}"
+        left.remove(fitting)
+    return None
+
+
+def call_fault(function: Mapping[str, Any], expected: Mapping[str, Sequence[Any]], call: Call) -> str | None:
+    """Why one call is not the expected one of this function, None where it is."""
+    name, arguments = call
+    if name != function["name"]:
+        return f"{name} was called, expected {function['name']}"
+    parameters = function.get("parameters", {})
+    properties = parameters.get("properties", {})
+    for required in parameters.get("required", ()):
+        if required not in arguments:
+            return f"the required argument {required} is missing"
+    for argument, value in arguments.items():
+        if argument not in properties or argument not in expected:
+            return f"the argument {argument} is not expected"
+        if not _is_right(value, properties[argument], expected[argument]):
+            return f"{argument} is {value!r}, expected one of {list(expected[argument])!r}"
+    for argument, acceptable in expected.items():
+        if argument not in arguments and _LEFT_OUT not in acceptable:
+            return f"the argument {argument} is missing"
+    return None
+
+
+def _is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any]) -> bool:
+    declared = parameter.get("type", "any")
+    wanted = _TYPES.get(declared, str)
+    if declared == "float" and type(value) is int:
+        value = float(value)
+    inner = None
+    if wanted is list:
+        inner = _TYPES.get((parameter.get("items") or {}).get("type", "any"), str)
+    is_variable = _typed(value, wanted, inner, acceptable)
+    if is_variable is None:
+        return False
+    if not is_variable:
+        if wanted is dict:
+            return any(_is_right_object(value, each) for each in acceptable if isinstance(each, Mapping))
+        if wanted is list and inner is dict:
+            return any(_are_right_objects(value, each) for each in _lists(acceptable))
+        if wanted is str:
+            return _plain(value) in [_plain(each) for each in acceptable if isinstance(each, str)]
+        if wanted is list:
+            plain = [_plain(item) for item in value]
+            return any(plain == [_plain(item) for item in each] for each in _lists(acceptable))
+    return value in acceptable
+
+
+def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
+    """The acceptable lists; "" is an empty one, as the leaderboard goes through it."""
+    for each in acceptable:
+        if isinstance(each, list):
+            yield each
+        elif each == _LEFT_OUT:
+            yield []
+
+
+def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[Any]) -> bool | None:
+    """Whether the value's type is another than the declared one and right even so; None where it is wrong."""
+    kind, written = type(value), next((type(each) for each in acceptable if each != _LEFT_OUT), None)
+    if kind is wanted:
+        fits = inner is None or _items_typed(value, inner, acceptable)
+        return (written is not None and written is not wanted) if fits else None
+    return True if written is not None and kind is written else None
+
+
+def _items_typed(values: Sequence[Any], inner: type, acceptable: Sequence[Any]) -> bool:
+    """Whether every item has the inner type, or that of an acceptable list's first item."""
+    lists: list[Sequence[Any] | None] = [each if isinstance(each, list) else None for each in acceptable]
+    return any(
+        each is None or all(_typed(value, inner, None, each) is not None for value in values)
+        for each in lists
+    )
+
+
+def _is_right_object(value: Mapping[str, Any], acceptable: Mapping[str, Any]) -> bool:
+    choices = {key: each if isinstance(each, list) else [each] for key, each in acceptable.items()}
+    for key, member in value.items():
+        if _plain(member) not in [_plain(each) for each in choices.get(key, ())]:
+            return False
+    return all(key in value or _LEFT_OUT in each for key, each in choices.items())
+
+
+def _are_right_objects(values: Sequence[Any], acceptable: Sequence[Any]) -> bool:
+    return len(values) == len(acceptable) and all(
+        isinstance(value, Mapping) and isinstance(each, Mapping) and _is_right_object(value, each)
+        for value, each in zip(values, acceptable, strict=True)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Text as it is compared; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    return _IGNORED.sub("", value).lower().replace("'", '"')
+
+
+def right_calls(entry: LeaderboardEntry) -> Iterator[Call]:
+    """For each expected call, calls that the possible answers describe.
+
+    Each acceptable value comes once; at last comes the call without what may be left out.
+    """
+    functions = {function["name"]: function for function in reversed(entry.functions)}
+    for expected in entry.expected:
+        [name] = expected
+        yield from _variants(expected, functions[name].get("parameters", {}).get("required", ()))
+
+
+def _variants(expected: PossibleAnswer, required: Sequence[str]) -> Iterator[Call]:
+    [(name, values)] = expected.items()
+    choices = {
+        argument: [_written(each) for each in acceptable if each != _LEFT_OUT]
+        for argument, acceptable in values.items()
+    }
+    usual = {argument: found[0] for argument, found in choices.items() if found}
+    yield name, usual
+    for argument, found in choices.items():
+        for other in found[1:]:
+            yield name, {**usual, argument: other}
+    least = {
+        argument: value
+        for argument, value in usual.items()
+        if argument in required or _LEFT_OUT not in values[argument]
+    }
+    if least != usual:
+        yield name, least
+
+
+def _written(acceptable: Any) -> Any:
+    """A value as a call has it: in objects each member has acceptable values, of which the first is taken."""
+    match acceptable:
+        case Mapping():
+            return {
+                key: _written(found[0])
+                for key, each in acceptable.items()
+                if (found := [one for one in each if one != _LEFT_OUT] if isinstance(each, list) else [each])
+            }
+        case list():
+            return [_written(each) for each in acceptable]
+        case _:
+            return acceptable

@@ -1,0 +1,123 @@
+"""The leaderboard's functions as executors: its own type names become JSON Schema's.
+
+Its documents are Python's in spirit: "dict", "float", "tuple" and "any" beside JSON Schema's own types, and
+Java's and JavaScript's names in places. `any` is any value here. What must stay true: a schema asks for
+nothing more than the document says, so that a right call is never refused for a word of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gbnf.tools import Tool
+from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
+
+_TYPES: Mapping[str, str | None] = {
+    "string": "string", "str": "string", "char": "string", "String": "string",
+    "integer": "integer", "int": "integer", "long": "integer", "short": "integer", "byte": "integer",
+    "Bigint": "integer",
+    "float": "number", "number": "number", "double": "number",
+    "boolean": "boolean", "bool": "boolean", "Boolean": "boolean",
+    "array": "array", "list": "array", "tuple": "array", "Array": "array", "ArrayList": "array",
+    "set": "array", "Set": "array", "Queue": "array", "Stack": "array",
+    "dict": "object", "object": "object", "HashMap": "object", "Hashtable": "object",
+    "null": "null", "none": "null",
+    "any": None, "Any": None,
+}  # fmt: skip
+_BOUNDS: Mapping[str, tuple[type, ...]] = {
+    "minimum": (int, float), "maximum": (int, float), "exclusiveMinimum": (int, float),
+    "exclusiveMaximum": (int, float), "minLength": (int,), "maxLength": (int,), "minItems": (int,),
+    "maxItems": (int,),
+}  # fmt: skip
+_OF_TYPE: Mapping[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
+    "object": (dict,), "null": (type(None),),
+}  # fmt: skip
+
+
+def tools_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Tool]:
+    """The executors of an entry's functions by the functions' own names; of two with one name, the first.
+
+    An executor's name differs from the function's where a tool can't have it. Raises ManifestError where the
+    parameters are no schema even so.
+    """
+    found: dict[str, Tool] = {}
+    taken: set[str] = set()
+    for function in functions:
+        if function["name"] in found:
+            continue
+        name = _tool_name(function["name"], taken)
+        taken.add(name)
+        found[function["name"]] = Tool.from_mapping(
+            {
+                "name": name,
+                "description": str(function.get("description", "")),
+                "args": {"type": "object", **_schema({**function.get("parameters", {}), "type": "dict"})},
+            }
+        )
+    return found
+
+
+def _tool_name(name: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:120]
+    if not re.fullmatch(NAME_PATTERN, plain) or plain in RESERVED_NAMES:
+        plain = f"f_{plain}"
+    number, found = 2, plain
+    while found in taken:
+        number, found = number + 1, f"{plain}_{number}"
+    return found
+
+
+def _schema(given: Any) -> dict[str, Any]:
+    """A parameter's description as JSON Schema; what the leaderboard's rules do not know is left out."""
+    if not isinstance(given, Mapping):
+        return {}
+    declared = given.get("type")
+    types = [_TYPES.get(str(each)) for each in (declared if isinstance(declared, list) else [declared])]
+    known = [each for each in dict.fromkeys(types) if each is not None]
+    schema: dict[str, Any] = {
+        key: value
+        for key, value in given.items()
+        if key in _BOUNDS and isinstance(value, _BOUNDS[key]) and not isinstance(value, bool)
+    }
+    if isinstance(given.get("description"), str):
+        schema["description"] = given["description"]
+    if None not in types:
+        schema["type"] = known[0] if len(known) == 1 else known
+    choices = given.get("enum")
+    choices = choices if isinstance(choices, list) else []
+    if fitting := [each for each in choices if None in types or _is_of(each, known)]:
+        schema["enum"] = fitting
+    if "array" in known:
+        items = given.get("items")
+        if choices and not fitting and not (isinstance(items, Mapping) and "enum" in items):
+            items = {**(items or {}), "enum": choices}  # the choices are meant for the items
+        if items is not None:
+            schema["items"] = _schema(items)
+    if "object" in known:
+        _add_members(schema, given)
+    return schema
+
+
+def _is_of(value: Any, types: Sequence[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in types
+    return any(isinstance(value, _OF_TYPE[each]) for each in types)
+
+
+def _add_members(schema: dict[str, Any], given: Mapping[str, Any]) -> None:
+    properties = given.get("properties")
+    if isinstance(properties, Mapping):
+        schema["properties"] = {name: _schema(member) for name, member in properties.items()}
+    required = given.get("required")
+    known = [
+        name
+        for name in (dict.fromkeys(required) if isinstance(required, list) else ())
+        if name in schema.get("properties", {})
+    ]
+    if known:
+        schema["required"] = known
+    if isinstance(given.get("additionalProperties"), Mapping):
+        schema["additionalProperties"] = _schema(given["additionalProperties"])

@@ -1,0 +1,207 @@
+"""The leaderboard with a model: each question goes to the planner, whose tools are the entry's functions.
+
+A run takes steps until the model answers; a call is told to be done, and nothing is executed. Where one call
+is right the run ends with the first, so that a model is not asked for a second one; this, and that a call is
+one step, is what differs from the leaderboard's own prompts. A text that is refused is no call; but a call
+that does not suit its schema is one, and wrong by itself. There is no second try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, assert_never
+
+from gbnf.calls import ToolCalls, parse_tool_calls
+from gbnf.errors import GbnfError
+from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_server.backends.base import Backend, clear_prompt_cache, dialect_of
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
+from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
+from gbnf_server.evaluation.bfcl.functions import tools_of
+from gbnf_server.evaluation.configurations import Configuration
+from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
+from gbnf_server.evaluation.runner import RunOptions, settings_identity
+from gbnf_server.evaluation.snapshots import Snapshot
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
+from gbnf_server.planner.events import Event
+from gbnf_server.planner.fingerprints import digest, versions
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.planner import steady_clock
+from gbnf_server.planner.run_state import Settings
+
+SPARE_STEPS = 4
+"""Steps beyond the expected calls before a run that should make several is ended."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One entry under one configuration."""
+
+    entry: LeaderboardEntry
+    configuration: Configuration
+    fingerprint: str
+
+    @property
+    def key(self) -> Key:
+        return (self.entry.category, self.entry.id, self.configuration.name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GradedAnswer:
+    """What came of a question: the calls by the functions' own names, and why they are wrong, if they are."""
+
+    calls: tuple[Call, ...]
+    fault: str | None
+
+
+class LeaderboardRun:
+    """The leaderboard's questions for one model. Raises BackendUnreachable where the server goes away."""
+
+    def __init__(
+        self,
+        leaderboard: Leaderboard,
+        configurations: Sequence[Configuration],
+        backend: Backend,
+        *,
+        model: str,
+        options: RunOptions,
+    ) -> None:
+        self._backend, self._options, self._versions = backend, options, versions()
+        self.questions = tuple(
+            Question(entry, configuration, self._fingerprint(entry, configuration, model))
+            for entries in leaderboard.entries.values()
+            for entry in entries
+            for configuration in configurations
+        )
+
+    def remaining(self, log: RunLog) -> tuple[Question, ...]:
+        """The questions that the log has no answer to."""
+        return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
+
+    def ask_all(self, log: RunLog) -> Iterator[tuple[Question, RunRecord]]:
+        """Put what is left to the model, keeping each record before it is given."""
+        for question in self.remaining(log):
+            record = self.ask(question)
+            log.append(record)
+            yield question, record
+
+    def ask(self, question: Question) -> RunRecord:
+        """Put one question to the model."""
+        try:
+            tools = tuple(tools_of(question.entry.functions).values())
+        except GbnfError as error:
+            events: tuple[Any, ...] = ({"event": "unusable", "error": str(error)},)
+        else:
+            events = tuple(event.to_json() for event in self._events(question, tools))
+        return RunRecord(
+            *question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot()
+        )
+
+    def _events(self, question: Question, tools: tuple[Tool, ...]) -> Iterator[Event]:
+        settings = self._settings(question.entry, question.configuration)
+        clock = steady_clock(datetime.now(UTC))
+        if not self._options.warm:
+            clear_prompt_cache(self._backend)
+        planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
+        reply: Any = None
+        error: GbnfError | None = None
+        while True:
+            try:
+                request = planning.send(reply) if error is None else planning.throw(error)
+            except StopIteration:
+                return
+            reply = error = None
+            if isinstance(request, Event):
+                yield request
+                continue
+            try:
+                reply = self._perform(request)
+            except BackendUnreachable:
+                raise
+            except GbnfError as fault:
+                error = fault
+
+    def _perform(self, effect: Effect) -> Any:
+        """The model's answer, or that a call is done: no function of the leaderboard is there to be run."""
+        match effect:
+            case CallModel():
+                return self._backend.complete(
+                    effect.messages,
+                    grammar=effect.grammar,
+                    max_tokens=effect.max_tokens,
+                    temperature=effect.temperature,
+                    seed=effect.seed,
+                )
+            case ExecuteTool():
+                return {"done": True}
+            case AskApproval() | AskPerson():
+                raise AssertionError(f"{effect} needs a person, and no function asks for one")
+            case _:
+                assert_never(effect)
+
+    def _settings(self, entry: LeaderboardEntry, configuration: Configuration) -> Settings:
+        return Settings(
+            max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
+            max_blocked=1,
+            final_answer_from=1,
+            max_tokens=self._options.max_tokens,
+            temperature=self._options.temperature,
+            seed=self._options.seed,
+            prompt_style=self._backend.prompt_style,
+            backend=self._backend.name,
+            dialect=dialect_of(self._backend),
+            **configuration.settings,
+        )
+
+    def _fingerprint(self, entry: LeaderboardEntry, configuration: Configuration, model: str) -> str:
+        return digest(
+            {
+                "messages": entry.messages,
+                "functions": entry.functions,
+                "settings": settings_identity(self._settings(entry, configuration)),
+                "model": model,
+                "warm": self._options.warm,
+                "versions": self._versions,
+            }
+        )
+
+
+def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
+    """What a record's events say, judged by the rules: pure, so that a stored run can be scored again."""
+    try:
+        tools = tools_of(entry.functions)
+    except GbnfError as error:
+        return GradedAnswer((), f"its functions are no tools: {error}")
+    names = {tool.name: function for function, tool in tools.items()}
+    calls = [
+        (names.get(name, name), arguments)
+        for name, arguments in _called(record.events, tuple(tools.values()))
+    ]
+    failed = next((event["run"]["error"] for event in record.events if _has_failed(event)), None)
+    return GradedAnswer(tuple(calls), failed or fault(entry, calls))
+
+
+def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
+    """The calls that were let through, and the one that was refused for its name or its arguments."""
+    for event in events:
+        if event["event"] == "tool_called":
+            yield event["name"], event["arguments"]
+        elif event["event"] == "call_blocked" and event["refusal"] == "invalid":
+            step = parse_tool_calls(event["text"], (*tools, FINAL_ANSWER))
+            if isinstance(step, ToolCalls):
+                written = [
+                    (call.name, call.arguments) for call in step.calls if call.name != FINAL_ANSWER.name
+                ]
+                yield from [*written, *((call.name, {}) for call in step.invalid)][:1]
+
+
+def _has_failed(event: Mapping[str, Any]) -> bool:
+    return bool(event["event"] == "run_finished" and event["run"]["outcome"] == "failed")
+
+
+def _query(entry: LeaderboardEntry) -> str:
+    """The messages as one request; a system message comes before what the person says."""
+    return "\n\n".join(message["content"] for message in entry.messages)

@@ -1,0 +1,193 @@
+"""Which of a run's calls are those that a case expects: pure, from plans and calls to an assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gbnf.tools import Tool
+from gbnf_server.evaluation.cases import ExpectedCall, Plan
+from gbnf_server.evaluation.patterns import (
+    Equals,
+    OneOf,
+    OptionalPattern,
+    Pattern,
+    exact_number,
+    fits_members,
+    maximum_matching,
+)
+
+References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
+"""Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActualCall:
+    """A call that a run executed: its step, what the model wrote, and the entries that came of it."""
+
+    step: int
+    name: str
+    arguments: Mapping[str, Any]
+    entries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """How well calls fit a plan. Of the `needed` calls, `exact_matches` were made, and `named` at least by name.
+
+    `false_positives` calls were made and fit nothing of the plan.
+    """
+
+    needed: int
+    exact_matches: int
+    named: int
+    false_positives: int
+
+
+def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None, bool]]]:
+    """The step references of these tools."""
+    return {
+        tool.name: {
+            name: (target, tool.args["properties"].get(target or "", {}).get("type") == "string")
+            for name, target in tool.step_references.items()
+        }
+        for tool in tools
+        if tool.step_references
+    }
+
+
+def best_assignment(
+    plans: Sequence[Plan], made: Sequence[ActualCall], references: References
+) -> Assignment | None:
+    """The assignment to the plan that fits best; None where there is no plan."""
+    found = [_assign(plan, made, references) for plan in plans]
+    return max(
+        found,
+        key=lambda each: (each.exact_matches / each.needed if each.needed else 1.0, -each.false_positives),
+        default=None,
+    )
+
+
+def _assign(plan: Plan, made: Sequence[ActualCall], references: References) -> Assignment:
+    """The assignment with most needed calls, then most optional ones, then least strays by their names."""
+    chosen = _search(plan, made, references)
+    needed = [index for index, call in enumerate(plan) if not call.optional]
+    exact_matches = sum(chosen[index] is not None for index in needed)
+    used = sum(each is not None for each in chosen)
+    names = [call.name for call in made]
+    named = 0
+    for index in needed:
+        if plan[index].name in names:
+            names.remove(plan[index].name)
+            named += 1
+    return Assignment(len(needed), exact_matches, max(named, exact_matches), len(made) - used)
+
+
+_Chosen: TypeAlias = tuple[int | None, ...]
+
+
+def _search(plan: Plan, made: Sequence[ActualCall], references: References) -> _Chosen:
+    """For each expected call a made one or none, so that as many as can be have one.
+
+    What is referred to is tried out; the others are matched, for which there is no need to try.
+    """
+    referred = sorted({number - 1 for call in plan for number in _referred(call, references)})
+    best_assignment: _Chosen = (None,) * len(plan)
+    for tried in _tries(plan, made, references, referred, {}):
+        found = _matched(plan, made, references, tried)
+        if _worth(plan, found) > _worth(plan, best_assignment):
+            best_assignment = found
+        if None not in best_assignment:
+            break
+    return best_assignment
+
+
+def _tries(
+    plan: Plan,
+    made: Sequence[ActualCall],
+    references: References,
+    places: Sequence[int],
+    tried: Mapping[int, int | None],
+) -> Iterator[Mapping[int, int | None]]:
+    """Each way to give these places a made call of its own that fits, or none."""
+    if not places:
+        yield tried
+        return
+    place, *others = places
+    calls = _calls(tried, made, place)
+    for index, call in enumerate(made):
+        if index not in tried.values() and _fits(plan[place], call, references, calls):
+            yield from _tries(plan, made, references, others, {**tried, place: index})
+    yield from _tries(plan, made, references, others, {**tried, place: None})
+
+
+def _matched(
+    plan: Plan,
+    made: Sequence[ActualCall],
+    references: References,
+    tried: Mapping[int, int | None],
+) -> _Chosen:
+    """The choices with those that were tried, and as many others as can be: needed ones before optional."""
+    places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
+    left = [index for index in range(len(made)) if index not in tried.values()]
+    calls = _calls(tried, made, len(plan))
+    chosen = maximum_matching(
+        len(places),
+        len(left),
+        lambda place, index: _fits(plan[places[place]], made[left[index]], references, calls),
+    )
+    found = {**tried, **{places[place]: left[index] for place, index in chosen.items()}}
+    return tuple(found.get(place) for place in range(len(plan)))
+
+
+def _calls(
+    tried: Mapping[int, int | None], made: Sequence[ActualCall], places: int
+) -> list[ActualCall | None]:
+    """The made call of each of the first `places` expected ones, as far as they were tried."""
+    return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
+
+
+def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
+    """The numbers of the expected calls that this one refers to."""
+    for name in references.get(call.name, {}):
+        number = exact_number(call.arguments.get(name))
+        if number is not None:
+            yield number
+
+
+def _worth(plan: Plan, chosen: _Chosen) -> tuple[int, int]:
+    pairs = list(zip(plan, chosen, strict=True))
+    return (
+        sum(index is not None for call, index in pairs if not call.optional),
+        sum(index is not None for call, index in pairs if call.optional),
+    )
+
+
+def _fits(
+    expected: ExpectedCall, call: ActualCall, references: References, earlier: Sequence[ActualCall | None]
+) -> bool:
+    """Whether the call is the expected one, by reference or with the referred entries written out."""
+    if expected.name != call.name:
+        return False
+    referring, written_out = dict(expected.arguments), dict(expected.arguments)
+    for name, (target, is_text) in references.get(call.name, {}).items():
+        number = exact_number(expected.arguments.get(name))
+        if number is None:
+            continue
+        source = earlier[number - 1]
+        if source is None or source.step >= call.step:
+            return isinstance(expected.arguments[name], OptionalPattern) and fits_members(
+                {**expected.arguments, name: _ABSENT}, call.arguments
+            )
+        step: Pattern = Equals(source.step)
+        referring[name] = (
+            OptionalPattern(step) if isinstance(expected.arguments[name], OptionalPattern) else step
+        )
+        if target is not None:
+            written_out[name] = _ABSENT
+            written_out[target] = Equals("\n".join(source.entries) if is_text else list(source.entries))
+    return fits_members(referring, call.arguments) or fits_members(written_out, call.arguments)
+
+
+_ABSENT: Pattern = OptionalPattern(OneOf(()))

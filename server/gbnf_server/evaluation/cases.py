@@ -1,0 +1,361 @@
+"""A case as a value: what a person says, in which world, and what should come of it.
+
+Cases are made by `read_case` from the table that a suite file or the Python notation gives; `source` is that
+table, defaults included, so that a case travels with its stored runs and is the same when it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf_server.evaluation.errors import Fault, KeyPath
+from gbnf_server.evaluation.paths import all_inside, check_after, check_before, keyed_inside
+from gbnf_server.evaluation.pattern_types import check_addresses, check_moment, check_text
+from gbnf_server.evaluation.patterns import Pattern, read_pattern
+
+Complexity: TypeAlias = Literal["simple", "medium", "complex", "ambiguous"]
+COMPLEXITIES: tuple[Complexity, ...] = ("simple", "medium", "complex", "ambiguous")
+
+NOW, TIMEZONE, USER_EMAIL = "2026-11-21T10:32", "Europe/Rome", "me@example.com"
+"""A Saturday, its place, and the address of the person who asks, unless a case says otherwise."""
+
+MAX_STEPS = 12
+SPARE_STEPS = 2
+"""How many steps more than the least are still acceptable where a case does not say."""
+
+ABSTENTION_TOOLS = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_executor"})
+"""What a model may call where no tool fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCall:
+    """A call to look for. `arguments`: name -> pattern; none beside them may be given.
+
+    Where a pattern for a step reference is exactly a number, it counts the expected calls of the plan, from
+    1: the step that made that call is meant, whatever its number is in a run.
+    """
+
+    name: str
+    arguments: Mapping[str, Pattern]
+    optional: bool = False
+
+
+Plan: TypeAlias = tuple[ExpectedCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitialState:
+    """The world at the start; see the suite format for the fields."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    events: tuple[Mapping[str, str], ...] = ()
+    calls: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedState:
+    """A world that is right at the end. With `others`, changes that it does not name do no harm."""
+
+    files: Mapping[str, Pattern] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    events: tuple[Mapping[str, Pattern], ...] = ()
+    gone_events: tuple[Mapping[str, Pattern], ...] = ()
+    messages: tuple[Mapping[str, Pattern], ...] = ()
+    gone_messages: tuple[Mapping[str, Pattern], ...] = ()
+    others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PersonScript:
+    """What the person says when asked: `choose` counts options from 1, `answers` are by kind or by name."""
+
+    choose: int = 1
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    approve: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One request with its world and what should come of it. Made by `read_case`.
+
+    `pool` None: every tool there is. `plans`: expected calls, one plan is enough; empty where `abstain`, or
+    where only the world and the answer are looked at. `least_steps` and `most_steps` count the answer.
+    `checks_calls`: neither the world nor the answer tells, so the calls have to.
+    """
+
+    id: str
+    query: str
+    language: str
+    complexity: Complexity
+    tags: tuple[str, ...]
+    pool: tuple[str, ...] | None
+    decoys: tuple[str, ...]
+    first: frozenset[str]
+    plans: tuple[Plan, ...]
+    least_steps: int
+    most_steps: int
+    abstain: bool
+    before: InitialState
+    script: PersonScript
+    after: tuple[ExpectedState, ...]
+    answer: Pattern | None
+    checks_calls: bool
+    now: datetime
+    user_email: str
+    final_answer_from: int
+    max_steps: int
+    source: Mapping[str, Any]
+
+    def tools(self, tools: tuple[Tool, ...], decoys: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """The pool: the manifests' tools that the case names, and its decoys, in name order."""
+        kept = [tool for tool in tools if self.pool is None or tool.name in self.pool]
+        kept += [tool for tool in decoys if tool.name in self.decoys]
+        return tuple(sorted(kept, key=lambda tool: tool.name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suite:
+    """Cases under one name, and the decoys that they may put into their pools."""
+
+    name: str
+    description: str
+    cases: tuple[Case, ...]
+    decoys: tuple[Tool, ...] = ()
+
+
+def read_case(table: Mapping[str, Any]) -> Case:
+    """The case that a table of the suite format describes; its keys and types are checked already.
+
+    Raises Fault, whose place is inside the table.
+    """
+    abstain = bool(table.get("abstain", False))
+    plans = _plans(table)
+    after = tuple(_after(each, at) for each, at in expected_states(table))
+    answer = _pattern(table["answer"], ("answer",), check_text) if "answer" in table else None
+    _check_intent(table, plans, abstain=abstain)
+    checks_calls = not abstain and "after" not in table and answer is None
+    least, most = _steps(table, plans, checks_calls=checks_calls)
+    answer_from = int(table.get("final_answer_from", 1 if abstain else 2))
+    max_steps = int(table.get("max_steps", MAX_STEPS))
+    _check_ending(max_steps, answer_from, max(least, _needed_steps(plans)))
+    return Case(
+        id=table["id"],
+        query=table["query"],
+        language=table.get("language", "en"),
+        complexity=table.get("complexity", _complexity(plans)),
+        tags=tuple(table.get("tags", ())),
+        pool=None if table.get("pool", "all") == "all" else tuple(table["pool"]),
+        decoys=tuple(table.get("decoys", ())),
+        first=frozenset(table.get("first", _first(plans))),
+        plans=plans,
+        least_steps=least,
+        most_steps=most,
+        abstain=abstain,
+        before=_before(table.get("before", {})),
+        script=_script(table.get("person", {})),
+        after=after,
+        answer=answer,
+        checks_calls=checks_calls,
+        now=_now(table),
+        user_email=table.get("user_email", USER_EMAIL),
+        final_answer_from=answer_from,
+        max_steps=max_steps,
+        source=dict(table),
+    )
+
+
+def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
+    if "calls" in table and "plans" in table:
+        raise Fault(("plans",), None, "calls and plans stand side by side", "Put the calls into plans.")
+    if "calls" in table:
+        return (_plan(table["calls"], ("calls",)),)
+    return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
+
+
+def _plan(calls: list[Mapping[str, Any]], at: KeyPath) -> Plan:
+    return tuple(
+        ExpectedCall(
+            call["name"],
+            {
+                name: _pattern(value, (*at, index, "arguments", name))
+                for name, value in call.get("arguments", {}).items()
+            },
+            call.get("optional", False),
+        )
+        for index, call in enumerate(calls)
+    )
+
+
+def _pattern(
+    value: Any, at: KeyPath, check: Callable[[Pattern, Any, KeyPath], None] | None = None
+) -> Pattern:
+    """The pattern of a value; `check` tells what it is compared with."""
+    try:
+        pattern = read_pattern(value)
+    except Fault as fault:
+        raise fault.prefixed(*at) from None
+    if check is not None:
+        check(pattern, value, at)
+    return pattern
+
+
+def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: bool) -> tuple[int, int]:
+    needed = _needed_steps(plans)
+    given = table.get("steps", needed)
+    if isinstance(given, int | float):
+        least, most = int(given), int(given) + SPARE_STEPS
+    else:
+        least, most = map(int, given)
+    if least > most:
+        raise Fault(("steps",), given, "the least is above the most", "Write [least, most].")
+    if checks_calls and least < needed:  # where the world or the answer tells, there may be a shorter way
+        raise Fault(
+            ("steps",), given, f"the calls and the answer take {needed} steps",
+            "Correct the number, or leave it out.",
+        )  # fmt: skip
+    return least, most
+
+
+def _needed_steps(plans: tuple[Plan, ...]) -> int:
+    """The calls of the shortest plan, and the answer."""
+    return min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
+
+
+def _check_ending(max_steps: int, answer_from: int, needed: int) -> None:
+    if max_steps < needed:
+        raise Fault(
+            ("max_steps",), max_steps, f"the calls and the answer take {needed} steps",
+            "Allow as many, or expect fewer calls.",
+        )  # fmt: skip
+    if max_steps < answer_from:
+        raise Fault(
+            ("final_answer_from",), answer_from, f"the run is ended after {max_steps} steps",
+            "Let an earlier step answer, or allow more steps.",
+        )  # fmt: skip
+
+
+def _script(table: Mapping[str, Any]) -> PersonScript:
+    return PersonScript(**{**table, "choose": int(table.get("choose", 1))})
+
+
+def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
+    if abstain and plans:
+        raise Fault(
+            ("abstain",), True, "a case that abstains expects calls",
+            "Take out calls and plans, or abstain.",
+        )  # fmt: skip
+    if not (abstain or plans or "after" in table or "answer" in table):
+        raise Fault(
+            (), None, "nothing says when the case is right",
+            "Give calls, after, answer, or abstain = true.",
+        )  # fmt: skip
+    if not (abstain or plans or "first" in table):
+        raise Fault((), None, "nothing says which tool comes first", "Give calls, plans or first.")
+    if not (abstain or plans or "steps" in table):
+        raise Fault((), None, "nothing says how many steps are needed", "Give calls, plans or steps.")
+
+
+def _complexity(plans: tuple[Plan, ...]) -> Complexity:
+    calls = min((sum(not call.optional for call in plan) for plan in plans), default=1)
+    return "simple" if calls <= 1 else "medium" if calls == 2 else "complex"
+
+
+def _first(plans: tuple[Plan, ...]) -> list[str]:
+    """The first call of each plan, with those before it that are optional."""
+    names = []
+    for plan in plans:
+        for call in plan:
+            names.append(call.name)
+            if not call.optional:
+                break
+    return names
+
+
+def _before(table: Mapping[str, Any]) -> InitialState:
+    for index, event in enumerate(table.get("events", ())):
+        start, end = (_moment(event[key], ("before", "events", index, key)) for key in ("start", "end"))
+        if isinstance(start, datetime) != isinstance(end, datetime) or not start < end:
+            raise Fault(
+                ("before", "events", index), dict(event), "the event does not end after it starts",
+                "Give two times, or two dates, in order.",
+            )  # fmt: skip
+    files = keyed_inside(table.get("files", {}), ("before", "files"))
+    folders = all_inside(table.get("folders", ()), ("before", "folders"))
+    check_before(files, folders, ("before",))
+    return InitialState(
+        files=files,
+        folders=folders,
+        events=tuple(table.get("events", ())),
+        calls=tuple(table.get("calls", ())),
+    )
+
+
+_COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}
+"""Fields of events and messages that are no plain texts."""
+
+
+def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], KeyPath]]:
+    """The worlds that a case takes for right, each a table and its place: one, or several in an array."""
+    given = table.get("after", {})
+    if isinstance(given, Mapping):
+        return [(given, ("after",))]
+    return [(each, ("after", index)) for index, each in enumerate(given)]
+
+
+def _after(table: Mapping[str, Any], at: KeyPath) -> ExpectedState:
+    def rows(key: str) -> tuple[Mapping[str, Pattern], ...]:
+        return tuple(
+            {
+                name: _pattern(value, (*at, key, index, name), _COMPARED.get(name, check_text))
+                for name, value in row.items()
+            }
+            for index, row in enumerate(table.get(key, ()))
+        )
+
+    patterns = {
+        path: _pattern(value, (*at, "files", path), check_text)
+        for path, value in table.get("files", {}).items()
+    }
+    files = keyed_inside(patterns, (*at, "files"))
+    folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
+    check_after(files, folders, gone, at)
+    return ExpectedState(
+        files=files,
+        folders=folders,
+        gone=gone,
+        events=rows("events"),
+        gone_events=rows("gone_events"),
+        messages=rows("messages"),
+        gone_messages=rows("gone_messages"),
+        others=table.get("others", False),
+    )
+
+
+def _now(table: Mapping[str, Any]) -> datetime:
+    name = table.get("timezone", TIMEZONE)
+    try:
+        zone = ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise Fault(("timezone",), name, "this is no IANA time zone", "Write one like Europe/Rome.") from None
+    moment = _moment(table.get("now", NOW), ("now",))
+    if not isinstance(moment, datetime):
+        raise Fault(("now",), table["now"], "the time of day is missing", f"Write it like {NOW}.")
+    return moment.replace(tzinfo=zone)
+
+
+def _moment(text: str, at: KeyPath) -> datetime | date:
+    """A local time, or a whole day."""
+    try:
+        moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
+    except ValueError:
+        raise Fault(at, text, "this is no time", f"Write it like {NOW}, or {NOW[:10]}.") from None
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        raise Fault(at, text, "a local time has no offset", f"Write it like {NOW}.")
+    return moment

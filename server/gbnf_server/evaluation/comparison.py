@@ -1,0 +1,41 @@
+"""Two stored benches, of suites or of the leaderboard, against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gbnf_server.evaluation.bfcl import results as leaderboard
+from gbnf_server.evaluation.errors import ResultsFileError
+from gbnf_server.evaluation.results import Results
+from gbnf_server.evaluation.tables import TextTable, compare_tables, different_cases
+
+
+def compare_files(first: Path, second: Path) -> tuple[TextTable, ...]:
+    """What changed, a table for each configuration that both have. Raises RecordError."""
+    kinds = [_is_leaderboard(path) for path in (first, second)]
+    if all(kinds):
+        grades = [leaderboard.Grades.load(path) for path in (first, second)]
+        return leaderboard.compare(*grades)
+    if any(kinds):
+        graded, other = (first, second) if kinds[0] else (second, first)
+        raise ResultsFileError(
+            f"{graded} holds the leaderboard's answers and {other} does not: give two of one kind"
+        )
+    benches = Results.load(first), Results.load(second)
+    tables = compare_tables(*benches)
+    if not tables and (differing := different_cases(*benches)):
+        raise ResultsFileError(
+            f"{first} and {second} have cases of the same id ({len(differing)}), and each differs: "
+            "run one suite for both"
+        )
+    return tables
+
+
+def _is_leaderboard(path: Path) -> bool:
+    try:
+        value: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False  # reading it as a bench of suites says what is wrong
+    return isinstance(value, dict) and value.get("format") == leaderboard.FORMAT

@@ -1,0 +1,153 @@
+"""Suites in Python: the same tables as in TOML, made by functions, and read by the same reader.
+
+    from gbnf_server.evaluation.dsl import anything, call, case, contains, suite
+
+    SUITE = suite(
+        "mine",
+        case(
+            "email anna@example.com that the train is late",
+            calls=[call("send_messages", to=["anna@example.com"], subject=anything(), body=anything())],
+            after={"messages": [{"to": ["anna@example.com"], "body": contains("train")}]},
+        ),
+    )
+
+`gbnf bench --suite mine.py` takes the suites that a file defines at its top level.
+"""
+
+from __future__ import annotations
+
+import runpy
+import traceback
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from gbnf.tools import Tool
+from gbnf_server.evaluation.cases import Suite
+from gbnf_server.evaluation.errors import Fault, InvalidSuite
+from gbnf_server.evaluation.suite_files import load_suite, read_suite
+
+Table: TypeAlias = dict[str, Any]
+
+_OFFERED: ContextVar[Sequence[Tool] | None] = ContextVar("_OFFERED", default=None)
+_LOADED: ContextVar[Path | None] = ContextVar("_LOADED", default=None)
+"""The Python file that is being loaded, and the tools of its suites."""
+
+
+def suite(
+    name: str,
+    *cases: Mapping[str, Any],
+    description: str = "",
+    defaults: Mapping[str, Any] | None = None,
+    decoys: Sequence[Mapping[str, Any]] = (),
+    tools: Sequence[Tool] | None = None,
+) -> Suite:
+    """A suite of these cases.
+
+    `executors` are the tools to choose from; where absent, those that the file is loaded for, else the
+    shipped ones.
+
+    Raises SuiteErrors with every fault.
+    """
+    content = {
+        "name": name,
+        "description": description,
+        "defaults": dict(defaults or {}),
+        "decoys": list(decoys),
+        "cases": list(cases),
+    }
+    path = _LOADED.get()
+    origin = f"suite {name!r}" if path is None else f"{path}, suite {name!r}"
+    return read_suite(content, origin, _OFFERED.get() if tools is None else tools)
+
+
+def case(query: str, **keys: Any) -> Table:
+    """A case; `keys` are those of the suite format."""
+    return {"query": query, **keys}
+
+
+def call(name: str, /, *, optional: bool = False, **arguments: Any) -> Table:
+    """An expected call, its arguments as patterns."""
+    return {"name": name, "arguments": arguments, "optional": optional}
+
+
+def contains(*members: Any) -> Table:
+    """Text or a list that holds all of these."""
+    return {"contains": list(members)}
+
+
+def matches(regex: str) -> Table:
+    """Text in which the regular expression is found."""
+    return {"matches": regex}
+
+
+def one_of(*patterns: Any) -> Table:
+    """What one of these fits."""
+    return {"one_of": list(patterns)}
+
+
+def unordered(*members: Any) -> Table:
+    """A list with these members in any order."""
+    return {"unordered": list(members)}
+
+
+def exactly(value: Any) -> Table:
+    """This value, though it might be taken for a pattern."""
+    return {"equals": value}
+
+
+def maybe(pattern: Any) -> Table:
+    """Nothing, or what the pattern fits."""
+    return {"optional": pattern}
+
+
+def anything() -> Table:
+    """Whatever, or nothing."""
+    return {"any": True}
+
+
+def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:
+    """The suites that come along under these names, or that these files hold. Raises SuiteErrors."""
+    return tuple(
+        found
+        for name in names
+        for found in (load_python(Path(name), tools) if name.endswith(".py") else [load_suite(name, tools)])
+    )
+
+
+def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite, ...]:
+    """The suites that a Python file defines, in its order. It is executed. Raises SuiteErrors.
+
+    `executors` are the tools that their cases choose from; the shipped ones where absent.
+    """
+    if not path.is_file():
+        raise InvalidSuite(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
+    offered, loaded = _OFFERED.set(tools), _LOADED.set(path)
+    try:
+        defined = runpy.run_path(str(path))
+    except InvalidSuite:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a person's file does wrong
+        raise InvalidSuite(str(path), [_failure(path, error)]) from None
+    finally:
+        _OFFERED.reset(offered)
+        _LOADED.reset(loaded)
+    found = {id(value): value for value in defined.values() if isinstance(value, Suite)}
+    if not found:
+        fault = Fault(
+            (), None, "it defines no suite at its top level", 'Write SUITE = suite("name", case(…)).'
+        )
+        raise InvalidSuite(str(path), [fault])
+    return tuple(found.values())
+
+
+def _failure(path: Path, error: BaseException) -> Fault:
+    """What went wrong in a Python file, and at which of its lines."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    where = f"line {lines[-1]}: " if lines else ""
+    return Fault((), None, f"{where}{type(error).__name__}: {error}", "Correct the file.")

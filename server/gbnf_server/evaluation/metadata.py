@@ -1,0 +1,84 @@
+"""What a stored bench says of itself: versions, machine, model, settings."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gbnf_server.backends.base import Backend
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.evaluation.runner import RunOptions
+from gbnf_server.llama_server import api_keys
+from gbnf_server.planner.fingerprints import digest, versions
+
+
+def about(
+    label: str, model: Mapping[str, Any], options: RunOptions, made_at: datetime | None = None
+) -> dict[str, Any]:
+    """The header of a stored bench, as JSON. `made_at`: when its latest run was done; now where absent."""
+    return {
+        "label": label,
+        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "machine": {"system": sys.platform, "architecture": platform.machine()},
+        "model": dict(model),
+        "options": asdict(options),
+    }
+
+
+def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
+    """What tells a model file apart."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": backend.name,
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": sha256,
+        "context_length": backend.context_length,
+        "prompt_style": backend.prompt_style,
+    }
+
+
+def describe_server_model(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
+    """What a llama-server tells of its model: no hash, so that the file's name and the build stand for it.
+
+    Raises BackendUnreachable or ServerError.
+    """
+    length = backend.context_length  # asked for first: the backend is patient, and says what can be done
+    api_key = api_key or api_keys.find(url)
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/props", headers=headers, timeout=30)
+        props = answer.json() if answer.is_success else {}
+    except (httpx.HTTPError, ValueError) as error:
+        raise BackendUnreachable(
+            f"{url}/props stopped answering: {error}. The server's log says more."
+        ) from None
+    path = str(props.get("model_path", ""))
+    return {
+        "name": backend.name,
+        "file": Path(path).name,
+        "build": str(props.get("build_info", "")),
+        "slots": int(props.get("total_slots", 1)),
+        "context_length": length,
+        "prompt_style": backend.prompt_style,
+    }
+
+
+def identity(model: Mapping[str, Any]) -> str:
+    """The part of a run's fingerprint that stands for the model, wherever its server listens."""
+    told = {
+        key: value
+        for key, value in model.items()
+        if key != "slots" and not (key == "name" and model.get("file"))
+    }
+    return str(model.get("sha256") or digest(told))

@@ -1,0 +1,257 @@
+"""What the bench measures, as data: each metric is a quotient of sums over runs, or a percentile of times.
+
+A quotient of sums makes all of them the same thing: a share (runs that converged over runs), a mean (tokens
+over runs), a precision (right abstentions over abstentions). Where the divisor is 0 there is no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gbnf_server.evaluation.scoring import RunScore
+
+Unit: TypeAlias = Literal["share", "count", "ratio", "s", "ms"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`part` over `of`, each summed over the runs. `better`: which direction is good, "" for neither."""
+
+    key: str
+    title: str
+    about: str
+    unit: Unit
+    better: Literal["more", "less", ""]
+    part: Callable[[RunScore], float]
+    of: Callable[[RunScore], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile:
+    """The `percent`-th percentile of `values`, seconds, over all runs."""
+
+    key: str
+    title: str
+    about: str
+    unit: Unit
+    percent: float
+    values: Callable[[RunScore], tuple[float, ...]]
+    better: Literal["more", "less", ""] = "less"
+
+
+Metric: TypeAlias = Quotient | Percentile
+
+
+def _one(_score: RunScore) -> float:
+    return 1.0
+
+
+METRICS: tuple[Metric, ...] = (
+    Quotient(
+        "converged",
+        "converged",
+        "runs that ended with an answer and the right world",
+        "share",
+        "more",
+        lambda score: score.converged,
+        _one,
+    ),
+    Quotient(
+        "first_tool",
+        "first tool",
+        "runs whose first call names an acceptable tool",
+        "share",
+        "more",
+        lambda score: score.first_matches,
+        _one,
+    ),
+    Quotient(
+        "valid",
+        "valid",
+        "steps whose text was a valid call or answer",
+        "share",
+        "more",
+        lambda score: score.steps - score.blocked,
+        lambda score: score.steps,
+    ),
+    Quotient(
+        "arguments",
+        "arguments",
+        "expected calls with the right arguments, of those made at least by name",
+        "share",
+        "more",
+        lambda score: score.exact_matches,
+        lambda score: score.named,
+    ),
+    Quotient(
+        "calls",
+        "expected calls",
+        "expected calls that were made with the right arguments",
+        "share",
+        "more",
+        lambda score: score.exact_matches,
+        lambda score: score.needed,
+    ),
+    Quotient(
+        "wrong_but_valid",
+        "wrong but valid",
+        "executed calls that fit nothing that was expected",
+        "share",
+        "less",
+        lambda score: score.false_positives,
+        lambda score: score.executed,
+    ),
+    Quotient(
+        "abstention_precision",
+        "abstention precision",
+        "of the runs that called no tool, those that had none to call",
+        "share",
+        "more",
+        lambda score: score.abstained and score.should_abstain,
+        lambda score: score.abstained,
+    ),
+    Quotient(
+        "abstention_recall",
+        "abstention recall",
+        "of the runs that had no tool to call, those that called none",
+        "share",
+        "more",
+        lambda score: score.abstained and score.should_abstain,
+        lambda score: score.should_abstain,
+    ),
+    Quotient(
+        "steps",
+        "steps / least",
+        "steps over the least possible, of the runs that converged",
+        "ratio",
+        "less",
+        lambda score: score.steps if score.converged else 0,
+        lambda score: score.least_steps if score.converged else 0,
+    ),
+    Quotient(
+        "acceptable_steps",
+        "acceptable steps",
+        "runs that answered within the acceptable number of steps",
+        "share",
+        "more",
+        lambda score: score.acceptable_steps,
+        _one,
+    ),
+    Quotient(
+        "blocked",
+        "blocked / run",
+        "steps whose text was refused and not executed",
+        "count",
+        "less",
+        lambda score: score.blocked,
+        _one,
+    ),
+    Quotient(
+        "salvaged",
+        "salvaged",
+        "runs without an answer of their own that got one out of their results; they have not converged",
+        "share",
+        "",
+        lambda score: score.salvaged,
+        _one,
+    ),
+    Quotient(
+        "repaired",
+        "repaired / run",
+        "steps whose call took repairs to read",
+        "count",
+        "less",
+        lambda score: score.repaired,
+        _one,
+    ),
+    Quotient(
+        "prompt_tokens",
+        "tokens read",
+        "prompt tokens a run, cached ones included",
+        "count",
+        "less",
+        lambda score: score.prompt_tokens,
+        _one,
+    ),
+    Quotient(
+        "cached_tokens",
+        "tokens cached",
+        "prompt tokens a run that the backend still had",
+        "count",
+        "more",
+        lambda score: score.cached_tokens,
+        _one,
+    ),
+    Quotient(
+        "completion_tokens",
+        "tokens written",
+        "tokens that the model wrote in a run",
+        "count",
+        "less",
+        lambda score: score.completion_tokens,
+        _one,
+    ),
+    Percentile(
+        "run_p50",
+        "run p50",
+        "seconds of a run, tools included: half are faster",
+        "s",
+        50,
+        lambda score: (score.run_s,),
+    ),
+    Percentile(
+        "run_p95", "run p95", "seconds of a run: 95 % are faster", "s", 95, lambda score: (score.run_s,)
+    ),
+    Percentile(
+        "model_p50",
+        "step p50",
+        "seconds that the model took for a step",
+        "s",
+        50,
+        lambda score: score.model_s,
+    ),
+    Percentile("model_p95", "step p95", "the same, 95th percentile", "s", 95, lambda score: score.model_s),
+    Percentile(
+        "compile_p50",
+        "compile p50",
+        "milliseconds to filter the pool and link its grammar, a step",
+        "ms",
+        50,
+        lambda score: score.compile_s,
+    ),
+    Percentile(
+        "compile_p95", "compile p95", "the same, 95th percentile", "ms", 95, lambda score: score.compile_s
+    ),
+    Percentile(
+        "grammar_p50",
+        "mask p50",
+        "milliseconds of a step that the engine spent on the grammar",
+        "ms",
+        50,
+        lambda score: score.grammar_s,
+    ),
+    Percentile(
+        "grammar_p95", "mask p95", "the same, 95th percentile", "ms", 95, lambda score: score.grammar_s
+    ),
+)
+
+BY_KEY = {metric.key: metric for metric in METRICS}
+
+
+def format_value(metric: Metric, value: float | None) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "–"
+    match metric.unit:
+        case "share":
+            return f"{value:.0%}"
+        case "ratio":
+            return f"{value:.2f}"
+        case "s":
+            return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+        case "ms":
+            return f"{value * 1000:.1f}"
+        case "count":
+            return f"{value:.1f}" if value < 100 else f"{value:.0f}"

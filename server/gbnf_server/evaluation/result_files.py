@@ -1,0 +1,38 @@
+"""The files of a finished bench: read again, and replaced as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gbnf_server.evaluation.errors import ResultsFileError
+
+_Read = TypeVar("_Read")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file; until all of it is there, the one before it stays. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        temporary.write_text(text, "utf-8", "replace")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read:
+    """What `read` makes of the file's value. Raises RecordError, also where that is none to `read`."""
+    try:
+        return read(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise ResultsFileError(
+            f"{path} cannot be read: {error.strerror or error}. "
+            f"Give a JSON file that `{command}` has written."
+        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ResultsFileError(
+            f"{path} is no JSON file that `{command}` has written: {error!r}. Give one of those."
+        ) from None

@@ -1,0 +1,167 @@
+"""A finished bench as one JSON file: what was compared, on what, every run with its events, and the numbers.
+
+The numbers are there for other programs. Reading takes the runs and computes them anew, so that a stored
+bench is scored by the present rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from gbnf_server.evaluation.call_matching import References
+from gbnf_server.evaluation.cases import COMPLEXITIES, Case, Suite, read_case
+from gbnf_server.evaluation.configurations import Configuration
+from gbnf_server.evaluation.metrics import METRICS
+from gbnf_server.evaluation.result_files import load_stored
+from gbnf_server.evaluation.run_log import RunRecord
+from gbnf_server.evaluation.scoring import RunScore, score
+from gbnf_server.evaluation.statistics import by_case, estimate
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRun:
+    """One run, with its case and what it was worth."""
+
+    suite: str
+    case: Case
+    record: RunRecord
+    score: RunScore
+
+    @property
+    def identity(self) -> str:
+        """The case, across suites."""
+        return f"{self.suite}/{self.case.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All of one bench. `about`: label, time, versions, model, options, as JSON."""
+
+    about: Mapping[str, Any]
+    configurations: tuple[Configuration, ...]
+    suites: tuple[Suite, ...]
+    references: References
+    records: tuple[RunRecord, ...]
+
+    def scored(self) -> tuple[ScoredRun, ...]:
+        """Every run with its score, in the suites' order."""
+        cases = {(suite.name, case.id): case for suite in self.suites for case in suite.cases}
+        order = {key: number for number, key in enumerate(cases)}
+        found = [
+            ScoredRun(record.suite, case, record, score(case, record, self.references))
+            for record in self.records
+            if (case := cases.get((record.suite, record.case))) is not None
+        ]
+        return tuple(sorted(found, key=lambda each: (order[each.suite, each.case.id], each.record.run)))
+
+    def to_json(self) -> dict[str, Any]:
+        scored = self.scored()
+        return {
+            "format": FORMAT,
+            **self.about,
+            "configurations": [
+                {"name": each.name, "description": each.description, "settings": dict(each.settings)}
+                for each in self.configurations
+            ],
+            "numbers": {
+                each.name: numbers([run for run in scored if run.record.configuration == each.name])
+                for each in self.configurations
+            },
+            "by_case": {
+                each.name: by_case_numbers([run for run in scored if run.record.configuration == each.name])
+                for each in self.configurations
+            },
+            "scores": [
+                {
+                    **dict(zip(("suite", "case", "configuration", "run"), run.record.key, strict=True)),
+                    **asdict(run.score),
+                }
+                for run in scored
+            ],
+            "suites": [
+                {
+                    "name": suite.name,
+                    "description": suite.description,
+                    "cases": [dict(case.source) for case in suite.cases],
+                }
+                for suite in self.suites
+            ],
+            "references": self.references,
+            "runs": [record.to_json() for record in self.records],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError where the value is no stored bench."""
+        computed = {
+            "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
+        }  # fmt: skip
+        if value["format"] != FORMAT:
+            raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
+        return cls(
+            about={key: part for key, part in value.items() if key not in computed},
+            configurations=tuple(Configuration(**each) for each in value["configurations"]),
+            suites=tuple(
+                Suite(each["name"], each["description"], tuple(map(read_case, each["cases"])))
+                for each in value["suites"]
+            ),
+            references={
+                tool: {name: (target, is_text) for name, (target, is_text) in known.items()}
+                for tool, known in value["references"].items()
+            },
+            records=tuple(map(RunRecord.from_json, value["runs"])),
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a stored bench. Raises RecordError."""
+        return load_stored(path, cls._scorable, "gbnf bench")
+
+    @classmethod
+    def _scorable(cls, value: Mapping[str, Any]) -> Self:
+        """The same, and sure to have tables: what its events lack is found now."""
+        results = cls.from_json(value)
+        if not all(
+            isinstance(each, str) for each in (results.about["label"], results.about["model"]["name"])
+        ):
+            raise TypeError("label and model.name are texts")
+        names = {each.name for each in results.configurations}
+        if not any(run.record.configuration in names for run in results.scored()):
+            raise ValueError("it holds no run of its own cases and configurations")
+        return results
+
+
+def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
+    """Every metric of these runs, over all and by complexity."""
+    parts: dict[str, Iterable[ScoredRun]] = {"all": runs}
+    for complexity in COMPLEXITIES:
+        parts[complexity] = [run for run in runs if run.case.complexity == complexity]
+    tables = {}
+    for name, part in parts.items():
+        groups = list(by_case((run.identity, run.score) for run in part).values())
+        if groups:
+            tables[name] = {metric.key: estimate(metric, groups).to_json() for metric in METRICS}
+    return tables
+
+
+def by_case_numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
+    """Every metric of each case that has several runs: its value, and an interval where they are enough.
+
+    What the others have is the score of their run.
+    """
+    tables: dict[str, Any] = {}
+    for case, scores in by_case((run.identity, run.score) for run in runs).items():
+        if len(scores) == 1:
+            continue
+        found = {metric.key: estimate(metric, [[score] for score in scores]) for metric in METRICS}
+        tables[case] = {
+            key: {"value": each.value} | ({} if each.low is None else {"low": each.low, "high": each.high})
+            for key, each in found.items()
+            if each.value is not None
+        }
+    return tables

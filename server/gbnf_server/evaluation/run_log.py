@@ -1,0 +1,133 @@
+"""What a run leaves behind: its events and the world before and after, kept in a file that only grows.
+
+A log is lines of JSON, one a run. What must stay true: a run that is in the log is never executed again; a
+line that an interruption cut is dropped; two benches do not write to one log at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from gbnf_server.errors import SetupError
+from gbnf_server.evaluation.errors import ResultsFileError
+from gbnf_server.evaluation.snapshots import Snapshot
+from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
+
+Key: TypeAlias = tuple[str, str, str, int]
+"""Suite, case, configuration, number of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run, whose `events` are the planner's, as JSON.
+
+    `fingerprint` stands for all that decides it: the case, the tools and their code, the model, the settings,
+    the versions.
+    """
+
+    suite: str
+    case: str
+    configuration: str
+    run: int
+    seed: int
+    fingerprint: str
+    events: Sequence[Mapping[str, Any]]
+    before: Snapshot
+    after: Snapshot
+
+    @property
+    def key(self) -> Key:
+        return (self.suite, self.case, self.configuration, self.run)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}  # not copied
+        return {**fields, "before": self.before.to_json(), "after": self.after.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError or TypeError where the value is no record."""
+        given = dict(value)
+        return cls(**{**given, "before": Snapshot(**given["before"]), "after": Snapshot(**given["after"])})
+
+
+def unwritable(path: Path, error: OSError, hint: str = "give another --out") -> SetupError:
+    """What is told where a file of results cannot be made."""
+    reason: object = error.strerror or error
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        reason = f"{error.filename} is in the way" if error.filename != str(path) else "a file is in its way"
+    return SetupError(f"{path} can't be written: {reason}; {hint}")
+
+
+class RunLog:
+    """A file of records, opened for one bench; with `fresh` its runs are forgotten, readable or not.
+
+    `records` has them by key and fingerprint, so that runs of several seeds or models stay beside each other.
+    Raises RecordError where the file is none of the bench's, or is in use, SetupError where it cannot be
+    written.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path
+        try:
+            self._log = self._opened(fresh=fresh)
+        except LogInUseError:
+            raise ResultsFileError(
+                f"{path} is in use by another bench: wait for it, or give a --label"
+            ) from None
+        except LogDamagedError as error:
+            raise ResultsFileError(
+                f"{path}, line {error.line}: this is no run of the bench ({error}). "
+                "Delete the file, give another --label, or --fresh to run everything again."
+            ) from None
+        except OSError as error:
+            raise unwritable(path, error) from None
+        self.records: dict[tuple[Key, str], RunRecord] = {
+            (record.key, record.fingerprint): record for record in self._log.values
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):  # of what could not be written, `append` has told
+            self._log.close()
+
+    def append(self, record: RunRecord) -> None:
+        """Keep a run, in `records` as it is read again: an interruption loses nothing of it now.
+
+        Raises SetupError.
+        """
+        text = json.dumps(record.to_json(), ensure_ascii=False)
+        value = json.loads(text.encode("utf-8", "replace"))  # half a surrogate pair is no text of a file
+        try:
+            self._log.append(value)
+        except OSError as error:
+            raise unwritable(self.path, error, "make room: the runs before this one are kept") from None
+        self.records[record.key, record.fingerprint] = RunRecord.from_json(value)
+
+    @property
+    def latest(self) -> datetime:
+        """When a run was last kept."""
+        return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
+
+    def _opened(self, *, fresh: bool) -> AppendLog:
+        try:
+            log = AppendLog(self.path, RunRecord.from_json)
+        except LogDamagedError:
+            if not fresh:
+                raise
+            self.path.unlink()  # it is nobody's: a log that is in use is not read
+            return AppendLog(self.path, RunRecord.from_json)
+        if fresh:
+            log.clear()
+        return log

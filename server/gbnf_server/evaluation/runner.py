@@ -1,0 +1,176 @@
+"""Cases to records: each run in a fresh workspace, with real executors and the planner as it is."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Backend, Completion, clear_prompt_cache, dialect_of, reasoning_tags_of
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.evaluation.cases import Case, Suite
+from gbnf_server.evaluation.configurations import Configuration
+from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
+from gbnf_server.evaluation.snapshots import make_case_context, snapshot
+from gbnf_server.executors import Context, run_executor
+from gbnf_server.planner.drivers import RunEnvironment, drive
+from gbnf_server.planner.fingerprints import code_identity, digest, tool_identity, versions
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.planner import steady_clock
+from gbnf_server.planner.run_state import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What is the same for every run. Run `n` (from 0) of a case has the seed `seed + n`.
+
+    `warm`: runs reuse what the model remembers of earlier ones' prompts. Else none does, so that neither
+    latencies nor near ties depend on what ran before.
+    """
+
+    runs: int = 1
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 512
+    warm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """One run to do."""
+
+    suite: Suite
+    case: Case
+    configuration: Configuration
+    run: int
+    fingerprint: str
+
+    @property
+    def key(self) -> Key:
+        return (self.suite.name, self.case.id, self.configuration.name, self.run)
+
+
+ToolRunner: TypeAlias = Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]]
+
+
+class Bench:
+    """Suites, configurations, tools and a model: the jobs, and how to do one.
+
+    `model` tells models apart (a file's hash). `execute` runs a tool: by default for real. Raises
+    BackendUnreachable from `run` where the server went away; such a run leaves no record.
+    """
+
+    def __init__(
+        self,
+        suites: Sequence[Suite],
+        configurations: Sequence[Configuration],
+        tools: Sequence[Tool],
+        backend: Backend,
+        *,
+        model: str,
+        options: RunOptions,
+        execute: ToolRunner = run_executor,
+    ) -> None:
+        self.tools, self.options = tuple(tools), options
+        self._tools = {tool.name: tool for tool in self.tools}
+        self._code = {tool.name: code_identity(tool) for tool in self.tools}
+        self._versions = versions()
+        self._backend, self._model, self._execute = _BackendMonitor(backend), model, execute
+        self.jobs = tuple(
+            RunJob(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
+            for suite in suites
+            for case in suite.cases
+            for configuration in configurations
+            for run in range(options.runs)
+        )
+
+    def remaining(self, log: RunLog) -> tuple[RunJob, ...]:
+        """The jobs of which the log has no record that was made with all that is there now."""
+        return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
+
+    def run(self, job: RunJob) -> RunRecord:
+        """Do one job, in a workspace that is gone afterwards."""
+        case = job.case
+        settings = self._settings(case, job.configuration, job.run)
+        with tempfile.TemporaryDirectory(prefix="gbnf-bench-") as folder:
+            context = make_case_context(case, Path(folder), self._tools)
+            before = snapshot(context)
+            planning = plan(
+                case.query,
+                case.tools(self.tools, job.suite.decoys),
+                settings,
+                turn="bench",
+                clock=steady_clock(case.now),
+            )
+            if not self.options.warm:
+                clear_prompt_cache(self._backend)
+            environment = RunEnvironment(self._backend, context.for_turn("bench"), execute=self._execute)
+            events = tuple(event.to_json() for event in drive(planning, environment))
+            if self._backend.backend_error is not None:
+                raise self._backend.backend_error
+            return RunRecord(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
+
+    def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
+        """Do what is left, keeping each record before it is given."""
+        for job in self.remaining(log):
+            record = self.run(job)
+            log.append(record)
+            yield job, record
+
+    def _settings(self, case: Case, configuration: Configuration, run: int) -> Settings:
+        return Settings(
+            max_steps=case.max_steps,
+            final_answer_from=case.final_answer_from,
+            max_tokens=self.options.max_tokens,
+            temperature=self.options.temperature,
+            seed=self.options.seed + run,
+            language=case.language,
+            prompt_style=self._backend.prompt_style,
+            backend=self._backend.name,
+            dialect=dialect_of(self._backend),
+            reasoning_tags=reasoning_tags_of(self._backend)
+            if configuration.settings.get("reasoning") == "free"
+            else None,
+            **configuration.settings,
+        )
+
+    def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
+        tools = case.tools(self.tools, suite.decoys)
+        earlier = {call["name"] for call in case.before.calls}
+        content = {
+            "case": case.source,
+            "tools": [tool_identity(tool) for tool in tools],
+            "code": {name: self._code.get(name) for name in sorted({tool.name for tool in tools} | earlier)},
+            "versions": self._versions,
+            "settings": settings_identity(self._settings(case, configuration, run)),
+            "warm": self.options.warm,
+            "model": self._model,
+        }
+        return digest(content)
+
+
+def settings_identity(settings: Settings) -> dict[str, Any]:
+    """What of the settings decides a run: not where the model is served, which has an identity of its own."""
+    return {name: value for name, value in asdict(settings).items() if name != "backend"}
+
+
+class _BackendMonitor:
+    """The backend, remembering that it was lost: the planner makes an outcome of it, the bench stops."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name, self.prompt_style = backend.name, backend.prompt_style
+        self.backend_error: BackendUnreachable | None = None
+
+    def complete(self, *given: Any, **limits: Any) -> Completion:
+        try:
+            return self._backend.complete(*given, **limits)
+        except BackendUnreachable as error:
+            self.backend_error = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)

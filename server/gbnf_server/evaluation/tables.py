@@ -1,0 +1,315 @@
+"""A bench's numbers as tables: for a terminal, and as Markdown for a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from gbnf_server.evaluation.cases import COMPLEXITIES
+from gbnf_server.evaluation.metrics import BY_KEY, METRICS, Metric, format_value
+from gbnf_server.evaluation.results import Results, ScoredRun
+from gbnf_server.evaluation.statistics import Estimate, by_case, difference, estimate, paired
+
+_ABSTENTION = ("abstention_precision", "abstention_recall")
+QUALITY = (
+    "converged",
+    "first_tool",
+    "arguments",
+    "wrong_but_valid",
+    *_ABSTENTION,
+    "blocked",
+    "repaired",
+    "steps",
+)
+"""The columns of the first table: what came of the runs; abstention only where asked for."""
+COST = (
+    "prompt_tokens",
+    "completion_tokens",
+    "run_p50",
+    "run_p95",
+    "model_p50",
+    "model_p95",
+    "compile_p50",
+    "grammar_p50",
+)
+"""The columns of the second: what they took."""
+WITH_INTERVAL = frozenset({"converged"})
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table before it has a look: a title, heads, rows of texts, and what each head is about."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    descriptions: tuple[str, ...] = ()
+
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        lines = [self.heads, tuple("---" for _ in self.heads), *self.rows]
+        return "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
+
+    def rich(self) -> Table:
+        """The table for a terminal."""
+        table = Table(
+            box=box.SIMPLE_HEAD, title=self.title, title_justify="left", title_style="bold", pad_edge=False
+        )
+        for index, head in enumerate(self.heads):
+            table.add_column(head, justify="right" if index else "left", no_wrap=not index)
+        for row in self.rows:
+            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        return table
+
+
+_STYLES = {"✓": "green", "✗": "red"}
+
+
+def quality_table(results: Results) -> TextTable:
+    """What came of the runs: one line for each configuration."""
+    return _metric_table(results, title(results), QUALITY)
+
+
+def cost_table(results: Results) -> TextTable:
+    """What the runs took: one line for each configuration."""
+    return _metric_table(results, "what it took", COST)
+
+
+def _metric_table(results: Results, name: str, keys: Sequence[str]) -> TextTable:
+    scored = results.scored()
+    metrics = informative_metrics(scored, keys)
+    rows = []
+    for configuration, runs in by_configuration(results, scored).items():
+        groups = list(by_case((run.identity, run.score) for run in runs).values())
+        estimates = [estimate(metric, groups) for metric in metrics]
+        rows.append((configuration, *(cell(*pair) for pair in zip(metrics, estimates, strict=True))))
+    heads = ("configuration", *(heading(each) for each in metrics))
+    return TextTable(name, heads, tuple(rows), tuple(each.about for each in metrics))
+
+
+def complexity_table(results: Results) -> TextTable:
+    """How many runs converged, by complexity."""
+    scored = results.scored()
+    there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in scored)]
+    rows = []
+    for name, runs in by_configuration(results, scored).items():
+        cells = []
+        for complexity in there:
+            part = [run for run in runs if run.case.complexity == complexity]
+            cells.append(f"{sum(run.score.converged for run in part)}/{len(part)}")
+        rows.append((name, *cells))
+    return TextTable("converged, by complexity", ("configuration", *there), tuple(rows))
+
+
+def case_table(results: Results) -> TextTable:
+    """Which cases converged: a line for each case, a column for each configuration."""
+    scored = results.scored()
+    names = list(by_configuration(results, scored))
+    cells: dict[str, dict[str, list[ScoredRun]]] = {}
+    for run in scored:
+        cells.setdefault(run.identity, {}).setdefault(run.record.configuration, []).append(run)
+    several = len({run.suite for run in scored}) > 1
+    rows = []
+    for identity, columns in cells.items():
+        case = next(iter(columns.values()))[0].case
+        rows.append(
+            (
+                identity if several else case.id,
+                case.complexity,
+                *(_mark(columns.get(name, [])) for name in names),
+            )
+        )
+    return TextTable("converged, by case", ("case", "complexity", *names), tuple(rows))
+
+
+def gain_table(results: Results) -> TextTable:
+    """What each configuration gains over the first, case by case."""
+    scored = results.scored()
+    groups = {
+        name: by_case((run.identity, run.score) for run in runs)
+        for name, runs in by_configuration(results, scored).items()
+    }
+    first, *others = groups
+    metrics = [BY_KEY[key] for key in ("converged", "first_tool", "arguments", "blocked", "run_p50")]
+    rows = [
+        (
+            name,
+            *(gain(metric, difference(metric, *paired(groups[first], groups[name]))) for metric in metrics),
+        )
+        for name in others
+    ]
+    heads = ("configuration", *(heading(each) for each in metrics))
+    return TextTable(f"difference from {first}, paired by case", heads, tuple(rows))
+
+
+def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
+    """What changed from one bench to another, over the cases and configurations that both have.
+
+    Cases of one id that are not the same are left out, and a table's title says how many.
+    """
+    differing = different_cases(first, second)
+    groups = [
+        {
+            name: by_case((run.identity, run.score) for run in runs)
+            for name, runs in by_configuration(results, results.scored()).items()
+        }
+        for results in (first, second)
+    ]
+    tables = []
+    for name in groups[0]:
+        if name not in groups[1]:
+            continue
+        there = groups[0][name].keys() & groups[1][name].keys()
+        left_out = len(there & differing)
+        one, other = paired(
+            *({key: runs for key, runs in group[name].items() if key not in differing} for group in groups)
+        )
+        rows = []
+        for metric in METRICS:
+            before, after = estimate(metric, one), estimate(metric, other)
+            if before.value is None and after.value is None:
+                continue
+            change = difference(metric, one, other)
+            rows.append(
+                (
+                    heading(metric),
+                    format_value(metric, before.value),
+                    format_value(metric, after.value),
+                    gain(metric, change),
+                    verdict(metric, change),
+                )
+            )
+        if one:
+            labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
+            heads = (name, *labels, "difference [95 %]", "")
+            said = f"{name}, {len(one)} cases that both have"
+            if left_out:
+                said += f"; {left_out} of the same id differ, and are left out"
+            tables.append(TextTable(said, heads, tuple(rows)))
+    if tables and (unpaired := _unpaired(first, second)) is not None:
+        tables.append(unpaired)
+    return tuple(tables)
+
+
+def distinct_labels(first: str, second: str) -> tuple[str, str]:
+    """Heads for two benches, told apart where their labels are the same."""
+    return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
+
+
+def _unpaired(first: Results, second: Results) -> TextTable | None:
+    """What only one of them has; None where there is nothing."""
+    configurations, cases = [], []
+    for results in (first, second):
+        scored = results.scored()
+        configurations.append(list(by_configuration(results, scored)))
+        cases.append({run.identity for run in scored})
+    rows = []
+    only = [
+        ", ".join(name for name in mine if name not in others)
+        for mine, others in (configurations, configurations[::-1])
+    ]
+    if any(only):
+        rows.append(("configurations", *(each or "–" for each in only)))
+    counts = [len(cases[0] - cases[1]), len(cases[1] - cases[0])]
+    if any(counts):
+        rows.append(("cases", *map(str, counts)))
+    labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
+    return TextTable("left out: only one has them", ("", *labels), tuple(rows)) if rows else None
+
+
+def different_cases(first: Results, second: Results) -> frozenset[str]:
+    """The cases that both have by their ids, and that are not the same: query, worlds, expectations."""
+    sources = [
+        {
+            f"{suite.name}/{case.id}": json.dumps(case.source, sort_keys=True)
+            for suite in results.suites
+            for case in suite.cases
+        }
+        for results in (first, second)
+    ]
+    return frozenset(
+        key for key, source in sources[0].items() if key in sources[1] and sources[1][key] != source
+    )
+
+
+def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> list[Metric]:
+    """Of these columns, those that say something about these runs."""
+    absent = set()
+    if not any(run.case.abstain for run in scored):
+        absent |= {*_ABSTENTION}
+    if not any(run.score.repaired for run in scored):
+        absent.add("repaired")
+    if not any(run.score.grammar_s for run in scored):
+        absent.add("grammar_p50")
+    return [BY_KEY[key] for key in keys if key not in absent]
+
+
+def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[str, list[ScoredRun]]:
+    """The runs of each configuration that has some, in the table's order."""
+    groups = {
+        each.name: [run for run in scored if run.record.configuration == each.name]
+        for each in results.configurations
+    }
+    return {name: runs for name, runs in groups.items() if runs}
+
+
+def title(results: Results) -> str:
+    """What was run, in a line."""
+    suites = ", ".join(f"{suite.name} ({len(suite.cases)} cases)" for suite in results.suites)
+    return f"{results.about['model']['name']} on {suites}"
+
+
+def heading(metric: Metric) -> str:
+    """A column's head, with the unit where the title does not say it."""
+    return f"{metric.title}, {metric.unit}" if metric.unit in {"s", "ms"} else metric.title
+
+
+def cell(metric: Metric, value: Estimate) -> str:
+    """An estimate in a cell, with its interval where the table shows it."""
+    text = format_value(metric, value.value)
+    if metric.key in WITH_INTERVAL and value.low is not None and value.high is not None:
+        text += f" [{format_value(metric, value.low)}–{format_value(metric, value.high)}]"
+    return text
+
+
+def gain(metric: Metric, change: Estimate) -> str:
+    """A difference with its sign and interval."""
+    if change.value is None:
+        return "–"
+    text = _signed(metric, change.value)
+    if change.low is not None and change.high is not None:
+        text += f" [{_signed(metric, change.low)}, {_signed(metric, change.high)}]"
+    return text
+
+
+def _signed(metric: Metric, value: float) -> str:
+    text = format_value(metric, abs(value))
+    if metric.unit == "share":
+        text = text.removesuffix("%")
+    zero = not any(character in "123456789" for character in text)
+    return text if zero else ("+" if value > 0 else "−") + text
+
+
+def verdict(metric: Metric, change: Estimate) -> str:
+    """Whether the interval leaves out zero, and on which side."""
+    if change.low is None or change.high is None or change.low <= 0 <= change.high:
+        return ""
+    if not metric.better:
+        return "changed"
+    return "better" if (change.low > 0) == (metric.better == "more") else "worse"
+
+
+def _mark(runs: Sequence[ScoredRun]) -> str:
+    good = sum(run.score.converged for run in runs)
+    if not runs:
+        return "–"
+    if len(runs) == 1:
+        return "✓" if good else "✗"
+    return f"{good}/{len(runs)}"

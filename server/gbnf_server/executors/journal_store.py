@@ -1,0 +1,306 @@
+"""The journal on disk: in ``.gbnf/journal``, one file of JSON lines for each operation.
+
+``<number>.jsonl`` is an operation under way, or one of an earlier version. ``<number>-<bytes>.jsonl`` is a
+settled one, which keeps that many bytes in the trash. ``<number>.damaged`` is one that cannot be read; it is
+kept for a person. So the listing of one folder, whose length retention bounds, tells a change all that it has
+to know of the others: no settled record is read before an undo.
+
+Files and not one database: what damages one costs one operation, and nothing beyond `flock` and `rename` is
+asked of the file system, which may be a network's (SQLite's WAL needs shared memory).
+
+A head line says who did it (turn, tool), each further line a step that is about to be done, and a last one
+how it ended. A line that a kill truncated does not count: its step was not begun.
+
+Invariants:
+
+- Nothing that other programs wrote into the folder raises: lines that are not records are counted and
+  ignored, a file that cannot be read is set aside.
+- A record is never overwritten.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors.folder_trees import folder_size, remove_trees
+from gbnf_server.executors.workspace import STATE_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gbnf_server.executors.workspace import Workspace
+
+JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
+TRASH_FOLDER = f"{STATE_FOLDER}/trash"
+PRUNED_FOLDER = f"{STATE_FOLDER}/pruned"
+
+MAX_CHANGES = 1000
+"""Operations that are kept, so that they can be undone."""
+
+MAX_KEPT_BYTES = 1 << 30
+"""Bytes of replaced and deleted files that are kept. The latest operation's are kept whatever their size."""
+
+_MAX_RECORD_BYTES = 256 << 20
+_PRUNED_AT_ONCE = 20
+_REMOVED_AT_ONCE = 10_000
+_NOTE = "pruned.json"
+_NOTED_TURNS = 100
+
+_NAME = re.compile(r"([0-9]{1,17})(?:-([0-9]{1,17}))?\.(jsonl|damaged)")
+_UNREADABLE = {errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One file of the journal. `kept_bytes`: None while the operation is under way."""
+
+    number: str
+    file: str
+    kept_bytes: int | None
+    is_damaged: bool
+
+
+@dataclass(slots=True)
+class Operation:
+    """One call's changes. `end`: None while under way, or killed; then done, rolled back, undone or undo.
+
+    `undone`: the indices of steps that are taken back, where others of the operation could not be yet.
+    `undid`: the turn that it took back, where it is an undo. `unreadable`: how many lines are no record.
+    """
+
+    number: str
+    turn: str
+    tool: str
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    end: str | None = None
+    undone: set[int] = field(default_factory=set)
+    undid: str | None = None
+    unreadable: int = 0
+    file: str = ""
+
+
+class JournalStore:
+    """The operations of a workspace. Whoever calls holds the journal's lock."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def entries(self) -> list[JournalEntry]:
+        """The files of the journal, the oldest operation first."""
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            names = os.listdir(folder)  # noqa: PTH208 - by descriptor
+        entries = [
+            JournalEntry(number, match[0], int(kept) if kept else None, is_damaged=kind == "damaged")
+            for match in map(_NAME.fullmatch, names)
+            if match
+            for number, kept, kind in [match.groups()]
+        ]
+        return sorted(entries, key=lambda entry: (int(entry.number), entry.file))
+
+    def begin(
+        self, entries: Sequence[JournalEntry], turn: str, tool: str, undid: str | None = None
+    ) -> Operation:
+        """Record the head of a new operation, under a number that neither a record nor the trash has."""
+        with self._workspace.open_folder(TRASH_FOLDER) as trash:
+            used = os.listdir(trash)  # noqa: PTH208 - by descriptor
+        numbers = [entry.number for entry in entries] + [n for n in used if re.fullmatch("[0-9]{1,17}", n)]
+        highest = max(map(int, numbers), default=0)
+        if highest + 1 >= 10**17:
+            raise ExecutorError(
+                f"the journal has no number after {highest}: move that file out of '{JOURNAL_FOLDER}' or '{TRASH_FOLDER}'"
+            )
+        operation = Operation(f"{highest + 1:08d}", turn, tool, undid=undid)
+        operation.file = f"{operation.number}.jsonl"
+        head = {"turn": turn, "tool": tool}
+        self.append(operation, head if undid is None else {**head, "undid": undid})
+        return operation
+
+    def load(self, entry: JournalEntry) -> Operation | None:
+        """The operation; None where its file cannot be read and is set aside."""
+        operation = Operation(entry.number, "", "", file=entry.file)
+        data = self._read(entry.file)
+        if data is None:
+            self.quarantine(operation)
+            return None
+        steps_end, lines, refused = 0, [line for line in data.splitlines() if line.strip()], []
+        for position, line in enumerate(lines):
+            steps = len(operation.steps)
+            if not _take(operation, line):
+                refused.append(position)
+            elif len(operation.steps) > steps:
+                steps_end = position
+        # begun like a record, and no step behind it: truncated by a kill
+        is_truncated = refused and refused[-1] >= steps_end and lines[refused[-1]].startswith(b"{")
+        operation.unreadable = len(refused) - bool(is_truncated)
+        return operation
+
+    def append(self, operation: Operation, record: dict[str, Any]) -> None:
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(operation.file, flags, 0o666, dir_fd=folder)
+            with os.fdopen(descriptor, "wb") as file:
+                # a line break first: a truncated line before it stays a line by itself
+                file.write(b"\n" + json.dumps(record).encode() + b"\n")
+
+    def settle(self, operation: Operation) -> JournalEntry | None:
+        """Say in the record's name that the operation has ended, and how much of it lies in the trash."""
+        kept = folder_size(self._workspace.trash / operation.number)
+        settled = JournalEntry(operation.number, f"{operation.number}-{kept}.jsonl", kept, is_damaged=False)
+        if settled.file == operation.file:
+            return settled
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            if _exists(settled.file, folder):  # somebody's copy: neither is to be lost
+                self.quarantine(operation)
+                return None
+            os.rename(operation.file, settled.file, src_dir_fd=folder, dst_dir_fd=folder)
+        operation.file = settled.file
+        return settled
+
+    def is_incomplete(self, operation: Operation) -> bool:
+        """Whether the trash holds something that no step of the operation says it has put there."""
+        recorded = {str(step.get("kept")).rpartition("/")[0] for step in operation.steps}
+        place = f"{TRASH_FOLDER}/{operation.number}"
+        try:
+            with self._workspace.open_folder(place) as folder:
+                slots = os.listdir(folder)  # noqa: PTH208 - by descriptor
+            return any(
+                f"{place}/{slot}" not in recorded and not self._is_empty(f"{place}/{slot}") for slot in slots
+            )
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def _is_empty(self, place: str) -> bool:
+        with self._workspace.open_folder(place) as folder, os.scandir(folder) as inside:
+            return next(inside, None) is None
+
+    def drop(self, operation: Operation) -> None:
+        """Forget an operation that changed nothing in the end."""
+        self._discard(operation.number)
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            os.unlink(operation.file, dir_fd=folder)
+        self._remove_discarded()
+
+    def quarantine(self, operation: Operation) -> None:
+        """Rename a damaged record, so that it is kept, with what the trash has of it, and no longer read."""
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            number, name = 0, f"{operation.number}.damaged"
+            while _exists(name, folder):
+                number += 1
+                name = f"{operation.number}-{number}.damaged"
+            os.rename(operation.file, name, src_dir_fd=folder, dst_dir_fd=folder)
+        operation.file = name
+
+    def prune(self, entries: Sequence[JournalEntry]) -> None:
+        """Forget the oldest of `entries`, with what the trash holds of them, beyond what is to be kept."""
+        total, count = sum(entry.kept_bytes or 0 for entry in entries), len(entries)
+        turns: list[str] = []
+        for entry in entries[: min(len(entries) - 1, _PRUNED_AT_ONCE)]:
+            if count <= MAX_CHANGES and total <= MAX_KEPT_BYTES:
+                break
+            if not entry.is_damaged and (operation := self.load(entry)) and operation.end == "done":
+                turns.append(operation.turn)
+            self._discard(entry.number)  # before its record: what is killed here goes on with the next change
+            with self._workspace.open_folder(JOURNAL_FOLDER) as folder, suppress(OSError):
+                os.unlink(entry.file, dir_fd=folder)
+            count, total = count - 1, total - (entry.kept_bytes or 0)
+        if turns:
+            self._note(turns)
+        self._remove_discarded()
+
+    def pruned_turns(self) -> dict[str, int]:
+        """By turn, the latest last, how many of its operations were pruned."""
+        try:
+            noted = json.loads(self._read(_NOTE) or b"{}")
+        except (ValueError, RecursionError):
+            return {}
+        if not isinstance(noted, dict):
+            return {}
+        return {turn: count for turn, count in noted.items() if isinstance(count, int)}
+
+    def _note(self, turns: Sequence[str]) -> None:
+        noted = self.pruned_turns()
+        for turn in turns:
+            noted[turn] = noted.pop(turn, 0) + 1
+        latest = dict(list(noted.items())[-_NOTED_TURNS:])
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(f"{_NOTE}.new", flags, 0o666, dir_fd=folder), "wb") as file:
+                file.write(json.dumps(latest).encode())
+            os.rename(f"{_NOTE}.new", _NOTE, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _discard(self, number: str) -> None:
+        """Take an operation's folder out of the trash: `_remove_discarded` removes it, in pieces."""
+        with (
+            self._workspace.open_folder(TRASH_FOLDER) as trash,
+            self._workspace.open_folder(PRUNED_FOLDER) as pruned,
+        ):
+            if not _exists(number, trash):
+                return
+            name, again = number, 0
+            while _exists(name, pruned):
+                again += 1
+                name = f"{number}-{again}"
+            os.rename(number, name, src_dir_fd=trash, dst_dir_fd=pruned)
+
+    def _remove_discarded(self) -> None:
+        with self._workspace.open_folder(PRUNED_FOLDER) as pruned:
+            remove_trees(pruned, _REMOVED_AT_ONCE)
+
+    def _read(self, name: str) -> bytes | None:
+        """The bytes of a file of the folder; None where it is no file that can be read."""
+        with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            try:
+                descriptor = os.open(name, flags, dir_fd=folder)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                if error.errno not in _UNREADABLE:
+                    raise
+                return None
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_RECORD_BYTES:
+                    return None
+                with os.fdopen(descriptor, "rb", closefd=False) as file:
+                    return file.read()
+            finally:
+                os.close(descriptor)
+
+
+def _take(operation: Operation, line: bytes) -> bool:
+    """Add what a line records; False where it records nothing."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    match record:
+        case {"step": str()} if all(isinstance(record.get(key, ""), str) for key in ("path", "kept", "text")):
+            operation.steps.append(record)
+        case {"end": str(end)}:
+            operation.end = end
+        case {"undone": int(index)}:
+            operation.undone.add(index)
+        case {"turn": str(turn), "tool": str(tool)} if isinstance(record.get("undid", ""), str):
+            operation.turn, operation.tool, operation.undid = turn, tool, record.get("undid")
+        case _:
+            return False
+    return True
+
+
+def _exists(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

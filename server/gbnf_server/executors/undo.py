@@ -1,0 +1,187 @@
+"""Taking back the steps of operations, last first.
+
+Invariants:
+
+- Undoing a step looks at what is there: done, not yet done and half-way are told apart, so undoing twice, or
+  after a kill, is safe.
+- What someone changed since is left as it is, and reported. So are earlier steps at the same path: they wait
+  for it. A folder that holds something is no obstacle, and stays.
+- A path from a record passes the guard of the workspace as one from a model does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors.journal_store import TRASH_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gbnf_server.executors.journal_store import Operation
+    from gbnf_server.executors.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    """`undone`: what was taken back, `kept`: what could not be, and why; one sentence each."""
+
+    undone: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+class _Conflict(Exception):  # noqa: N818 - an answer that travels
+    """What is there now forbids to undo a step; once it is gone, the step can be undone."""
+
+
+class UndoOperation:
+    """One undo, of one operation or several. `kept` are sentences on what is left as it is."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._undone: list[str] = []
+        self.kept: list[str] = []
+        self._blocked: set[str] = set()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something is in the way that somebody can clear."""
+        return bool(self._blocked)
+
+    def outcome(self) -> UndoResult:
+        return UndoResult(tuple(dict.fromkeys(self._undone)), tuple(dict.fromkeys(self.kept)))
+
+    def undo(self, operation: Operation) -> Iterator[int]:
+        """Undo an operation's steps that are not undone yet; give the index of each once it is."""
+        for index in reversed(range(len(operation.steps))):
+            step = operation.steps[index]
+            if index in operation.undone or step.get("path") in self._blocked:
+                continue
+            try:
+                done = self._undo_step(operation, step)
+            except (_Conflict, OSError, ExecutorError) as error:
+                self._blocked.add(step["path"])
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                left = f"'{step['path']}' is left as it is: {reason}"
+                self.kept.append(str(error) if isinstance(error, _Conflict) else left)
+            else:
+                if done:
+                    yield index
+
+    def _undo_step(self, operation: Operation, step: dict[str, Any]) -> bool:
+        """Whether the step is settled; a folder that is not empty may be removed later."""
+        match step:
+            case {"step": "sent", "text": str(text)}:
+                self.kept.append(f"{text} cannot be taken back")
+                return True
+            case {"step": str(), "path": str(path)} if problem := self._invalid_path(operation, step):
+                self.kept.append(f"'{path}' is left as it is: {problem}")
+                return True
+            case {"step": "folder", "path": str(path)}:
+                return self._undo_folder(path)
+            case {"step": "trash", "path": str(path), "kept": str(source)}:
+                self._undo_trash(path, source)
+                return True
+            case {"step": "write", "path": str(), "before": _, "after": _}:
+                self._undo_write(step)
+                return True
+            case _:
+                self.kept.append(f"a step '{step.get('step')}' of another version is left as it is")
+                return True
+
+    def _invalid_path(self, operation: Operation, step: dict[str, Any]) -> str:
+        """What is wrong with a record's paths, "" where this journal may have written them."""
+        path, source = step["path"], step.get("kept", f"{TRASH_FOLDER}/{operation.number}/0/x")
+        head, _, name = str(source).removeprefix(f"{TRASH_FOLDER}/{operation.number}/").partition("/")
+        if not head.isdecimal() or name in {"", ".", ".."} or "/" in name or "\0" in name:
+            return "its record names another place than the trash"
+        try:
+            os.fsencode(name)
+            if path.startswith("/"):
+                return "its record holds no relative path"
+            self._workspace.check(f"./{path}")  # a name such as ~ is recorded bare
+        except UnicodeEncodeError:
+            return "its record names a file that cannot be"
+        except ExecutorError as error:
+            return str(error)
+        return ""
+
+    def _undo_folder(self, path: str) -> bool:
+        try:
+            with self._workspace.open_parent(path) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            self.kept.append(f"folder '{path}' stays: {error.strerror}")
+            return False
+        self._undone.append(f"removed folder '{path}'")
+        return True
+
+    def _undo_trash(self, path: str, source: str) -> None:
+        if not self._exists(source):
+            return
+        if self._exists(path):
+            raise _Conflict(
+                f"'{path}' exists again, so the deleted one stays in '{source}' until it is moved away"
+            )
+        self._restore(source, path)
+        self._undone.append(f"restored '{path}'")
+
+    def _undo_write(self, step: dict[str, Any]) -> None:
+        path, before, source = step["path"], step["before"], step.get("kept")
+        present = content(self._workspace, path)
+        if present == before:
+            return
+        if present not in {None, step["after"]}:
+            raise _Conflict(f"'{path}' was changed since and is left as it is, until it is moved away")
+        if source is None:
+            with self._workspace.open_parent(path) as (parent, name):
+                os.unlink(name, dir_fd=parent)
+            self._undone.append(f"removed '{path}'")
+        else:
+            self._restore(source, path)
+            self._undone.append(f"restored the earlier content of '{path}'")
+
+    def _restore(self, source: str, path: str) -> None:
+        for folder in with_parents(path.rpartition("/")[0] or "."):
+            with self._workspace.open_parent(folder) as (parent, name):
+                if not self._exists(folder):
+                    os.mkdir(name, dir_fd=parent)
+        with (
+            self._workspace.open_parent(source) as (trash, kept),
+            self._workspace.open_parent(path) as (parent, name),
+        ):
+            os.rename(kept, name, src_dir_fd=trash, dst_dir_fd=parent)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            with self._workspace.open_parent(path) as (parent, name):
+                os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+
+def content(workspace: Workspace, path: str) -> str | None:
+    """The digest of a file's bytes; None where nothing is there, "other" where it is no regular file."""
+    try:
+        with workspace.open_parent(path) as (parent, name):
+            if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                return "other"
+            with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent), "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def with_parents(path: str) -> list[str]:
+    """``a/b/c`` -> ``[a, a/b, a/b/c]``; ``.`` -> ``[]``"""
+    parts = Path(path).parts
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]

@@ -1,0 +1,100 @@
+"""A program that computes with each kind of weights that llama.cpp repacks at load.
+
+    python cpu_probe.py MODEL.gguf FOLDER
+
+It quantizes the model into the folder, once per quantization, and evaluates some tokens: first without
+repacking, then with it. Before each computation it prints a line such as "Q4_0 repacked", so that
+whoever started it knows what it died of. It exits with status 0 if all agree, with `DIFFERS` if repacked
+weights of the last printed line give other results.
+
+It is run as a file, in a process of its own, and imports nothing of this package (see `gbnf_server.inference.cpu_support`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+DIFFERS = 9
+"""Exit status: a computation finished with wrong results."""
+
+QUANTIZATIONS = ("Q8_0", "Q4_0", "Q4_1", "Q4_K_S", "Q5_K_S", "Q6_K", "Q2_K", "IQ4_XS", "IQ4_NL")
+"""Those with repacked kernels (ggml/src/ggml-cpu: repack.cpp, amx/common.h) that a dense model can have."""
+
+_TOKENS = 33  # more than a tile of 32 rows
+_ALIKE = 0.98  # cosine; kernels sum in another order, and nothing else may differ
+
+
+def main(model: Path, folder: Path) -> int:
+    """Return the exit status."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and its memory is of no interest
+    llama_cpp.llama_backend_init()
+    silent = llama_cpp.llama_log_callback(lambda *_: None)
+    llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
+    files = {name: _quantized(model, name, folder) for name in QUANTIZATIONS}
+    plain = {}
+    for name, file in files.items():
+        _announce(f"{name} plain")
+        plain[name] = _logits(file, repack=False)
+    for name, file in files.items():
+        _announce(f"{name} repacked")
+        if not _alike(_logits(file, repack=True), plain[name]):
+            return DIFFERS
+    return 0
+
+
+def _announce(step: str) -> None:
+    sys.stdout.write(step + "\n")
+    sys.stdout.flush()
+
+
+def _quantized(model: Path, name: str, folder: Path) -> Path:
+    file = folder / f"{name}.gguf"
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{name}")
+    params.allow_requantize, params.pure = True, True
+    params.nthread = os.cpu_count() or 1
+    if llama_cpp.llama_model_quantize(os.fsencode(model), os.fsencode(file), ctypes.byref(params)):
+        raise SystemExit(f"{model} cannot be quantized to {name}")
+    return file
+
+
+def _logits(file: Path, *, repack: bool) -> npt.NDArray[np.float32]:
+    """Evaluate a prompt in one batch, then one more token. Return the logits of both ends, concatenated."""
+    model_params = llama_cpp.llama_model_default_params()
+    model_params.use_extra_bufts, model_params.n_gpu_layers = repack, 0
+    model = llama_cpp.llama_model_load_from_file(os.fsencode(file), model_params)
+    context_params = llama_cpp.llama_context_default_params()
+    context_params.n_ctx = context_params.n_batch = 64
+    context_params.n_threads = context_params.n_threads_batch = 1
+    context = llama_cpp.llama_init_from_model(model, context_params)
+    if not context:
+        raise SystemExit(f"{file.name} cannot be loaded")
+    size = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    tokens = (llama_cpp.llama_token * _TOKENS)(*range(100, 100 + _TOKENS))
+    ends: list[Any] = []
+    for count in (_TOKENS, 1):
+        if llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, count)):
+            raise SystemExit(f"{file.name} cannot be evaluated")
+        logits = llama_cpp.llama_get_logits_ith(context, -1)
+        ends.append(np.ctypeslib.as_array(logits, shape=(size,)).copy())
+    llama_cpp.llama_free(context)
+    llama_cpp.llama_model_free(model)
+    return np.concatenate(ends)
+
+
+def _alike(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> bool:
+    cosine = float(one @ other) / float(np.linalg.norm(one) * np.linalg.norm(other))
+    return cosine >= _ALIKE  # False for NaN
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,174 @@
+"""Find out whether this build of llama.cpp computes on this CPU, before this process computes.
+
+At load, llama.cpp repacks weights for the CPU's widest instructions. Some builds die of the result: compiled
+by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX (ggml-org/llama.cpp#20824). A
+build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what crashes there
+is not done here. Invariants:
+
+- Weights are loaded in this process only after the verdict: through `model_params`, or after `patch_default_model_params`.
+- A verdict is kept in the cache folder, by a hash of llama.cpp's libraries and the CPU's features. A probe
+  that ended for another reason (a full disk, no memory) is not kept, and its verdict is the safe one: no
+  repacking.
+
+Repacking is turned off as a whole, rather than AMX alone by recompiling: one answer fits the library that pip
+compiled, our llama-server and other people's. It costs no correctness; on a CPU with AVX-512, prompts of Q4_0
+models are read at less than half the speed, those of Q8_0 and Q4_K at the same or a higher one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache, wraps
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gbnf_server.demo_model import model_path
+from gbnf_server.errors import SetupError
+from gbnf_server.system.folders import cache_folder
+from gbnf_server.system.processes import CRASH_SIGNALS, run_program, signal_name
+
+REINSTALL = "pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python"
+"""The command that compiles llama.cpp on this machine."""
+
+_PROGRAM = Path(__file__).with_name("cpu_probe.py")
+_DIFFERS = 9  # exit status of `cpu_probe`, which is not imported: it loads llama.cpp
+_LIMIT_S = 300.0  # the probe takes about three seconds of one core
+_LIBRARIES = ("*.so", "*.dylib", "*.dll")
+
+_log = logging.getLogger("gbnf_server.inference.bindings")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSupport:
+    """What works on this CPU, and why the rest does not ("" if all does)."""
+
+    computes: bool
+    repacks: bool
+    reason: str = ""
+
+
+@cache
+def cpu_support() -> CpuSupport:
+    """Return what this build can do on this CPU; runs the probe if no process of this user has yet."""
+    kept = cache_folder() / "cpu" / f"{_identity()}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return CpuSupport(**json.loads(kept.read_text("utf-8")))
+    found, is_final = run_cpu_probe()
+    if is_final:
+        with suppress(OSError):  # a cache folder that cannot be written costs a probe per process
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            arriving = kept.with_suffix(f".{os.getpid()}")
+            arriving.write_text(json.dumps(asdict(found)), "utf-8")
+            arriving.replace(kept)
+    return found
+
+
+def run_cpu_probe() -> tuple[CpuSupport, bool]:
+    """Run the probe. Return its verdict, and whether another run would find the same."""
+    try:
+        # made here: a child that crashes cannot remove it
+        with tempfile.TemporaryDirectory(prefix="gbnf-probe-") as folder:
+            done = run_program([sys.executable, "-P", str(_PROGRAM), str(model_path()), folder], _LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return CpuSupport(
+            computes=True, repacks=False, reason=f"the CPU probe did not finish: {error}"
+        ), False
+    steps = done.stdout.split("\n")[:-1]
+    quantization, _, kind = steps[-1].partition(" ") if steps else ("", "", "plain")
+    what = f"{kind} {quantization} weights" if quantization else "its libraries"
+    _log.info("CPU probe: status %d after %r", done.returncode, what)
+    match done.returncode:
+        case 0:
+            return CpuSupport(computes=True, repacks=True), True
+        case int(status) if status < 0:
+            reason = f"llama.cpp is killed by {signal_name(-status)} when it computes with {what}"
+            crashed = -status in CRASH_SIGNALS
+            computes = kind == "repacked" or not crashed
+            return CpuSupport(computes=computes, repacks=False, reason=reason), crashed
+        case status if status == _DIFFERS:
+            return CpuSupport(computes=True, repacks=False, reason=f"{what} give wrong results"), True
+        case status:
+            said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            reason = f"the CPU probe failed with status {status}; it said: {said[:300]}"
+            return CpuSupport(computes=True, repacks=False, reason=reason), False
+
+
+def model_params() -> Any:
+    """Return llama.cpp's default model parameters, changed to what works here.
+
+    Raises SetupError if nothing does.
+    """
+    import llama_cpp  # noqa: PLC0415 - this module also serves where llama.cpp cannot be loaded
+
+    return _changed(llama_cpp.llama_model_default_params())
+
+
+@cache
+def patch_default_model_params() -> None:
+    """Let `llama_cpp.Llama`, which has no argument for it, load models as `model_params` says. Idempotent."""
+    from llama_cpp import llama_cpp as bindings  # noqa: PLC0415 - see above
+
+    defaults = bindings.llama_model_default_params
+
+    @wraps(defaults)
+    def changed() -> Any:
+        return _changed(defaults())
+
+    bindings.llama_model_default_params = changed
+
+
+def _changed(params: Any) -> Any:
+    found = cpu_support()
+    if not found.computes:
+        raise SetupError(
+            f"this build of llama.cpp does not run on this CPU: {found.reason}. Compile it here with "
+            f"`{REINSTALL}`; "
+            "`gbnf doctor` says more."
+        )
+    if not found.repacks:
+        _log.info("weights are not repacked: %s", found.reason)
+        params.use_extra_bufts = False
+    return params
+
+
+def library_folder() -> Path | None:
+    """Return where llama-cpp-python loads llama.cpp's libraries from; None if it is not installed."""
+    chosen = os.environ.get("LLAMA_CPP_LIB_PATH")
+    if chosen:
+        return Path(chosen)
+    spec = find_spec("llama_cpp")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "lib"
+
+
+def cpu_features() -> str:
+    """Return what tells kinds of CPU apart: on Linux the flags of the first core, elsewhere its name."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in {"flags", "Features"}:  # x86, ARM
+                return value.strip()
+    if sys.platform == "darwin":
+        with suppress(OSError, subprocess.SubprocessError):
+            return run_program(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], 10).stdout.strip()
+    return platform.processor()
+
+
+def _identity() -> str:
+    """Return a hash of llama.cpp's libraries, the CPU, and the probe itself."""
+    identity = sha256(f"{platform.machine()} {cpu_features()}\n".encode())
+    identity.update(_PROGRAM.read_bytes())
+    folder = library_folder()
+    files = (file for pattern in _LIBRARIES for file in folder.glob(pattern)) if folder else ()
+    for file in sorted(files):
+        identity.update(file.name.encode() + b"\0" + sha256(file.read_bytes()).digest())
+    return identity.hexdigest()[:32]

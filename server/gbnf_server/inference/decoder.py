@@ -1,0 +1,173 @@
+"""The decoding loop: an answer grows by tokens that the model chooses and by text that the grammar forces."""
+
+from __future__ import annotations
+
+import codecs
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gbnf_server.errors import BackendError
+from gbnf_server.inference.constraint import Constraint
+from gbnf_server.inference.jump_forward import Jump, jump
+from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
+from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.sampler import Sampler
+
+_MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
+
+OnText = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Generation:
+    """What has been written so far. `forced_tokens` of the `tokens` cost no step; `first_token_at`: when the first came."""
+
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    forced_tokens: int = 0
+    finish: Literal["stop", "length"] = "length"
+    first_token_at: float = 0.0
+
+
+class Decoder:
+    """Writes one answer behind a prompt, in a row of the model's memory that shares its beginning.
+
+    `jumps`: forced text is appended instead of sampled. `on_text` gets each new piece of the text.
+    """
+
+    def __init__(
+        self,
+        model: NativeModel,
+        memory: KVCache,
+        sequence: CachedSequence,
+        sampler: Sampler,
+        constraint: Constraint | None,
+        *,
+        jumps: bool,
+        stop: threading.Event,
+        on_text: OnText | None = None,
+    ) -> None:
+        self._model, self._kv_cache, self._sequence, self._sampler = model, memory, sequence, sampler
+        self._constraint = constraint
+        self._jumps = jumps and constraint is not None
+        self._stop, self._on_text = stop, on_text
+        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
+        self._answer = Generation()
+        # The logits behind the first so many tokens of prompt and answer, from the last evaluation. What was
+        # evaluated may be ahead of the answer, by drafts: `row.past` agrees with it as far as both go.
+        self._logits: dict[int, Logits] = {}
+        self._spaced = True  # whether the model writes optional spaces, as far as it has been seen
+
+    def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
+        """Answer with at most `room` tokens, for which the memory has place. Raises BackendError."""
+        answer = self._answer
+        while True:
+            drafts: list[tuple[int, bool]] = []
+            if self._constraint is not None and self._jumps:
+                forced_continuation = self._constraint.forced_continuation(spaced=self._spaced)
+                made = (
+                    None
+                    if forced_continuation is None
+                    else jump(self._model, answer.tokens, answer.text, forced_continuation)
+                )
+                if made is not None and len(made.tokens) > max_tokens:
+                    self._truncate(made.tokens[:max_tokens])
+                    break
+                if made is not None and (not made.text or self._constraint.accept_text(made.text)):
+                    self._append_forced(made, len(prompt))
+                    drafts = made.drafts[: max_tokens - len(answer.tokens)]
+                    if forced_continuation is not None and forced_continuation.ends:
+                        answer.finish = "stop"
+                        break
+            if len(answer.tokens) >= max_tokens:
+                break
+            token = self._sample(self._next_logits(prompt, drafts))
+            if token in self._model.end_tokens:
+                answer.finish = "stop"
+                break
+            answer.forced_tokens += self._commit_token(len(prompt) + len(answer.tokens), token)
+            answer.tokens.append(token)
+            self._emit(self._characters.decode(self._model.piece(token)))
+        if answer.finish == "stop":
+            self._emit(self._characters.decode(b"", final=True))
+        return answer
+
+    def _append_forced(self, made: Jump, start: int) -> None:
+        answer = self._answer
+        answer.forced_tokens = max(0, answer.forced_tokens + len(made.tokens) - len(answer.tokens))
+        for index in range(made.kept, len(made.tokens)):
+            self._commit_token(start + index, made.tokens[index])
+        answer.tokens = made.tokens
+        self._emit(made.text)
+
+    def _commit_token(self, index: int, token: int) -> bool:
+        """The token of prompt and answer at an index is this one: forget what was evaluated otherwise.
+
+        Returns whether it has been evaluated already.
+        """
+        cached_tokens = self._sequence.cached_tokens
+        if index < len(cached_tokens) and cached_tokens[index] != token:
+            drafted, chosen = (
+                self._model.piece(each).startswith(b" ") for each in (cached_tokens[index], token)
+            )
+            if drafted != chosen:
+                self._spaced = chosen
+            self._kv_cache.roll_back(self._sequence, index)
+        return index < len(cached_tokens)
+
+    def _truncate(self, tokens: list[int]) -> None:
+        """End with the tokens that there is room for."""
+        answer = self._answer
+        raw = b"".join([self._model.piece(token) for token in tokens])
+        text = codecs.getincrementaldecoder("utf-8")().decode(raw)
+        if len(text) >= len(answer.text):  # fewer only if the model had spelled it in fewer tokens
+            answer.forced_tokens = max(0, answer.forced_tokens + len(tokens) - len(answer.tokens))
+            answer.tokens = tokens
+            self._emit(text[len(answer.text) :])
+
+    def _next_logits(self, prompt: Sequence[int], drafts: Sequence[tuple[int, bool]]) -> Logits:
+        """The logits of the next token. Where they have to be computed, those that drafts need are, too."""
+        tokens, sequence = self._answer.tokens, self._sequence
+        length = len(prompt) + len(tokens)
+        known = min(len(sequence.cached_tokens), length)
+        if known == length and length in self._logits:
+            return self._logits[length]
+        known = min(known, length - 1)
+        if known < len(sequence.cached_tokens):
+            self._kv_cache.roll_back(sequence, known)
+        left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
+        if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
+            drafts = ()
+        ahead = [
+            0,
+            *(count for count, (_, asks) in enumerate(drafts) if asks and count),
+            *[len(drafts)] * bool(drafts),
+        ]
+        output_positions = [len(left) - 1 + count for count in ahead]
+        found = self._kv_cache.evaluate(
+            sequence, [*left, *(token for token, _ in drafts)], self._stop, output_positions
+        )
+        self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
+        self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
+        return found[0]
+
+    def _sample(self, logits: Logits) -> int:
+        try:
+            token = self._sampler.sample(logits, self._constraint)
+        except ValueError as error:
+            raise BackendError(f"the model computes nonsense: {error}. Is its file whole?") from None
+        if token is None:
+            raise BackendError(
+                "the grammar leaves no token of this model's vocabulary possible: it has a dead end here."
+            )
+        if self._constraint is not None and token not in self._model.end_tokens:
+            self._constraint.accept(token)
+        return token
+
+    def _emit(self, text: str) -> None:
+        self._answer.text += text
+        if text and self._on_text is not None:
+            self._on_text(text)

@@ -1,0 +1,194 @@
+"""llama.cpp's own grammar engine on a vocabulary alone: the judge of grammars and of texts.
+
+No weights are needed: a text is tokenized, each token is tested against the grammar and accepted, and at the
+end the end-of-generation token is tested. What must stay true: whatever the grammar, the process survives.
+So a grammar from outside goes through `guard_grammar`, our own reading of GBNF, before the engine sees it: the engine
+hangs on some grammars (inverted repetition bounds), eats all memory on others (left recursion hidden behind
+rules that may be empty) and overflows its stack on the deepest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from gbnf.errors import GrammarSyntaxError
+from gbnf.grammar.parse import parse_gbnf
+from gbnf_server.errors import GrammarRefused, ModelLoadError
+from gbnf_server.inference.native import NativeGrammar, NativeModel
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMatch:
+    """What the engine says of a text.
+
+    `accepted`: every token may follow the one before, so the text is a prefix of the language. `complete`:
+    it may also end there, so the text is in the language. `consumed_tokens` were taken, and `position`
+    characters; where the text is refused, `position` is the index of the first character that does not fit.
+    """
+
+    accepted: bool
+    complete: bool
+    consumed_tokens: int
+    position: int
+
+
+class GrammarChecker:
+    """A vocabulary, and the grammar engine over it. May be used by several threads at once."""
+
+    def __init__(self, model: NativeModel) -> None:
+        if not model.end_tokens:
+            raise ModelLoadError(f"{model.path} has no end-of-generation token, so no text could ever end.")
+        self.model = model
+        self._end = min(model.end_tokens)
+
+    @staticmethod
+    def load(path: Path | str, *, vocab_only: bool = True) -> GrammarChecker:
+        """Load a GGUF, by default without its weights. Raises ModelLoadError."""
+        return GrammarChecker(NativeModel(path, vocab_only=vocab_only))
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def check(self, gbnf: str, *, trusted: bool = False) -> None:
+        """Return if the engine takes the grammar. Raises GrammarRefused with llama.cpp's own reason.
+
+        `trusted` leaves out `guard_grammar`: only for a grammar that our own compiler has made.
+        """
+        with self._parse(gbnf, trusted):
+            pass
+
+    def match(self, gbnf: str, text: str, *, trusted: bool = False) -> EngineMatch:
+        """Put one text to one grammar. Raises GrammarRefused as `check` does."""
+        return self.match_many(gbnf, [text], trusted=trusted)[0]
+
+    def match_many(self, gbnf: str, texts: Iterable[str], *, trusted: bool = False) -> list[EngineMatch]:
+        """Put several texts to one grammar, which is parsed once."""
+        with self._parse(gbnf, trusted) as grammar:
+            return [self._replay(grammar, text) for text in texts]
+
+    def _parse(self, gbnf: str, trusted: bool) -> NativeGrammar:
+        if not trusted:
+            guard_grammar(gbnf)
+        return NativeGrammar.parse(self.model, gbnf)
+
+    def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
+        """Go through the text token by token, as a model would write it.
+
+        Where a token is refused its characters are tried one by one: that finds the exact place, and lets
+        through a text that only another tokenization can write (one that spells the name of an
+        end-of-generation token, say, which some vocabularies read as that token).
+        """
+        encodable = text[: _lone_surrogate(text)]
+        raw = encodable.encode()
+        token_at = self._token_starts(encodable, raw)
+        taken = offset = 0
+
+        def refused() -> EngineMatch:
+            return EngineMatch(
+                accepted=False,
+                complete=False,
+                consumed_tokens=taken,
+                position=len(raw[:offset].decode(errors="ignore")),
+            )
+
+        with grammar.clone() as state:
+            while offset < len(raw):
+                token = token_at.get(offset)
+                if token is not None and self._take(state, token):
+                    taken, offset = taken + 1, offset + len(self.model.piece(token))
+                    continue
+                if _is_inside_character(raw, offset):
+                    return refused()
+                end = offset + 1
+                while _is_inside_character(raw, end):
+                    end += 1
+                for part in self._spell(raw[offset:end]):
+                    if part is None or not self._take(state, part):
+                        return refused()
+                    taken += 1
+                offset = end
+            if len(encodable) < len(text):
+                return refused()
+            return EngineMatch(
+                accepted=True,
+                complete=state.allows(self._end),
+                consumed_tokens=taken,
+                position=len(text),
+            )
+
+    def _take(self, state: NativeGrammar, token: int) -> bool:
+        if token in self.model.end_tokens or not state.allows(token):
+            return False
+        state.accept(token)
+        return True
+
+    def _token_starts(self, text: str, raw: bytes) -> dict[int, int]:
+        """The vocabulary's own tokenization, by byte offset; {} where its tokens do not spell the text.
+
+        Special tokens' names are read as ordinary text: a grammar speaks of texts.
+        """
+        starts, offset = {}, 0
+        for token in self.model.tokenize(text, special=False):
+            piece = self.model.piece(token)
+            if not raw.startswith(piece, offset):
+                return {}
+            starts[offset] = token
+            offset += len(piece)
+        return starts if offset == len(raw) else {}
+
+    def _spell(self, character: bytes) -> Sequence[int | None]:
+        """Write one character's UTF-8 as one token, else as one for each byte; None where a byte has none."""
+        whole = self._tokens_by_piece.get(character)
+        if whole is not None:
+            return [whole]
+        return [self._tokens_by_piece.get(bytes([byte])) for byte in character]
+
+    @cached_property
+    def _tokens_by_piece(self) -> dict[bytes, int]:
+        """The tokens that stand for one character or less."""
+        pieces = ((self.model.piece(token), token) for token in reversed(range(self.model.size)))
+        return {
+            piece: token
+            for piece, token in pieces
+            if 0 < len(piece) <= _LONGEST_CHARACTER and token not in self.model.end_tokens
+        }
+
+
+_LONGEST_CHARACTER = 4  # bytes of UTF-8
+_MOST_RULES = 20_000  # the engine looks for left recursion recursively; a chain of 100,000 rules crashed it
+
+
+@lru_cache(maxsize=64)
+def guard_grammar(gbnf: str) -> None:
+    """Refuse the grammars that would harm the engine. Raises GrammarRefused, which says where and why.
+
+    Only what passes may be handed to llama.cpp, here or in a server. The last grammars are remembered.
+    """
+    if "\0" in gbnf:
+        raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
+    if gbnf.count("::=") > _MOST_RULES:
+        raise GrammarRefused(
+            f"it has more than {_MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
+            "Join rules that are used once."
+        )
+    try:
+        parse_gbnf(gbnf)
+    except GrammarSyntaxError as error:
+        raise GrammarRefused(str(error)) from error
+
+
+def _lone_surrogate(text: str) -> int:
+    """The index of the first half surrogate pair, which no UTF-8 text holds; the length where none is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return len(text)
+
+
+def _is_inside_character(raw: bytes, offset: int) -> bool:
+    return offset < len(raw) and raw[offset] & 0b1100_0000 == 0b1000_0000

@@ -1,0 +1,437 @@
+"""llama.cpp through ctypes: the one place where a wrong call would end the process.
+
+Two handles are offered, `NativeModel` (weights or just the vocabulary) and `NativeGrammar` (a parsed grammar
+and how far a text has come in it). Invariants:
+
+- No grammar reaches the engine that is empty (it would constrain nothing), holds NUL (the rest would be cut
+  off) or is no UTF-8; whether it is otherwise harmless is `guard_grammar`'s business, in `gbnf_server.inference.grammar_checker`.
+- `NativeGrammar.accept` is called only with a token that `allows` has just let through, and never with an
+  end-of-generation token: the engine aborts the process otherwise.
+- The engine's messages go to the logger `gbnf_server.inference.bindings`, never to the terminal.
+
+A `NativeModel` may be used by several threads at once, a `NativeGrammar` by one at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sys
+import tempfile
+import threading
+import weakref
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf_server.errors import GrammarRefused, ModelLoadError
+from gbnf_server.inference.bindings import llama_cpp
+from gbnf_server.inference.cpu_support import model_params
+
+_LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
+_SMALL = 64 * 1024 * 1024  # bytes of a model file
+_LAST_BYTE = 0xFF
+_KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
+
+_log = logging.getLogger("gbnf_server.inference.bindings")
+_GGML_LOG_LEVEL_ERROR = 4  # ggml.h, enum ggml_log_level
+_captures = threading.local()
+_stderr_lock = threading.Lock()
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]  # llama_cpp ships no types
+def _forward_log(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
+    message = text.decode(errors="replace")
+    captured: list[str] | None = getattr(_captures, "messages", None)
+    if captured is not None and level >= _GGML_LOG_LEVEL_ERROR:
+        captured.append(message)
+    if message.strip():
+        _log.debug("%s", message.rstrip())
+
+
+@cache
+def _start() -> None:
+    """Start the engine, once a process, and send its messages to the logger."""
+    llama_cpp.llama_backend_init()
+    llama_cpp.llama_log_set(_forward_log, ctypes.c_void_p(0))
+
+
+@contextmanager
+def _errors() -> Iterator[list[str]]:
+    """Collect the error messages that the engine logs in this thread meanwhile."""
+    messages: list[str] = []
+    _captures.messages = messages
+    try:
+        yield messages
+    finally:
+        _captures.messages = None
+
+
+class _StderrCapture:
+    """Catches what C code prints to `stderr`, where llama.cpp's grammar parser puts its reasons.
+
+    The C library's variable `stderr` is pointed to a stream of our own for the moment; file descriptor 2,
+    which Python and child processes use, stays as it is. glibc and macOS let that variable be set: elsewhere
+    nothing is caught, and the reason appears on the terminal.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None)
+        self._fd = -1
+        if hasattr(libc, "gnu_get_libc_version"):
+            variable = "stderr"
+        elif sys.platform == "darwin":
+            variable = "__stderrp"
+        else:
+            return
+        self._variable = ctypes.c_void_p.in_dll(libc, variable)
+        self._flush, fdopen = libc.fflush, libc.fdopen
+        self._flush.argtypes = [ctypes.c_void_p]
+        fdopen.argtypes, fdopen.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_void_p
+        with tempfile.TemporaryFile() as file:
+            self._fd = os.dup(file.fileno())
+        self._stream = fdopen(self._fd, b"a")  # never closed: a late writer must not find it gone
+
+    @contextmanager
+    def __call__(self) -> Iterator[list[str]]:
+        printed: list[str] = []
+        if self._fd < 0:
+            yield printed
+            return
+        with _stderr_lock:
+            before, self._variable.value = self._variable.value, self._stream
+            try:
+                yield printed
+            finally:
+                self._variable.value = before
+                self._flush(self._stream)
+                size = os.fstat(self._fd).st_size
+                printed.append(os.pread(self._fd, size, 0).decode(errors="replace"))
+                os.ftruncate(self._fd, 0)
+
+
+_capture_stderr = cache(_StderrCapture)
+
+
+class NativeModel:
+    """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
+
+    def __init__(self, path: Path | str, *, vocab_only: bool = False, gpu_layers: int | None = None) -> None:
+        """Raises ModelLoadError where the file is missing or llama.cpp cannot use it.
+
+        Raises SetupError where this build of llama.cpp does not compute on this CPU.
+        """
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise ModelLoadError(f"there is no model file {self.path}. Give the path of a GGUF file.")
+        _start()
+        params = llama_cpp.llama_model_default_params() if vocab_only else model_params()
+        params.vocab_only = vocab_only
+        if gpu_layers is not None:
+            params.n_gpu_layers = gpu_layers
+        with _errors() as messages:
+            self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
+        if not self.handle:
+            reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
+            raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a whole GGUF model?")
+        self.close = weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
+        self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        if not self.size:
+            raise ModelLoadError(f"{self.path} has no vocabulary. Give a GGUF of a language model.")
+        self._pieces: dict[int, bytes] = {}
+        self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """The GGUF's key-value pairs, values as text."""
+        model = self.handle
+        pairs = {}
+        for index in range(llama_cpp.llama_model_meta_count(model)):
+            key = _read_string(llama_cpp.llama_model_meta_key_by_index, model, index)
+            pairs[key] = _read_string(llama_cpp.llama_model_meta_val_str_by_index, model, index)
+        return pairs
+
+    @property
+    def name(self) -> str:
+        """The model's own name, or the file's where it has none."""
+        return self.metadata.get("general.name") or self.path.stem
+
+    @cached_property
+    def training_context_length(self) -> int:
+        """The length in tokens that the model was trained for; 0 where the file does not say."""
+        architecture = self.metadata.get("general.architecture", "")
+        return int(self.metadata.get(f"{architecture}.context_length", 0))
+
+    @property
+    def default_context(self) -> int:
+        """How many tokens a conversation may have if nobody chooses: the trained context, up to 8192."""
+        return min(self.training_context_length or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
+
+    def memory_estimate(self) -> int:
+        """Return the bytes that weights and the KV cache of `default_context` need."""
+        values = self.metadata
+        prefix = values.get("general.architecture", "") + "."
+
+        def number(key: str, default: int) -> int:
+            text = values.get(prefix + key, "")
+            return int(text) if text.isdecimal() else default
+
+        heads = max(number("attention.head_count", 1), 1)
+        head_width = number("attention.key_length", number("embedding_length", 0) // heads)
+        kv_heads = number("attention.head_count_kv", heads)
+        per_token = 2 * 2 * number("block_count", 0) * kv_heads * head_width  # keys and values of 16 bits
+        return self.path.stat().st_size + self.default_context * per_token
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread runs it best: several wait for each other more than they work.
+
+        Measured on a busy machine of two cores, 221 tokens into 3.5 million parameters: 0.03 s with one
+        thread, 0.9 s with two.
+        """
+        return self.path.stat().st_size < _SMALL
+
+    @cached_property
+    def has_recurrent_state(self) -> bool:
+        """Whether its memory can be cut back only as a whole: that of a recurrent model."""
+        is_recurrent, is_hybrid = llama_cpp.llama_model_is_recurrent, llama_cpp.llama_model_is_hybrid
+        return bool(is_recurrent(self.handle) or is_hybrid(self.handle))
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokens that end a generation."""
+        is_end = llama_cpp.llama_vocab_is_eog
+        return frozenset(token for token in range(self.size) if is_end(self.vocabulary, token))
+
+    @cached_property
+    def control_token_texts(self) -> frozenset[str]:
+        """The texts that `tokenize` reads as control tokens where names of special tokens count."""
+        handle, text = self.vocabulary, llama_cpp.llama_vocab_get_text
+        control = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+        attributes = llama_cpp.llama_vocab_get_attr
+        tokens = (token for token in range(self.size) if attributes(handle, token) & control)
+        return frozenset(text(handle, token).decode(errors="replace") for token in tokens)
+
+    @property
+    def bos_token(self) -> int | None:
+        """The token that every prompt begins with, where the vocabulary asks for one."""
+        wanted = llama_cpp.llama_vocab_get_add_bos(self.vocabulary)
+        token = int(llama_cpp.llama_vocab_bos(self.vocabulary))
+        return token if wanted and token >= 0 else None
+
+    def token_text(self, token: int) -> str:
+        """The text of a special token such as the end-of-sequence token, "" where there is none."""
+        return self.piece(token).decode(errors="replace") if token >= 0 else ""
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """Split into tokens, without any that mark start or end. `special`: names of special tokens count."""
+        raw = text.encode()
+        room = len(raw) + 16
+        while True:
+            tokens = (llama_cpp.llama_token * room)()
+            count = llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), tokens, room, False, special)
+            if count >= 0:
+                return list(tokens[:count])
+            room = -count
+
+    def tokenize_exactly(self, text: str) -> list[int] | None:
+        """The tokens that spell the text, names of special tokens being text; None where no tokens do.
+
+        A tokenizer may add a space of its own, or know a text that names a special token only as that one.
+        """
+        tokens = self.tokenize(text, special=False)
+        if not self.end_tokens.isdisjoint(tokens):
+            return None
+        return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that the token stands for, the name of a special one included; often no whole UTF-8."""
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._piece(token)
+        return known
+
+    def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
+        """The tokens whose piece begins with one of these bytes, ascending. Don't change the array."""
+        known = self._by_first_byte.get(first)
+        if known is None:
+            wanted = np.zeros(257, dtype=np.bool_)
+            wanted[list(first)] = True
+            known = np.flatnonzero(wanted[self._first_bytes])
+            if len(self._by_first_byte) >= _KEPT_SELECTIONS:
+                self._by_first_byte.clear()
+            self._by_first_byte[first] = known
+        return known
+
+    def stable_length(self, raw: bytes, boundaries: Sequence[int], following: frozenset[int]) -> int:
+        """How much of a text (in bytes) is tokenized alike whatever follows it, as far as one can tell.
+
+        `boundaries`: where its tokens begin. `following`: the bytes that may come next. A token that begins
+        with the text from a boundary on, and goes on with one of these bytes, might take its place; one that
+        the vocabulary reads before all others (a user-defined one), from anywhere on.
+        """
+        fixed, others = self._sorted_pieces
+        for start in range(max(0, len(raw) - fixed.longest + 1), len(raw)):
+            if fixed.extend(raw[start:], following):
+                return start
+        near = (at for at in boundaries if len(raw) - others.longest < at < len(raw))
+        return next((at for at in near if others.extend(raw[at:], following)), len(raw))
+
+    @cached_property
+    def _sorted_pieces(self) -> tuple[_Pieces, _Pieces]:
+        """The user-defined tokens, and the others."""
+        kinds: tuple[list[bytes], list[bytes]] = ([], [])
+        user_defined = llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
+        for token, piece in enumerate(self._read_pieces()):
+            attributes = llama_cpp.llama_vocab_get_attr(self.vocabulary, token)
+            kinds[0 if attributes & user_defined else 1].append(piece)
+        return _Pieces(kinds[0]), _Pieces(kinds[1])
+
+    def _read_pieces(self) -> list[bytes]:
+        """The pieces of all tokens."""
+        to_piece, room = llama_cpp.llama_token_to_piece, 256
+        buffer = ctypes.create_string_buffer(room)
+        if len(self._pieces) < self.size:
+            for token in range(self.size):
+                size = to_piece(self.vocabulary, token, buffer, room, 0, True)
+                self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
+        return [self._pieces[token] for token in range(self.size)]
+
+    @cached_property
+    def _first_bytes(self) -> npt.NDArray[np.uint16]:
+        """For each token the byte that its piece begins with, 256 for one without a piece."""
+        firsts = (piece[0] if piece else 256 for piece in self._read_pieces())
+        return np.fromiter(firsts, dtype=np.uint16, count=self.size)
+
+    def _piece(self, token: int) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            size = llama_cpp.llama_token_to_piece(self.vocabulary, token, buffer, room, 0, True)
+            if size >= 0:
+                return buffer.raw[:size]
+            room = -size
+
+
+class _Pieces:
+    """Tokens' pieces, sorted; `longest` in bytes."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._sorted = sorted(pieces)
+        self.longest = max(map(len, pieces), default=0)
+
+    def extend(self, start: bytes, following: frozenset[int]) -> bool:
+        """Whether one begins with `start` and goes on with one of these bytes."""
+        at = bisect_right(self._sorted, start)
+        while at < len(self._sorted) and self._sorted[at].startswith(start):
+            byte = self._sorted[at][len(start)]
+            if byte in following:
+                return True
+            if byte == _LAST_BYTE:
+                return False
+            at = bisect_left(self._sorted, start + bytes([byte + 1]))
+        return False
+
+
+class NativeGrammar:
+    """A grammar of the engine, and how far a text has come in it."""
+
+    def __init__(self, model: NativeModel, sampler: Any) -> None:
+        self._model, self._sampler = model, sampler
+        self._close = weakref.finalize(self, llama_cpp.llama_sampler_free, sampler)
+        self._one = (llama_cpp.llama_token_data * 1)()
+        self._array = llama_cpp.llama_token_data_array(data=self._one, size=1, selected=-1, sorted=False)
+
+    @staticmethod
+    def parse(model: NativeModel, gbnf: str) -> NativeGrammar:
+        """Raises GrammarRefused with llama.cpp's reason."""
+        if not gbnf.strip():
+            raise GrammarRefused("it is empty. Give at least the rule 'root'.")
+        if "\0" in gbnf:
+            raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
+        try:
+            raw = gbnf.encode()
+        except UnicodeEncodeError as error:
+            raise GrammarRefused(f"it is no Unicode text: {error.reason} at {error.start}.") from None
+        with _errors() as logged, _capture_stderr()() as printed:
+            sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
+        if not sampler:
+            raise GrammarRefused(_reason("".join(printed), logged, gbnf))
+        return NativeGrammar(model, sampler)
+
+    def clone(self) -> NativeGrammar:
+        """The same grammar at the same place, without parsing again."""
+        return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler))
+
+    def allows(self, token: int) -> bool:
+        """Tell whether the token may come next (one that ends the generation: whether the text may end)."""
+        entry, array = self._one[0], self._array
+        entry.id, entry.logit, entry.p = token, 0.0, 0.0
+        array.size, array.selected, array.sorted = 1, -1, False
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return bool(self._one[0].logit == 0.0)
+
+    def accept(self, token: int) -> None:
+        """Go on by a token that `allows` has just let through, and that does not end the generation."""
+        llama_cpp.llama_sampler_accept(self._sampler, token)
+
+    def allowed(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each of several tokens what `allows` says, in one go."""
+        entries = np.zeros(len(tokens), dtype=_TOKEN_DATA)
+        entries["id"] = tokens
+        array = llama_cpp.llama_token_data_array(
+            data=entries.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
+            size=len(tokens),
+            selected=-1,
+            sorted=False,
+        )
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return np.asarray(entries["logit"] == 0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+
+_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+def _read_string(read: Any, model: Any, index: int) -> str:
+    """What a llama.cpp function of the form (model, index, buffer, size) -> length writes."""
+    room = 256
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        size = read(model, index, buffer, room)
+        if size < room:
+            return buffer.value.decode(errors="replace")
+        room = size + 1
+
+
+def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
+    """llama.cpp's own words for refusing a grammar, with the place where they end in the rest of the text."""
+    _, found, reason = printed.partition("error parsing grammar: ")
+    if not found:
+        last = logged[-1] if logged else "llama.cpp gave no reason"
+        return last.partition(": ")[2].strip() or last.strip()
+    reason = reason.removesuffix(f"\n\n{gbnf}\n")
+    what, at, rest = reason.partition(" at ")
+    if not at or not gbnf.endswith(rest):
+        return reason.strip()
+    position = len(gbnf) - len(rest)
+    line = gbnf.count("\n", 0, position) + 1
+    column = position - (gbnf.rfind("\n", 0, position) + 1) + 1
+    near = f"before {rest[:40]!r}" if rest else "at the end"
+    return f"{what} in line {line}, column {column}, {near}"

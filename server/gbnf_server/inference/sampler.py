@@ -1,0 +1,146 @@
+"""Which token comes next: chosen from the logits by the sampler's settings, among those that are allowed.
+
+Every choice is that of masking the whole vocabulary first, without the mask:
+
+- Each token gets a key that does not depend on the constraint, and the allowed one with the greatest key
+  wins. Greedy, the key is the logit. At a temperature it is logit / T - ln E with E exponential: among
+  whatever set, so also among the allowed ones, the greatest of such keys falls on a token with the
+  probability of the softmax over that set (the Gumbel-max trick).
+- So tokens are tried in the order of their keys. The first nearly always passes. When it does not, what
+  cannot begin the next character goes, and the rest is tried in widening batches of the greatest keys.
+- A truncation (`top_k`, `top_p`, `min_p`) is that of the allowed tokens: what it keeps is found in the order
+  of the logits, as far as it takes to know, and the keys are drawn among what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf_server.inference.constraint import Constraint, TokenIds
+
+Logits = npt.NDArray[np.float32]
+Keys = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Ordered = npt.NDArray[np.float64]
+
+_WIDTHS = (64, 1024, 16384)  # of the batches in which tokens are tried; the last is all that is left
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Which of the allowed tokens may be sampled, in llama.cpp's order: `top_k`, `top_p`, `min_p`.
+
+    0, 1.0 and 0.0 keep all. Probabilities are those at temperature 1, as in llama.cpp's default chain.
+    """
+
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}; it is 0 for no limit, or the number of tokens to keep")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it is above 0, and at most 1, which keeps all")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p is {self.min_p}; it is between 0, which keeps all, and 1")
+
+    @property
+    def keeps_all(self) -> bool:
+        return not self.top_k and self.top_p == 1 and self.min_p == 0
+
+    def kept(self, known: Ordered, left: Ordered) -> int | None:
+        """How many of the tokens are kept; None where that can't be told yet.
+
+        `known`: the logits of the first allowed tokens, descending, at least one. `left`: of all that may be
+        allowed beside them, none of them greater.
+        """
+        if self.top_k and len(known) >= self.top_k:
+            known, left = known[: self.top_k], left[:0]
+        weights = np.exp(known - known[0])
+        before = np.cumsum(weights) - weights
+        likely = int(np.count_nonzero(weights >= self.min_p))
+        least = most = len(known)
+        if self.top_p < 1:  # of the mass of the allowed, which is known up to what is left
+            mass = weights.sum()
+            least = int(np.count_nonzero(before < self.top_p * mass))
+            most = int(np.count_nonzero(before < self.top_p * (mass + np.exp(left - known[0]).sum())))
+        least, most = min(least, likely), min(most, likely)
+        return least if least == most and (least < len(known) or not len(left)) else None
+
+
+class Sampler:
+    """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities.
+
+    `seed` -1 is another one each time, as in llama.cpp.
+    """
+
+    def __init__(self, temperature: float, seed: int, truncation: Truncation | None = None) -> None:
+        if not temperature >= 0 or temperature == np.inf:
+            raise ValueError(f"the temperature is {temperature}; it is a number, at least 0")
+        if seed < -1:
+            raise ValueError(f"the seed is {seed}; it is at least 0, or -1 for another each time")
+        self._temperature = temperature
+        self._truncation = truncation or Truncation()
+        self._random = np.random.default_rng(None if seed == -1 else seed)
+
+    def sample(self, logits: Logits, constraint: Constraint | None) -> int | None:
+        """One token that is allowed, None where none is. Raises ValueError where a logit is no number."""
+        if self._temperature == 0:
+            return _greatest(logits, constraint)
+        if self._truncation.keeps_all:
+            return _greatest(self._keys(logits), constraint)
+        kept = self._kept(logits, constraint)
+        return None if kept is None else int(kept[np.argmax(self._keys(logits[kept]))])
+
+    def _keys(self, logits: Logits) -> npt.NDArray[np.float64]:
+        noise = self._random.standard_exponential(
+            len(logits)
+        )  # in float32 it would be 0 too often: a sure win
+        np.log(noise, out=noise)
+        return np.subtract(logits / np.float64(self._temperature), noise, out=noise)
+
+    def _kept(self, logits: Logits, constraint: Constraint | None) -> TokenIds | None:
+        """What the truncation keeps of the allowed tokens."""
+        found = np.empty(0, dtype=np.int64)
+        for allowed, left in _batches(logits, constraint):
+            found = np.concatenate([found, allowed])
+            if len(found):
+                count = self._truncation.kept(logits[found].astype(np.float64), left.astype(np.float64))
+                if count is not None:
+                    return found[:count]
+        return None
+
+
+def _greatest(keys: Keys, constraint: Constraint | None) -> int | None:
+    """The allowed token of the greatest key, None where none is."""
+    greatest = int(np.argmax(keys))
+    if np.isnan(keys[greatest]):
+        raise ValueError("a logit is no number")
+    if constraint is None or constraint.allows(greatest):
+        return greatest
+    return next((int(allowed[0]) for allowed, _ in _batches(keys, constraint) if len(allowed)), None)
+
+
+def _batches(keys: Keys, constraint: Constraint | None) -> Iterator[tuple[TokenIds, Keys]]:
+    """The allowed tokens by descending keys, in widening batches, each with the keys that are left."""
+    tokens = constraint.candidates() if constraint is not None else None
+    if tokens is None:
+        tokens = np.arange(len(keys))
+    left = keys[tokens]
+    tokens, left = tokens[left > -np.inf], left[left > -np.inf]
+    for width in (*_WIDTHS, len(left)):
+        if not len(left):
+            return
+        if width < len(left):
+            split = np.argpartition(left, len(left) - width)
+            top, rest = split[-width:], split[:-width]
+        else:
+            top, rest = np.arange(len(left)), np.arange(0)
+        top.sort()  # equal keys by token, as a mask and an argmax would have it
+        top = top[np.argsort(-left[top], kind="stable")]
+        batch, tokens, left = tokens[top], tokens[rest], left[rest]
+        yield batch if constraint is None else batch[constraint.allowed(batch)], left

@@ -1,0 +1,1 @@
+"""Build, start and stop llama-server."""

@@ -1,0 +1,212 @@
+"""Run a llama-server on this machine's loopback interface, until this process stops it.
+
+Invariants: no server outlives the process that started it (`gbnf_server.system.parent_watchdog`), and the error for a server
+that does not start, or crashes, has the last lines of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from gbnf_server.errors import SetupError
+from gbnf_server.inference.cpu_support import cpu_support
+from gbnf_server.llama_server import api_keys
+from gbnf_server.system import parent_watchdog
+from gbnf_server.system.processes import CRASH_SIGNALS, describe_exit, exit_signal, kill_group
+
+API_KEY_VARIABLE = "LLAMA_API_KEY"
+CRASH_HINT = "A build that does not fit the CPU does that: `gbnf doctor` finds out"
+
+_KEPT_LINES = 400  # of the log
+_SHOWN_LINES = 15  # of them, in an error
+_LISTENING = re.compile(r"listening on (http://\S+:\d+)")
+_NO_REPACK = "--no-repack"
+_PATIENCE = 10.0  # seconds that a stopping server is given before it is killed
+
+
+class LlamaServerProcess:
+    """A llama-server of ours. A context manager; `stop` and the end of this process end it."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], api_key: str) -> None:
+        """Start the program. It is not ready yet."""
+        self.url, self.api_key = "", api_key
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.process = subprocess.Popen(  # noqa: S603 - the program that the person has named or built
+            [sys.executable, "-I", parent_watchdog.__file__, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for this process, which decides
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._end = weakref.finalize(self, _end, self.process)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def log(self, lines: int = _SHOWN_LINES) -> list[str]:
+        """Return the last lines that the server logged."""
+        return list(self._lines)[-lines:]
+
+    def wait(self) -> int:
+        """Block until the server ends by itself, and return its status."""
+        return self.process.wait()
+
+    def stop(self) -> None:
+        """End the server. Idempotent."""
+        self._end()
+        if self.url:
+            api_keys.delete(self.url, self.api_key)
+        self._reader.join(_PATIENCE)
+
+    def wait_ready(self, timeout: float) -> None:
+        """Wait until the model is loaded. Raises SetupError, the server then stopped, where that fails."""
+        try:
+            self._await_ready(timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _await_ready(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not self._is_ready():
+            if not self.is_running:
+                self._reader.join(_PATIENCE)
+                raise self.failure()
+            if time.monotonic() > deadline:
+                raise SetupError(self._with_log(f"llama-server was not ready after {timeout:g} s"))
+            time.sleep(0.05)
+
+    def _read(self) -> None:
+        """Read the server's log, so that it never blocks on a full pipe."""
+        assert self.process.stdout is not None
+        with self.process.stdout as log:
+            for line in log:
+                self._lines.append(line.rstrip())
+
+    def _is_ready(self) -> bool:
+        """Read the port from the log, which names the one that the system chose, then ask for health."""
+        if not self.url:
+            found = next(
+                (match for line in self.log(_KEPT_LINES) if (match := _LISTENING.search(line))), None
+            )
+            if found is None:
+                return False
+            self.url = found[1]
+        try:
+            return httpx.get(f"{self.url}/health", trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the server has died of a signal that it brought on itself."""
+        status = self.process.poll()
+        return status is not None and exit_signal(status) in CRASH_SIGNALS
+
+    def failure(self) -> SetupError:
+        """Return the error for a server that has ended by itself."""
+        hint = f". {CRASH_HINT}" if self.has_crashed else ""
+        return SetupError(self._with_log(f"llama-server {describe_exit(self.process.wait())}{hint}"))
+
+    def _with_log(self, problem: str) -> str:
+        shown = "\n".join(f"    {line}" for line in self.log())
+        return f"{problem}. The end of its log:\n{shown}"
+
+
+def check_port(port: int) -> None:
+    """Raise SetupError where no server can listen on this port of loopback; 0 stands for a free one."""
+    with socket.socket() as tried:
+        # a server that has just ended is no hindrance
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise SetupError(
+                f"port {port} cannot be used: {error.strerror or error}. "
+                "Choose another port, or 0 for a free one."
+            ) from None
+
+
+def start_binary(
+    binary: Path,
+    model: Path,
+    *,
+    port: int,
+    context_length: int | None,
+    slots: int,
+    threads: int | None,
+    api_key: str | None,
+    timeout: float,
+    extra: Sequence[str],
+) -> LlamaServerProcess:
+    """Run this llama-server; `gbnf_server.llama_server.build.start` says what the arguments are."""
+    from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
+    length = context_length or vocabulary.default_context
+    command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
+    command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
+    if threads or vocabulary.is_small:
+        command += ["--threads", str(threads or 1)]
+    chosen = api_key or os.environ.get(API_KEY_VARIABLE)
+    key = chosen or secrets.token_urlsafe(32)
+    environment = {
+        "LLAMA_ARG_CORS_ORIGINS": "",  # no web page is answered; its own default is any page of any site
+        **os.environ,
+        API_KEY_VARIABLE: key,  # an argument would be seen by every user of the machine
+    }
+    repacks = cpu_support().repacks
+    server = LlamaServerProcess([*command, *([] if repacks else [_NO_REPACK]), *extra], environment, key)
+    try:
+        server.wait_ready(timeout)
+    except SetupError:
+        if not (repacks and server.has_crashed):
+            raise
+        # Another compiler than the library's made it: it may fail where the library does not.
+        server = LlamaServerProcess([*command, _NO_REPACK, *extra], environment, key)
+        server.wait_ready(timeout)
+    if not chosen:
+        with suppress(OSError):  # without the file, clients need to be given the key
+            api_keys.save(server.url, key)
+    return server
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Close the keeper's input, which ends the server; by force where that takes too long."""
+    assert process.stdin is not None
+    try:
+        process.stdin.close()
+        process.wait(_PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        kill_group(process)

@@ -1,0 +1,154 @@
+"""Run a plain-text contract against a backend: one question, and one of exactly three exits.
+
+    success   the answer keeps the contract; `values` says what it says
+    error     it doesn't, or the backend failed; `error` says why, `raw` holds what came
+    hang      nothing came within the safety time-out
+
+Each exit gives a `ContractResult`, and none waits for another: a model that hangs is left to itself (where the
+backend can, it is told to stop), and the caller goes on at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from gbnf.contracts import Contract, InvalidAnswer
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Backend, Completion
+
+ContractOutcome: TypeAlias = Literal["success", "error", "hang"]
+
+DEFAULT_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContractResult:
+    """How a contract's run ended. `seconds` from question to exit; `notes` as in `gbnf.contracts.Value`."""
+
+    outcome: ContractOutcome
+    values: Mapping[str, Any] = field(default_factory=dict)
+    raw: str = ""
+    error: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def run_contract(
+    contract: Contract,
+    question: str,
+    backend: Backend,
+    *,
+    grammar: bool = True,
+    system: str = "",
+    language: str = "en",
+    max_tokens: int = 512,
+    temperature: float = 0.0,
+    seed: int = 0,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> ContractResult:
+    """Ask `question`, with the contract's section behind it, and read the answer. Never raises.
+
+    `grammar=False` is for servers that take none. After `timeout_s` seconds the run is a hang.
+    """
+    answers: queue.SimpleQueue[ContractResult] = queue.SimpleQueue()
+
+    async def ask() -> None:
+        run = await arun_contract(
+            contract,
+            question,
+            backend,
+            grammar=grammar,
+            system=system,
+            language=language,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            timeout_s=timeout_s,
+        )
+        answers.put(run)
+
+    begun = time.perf_counter()
+    # a daemon, so that a backend which never comes back keeps nobody from leaving
+    threading.Thread(target=lambda: asyncio.run(ask()), daemon=True).start()
+    try:
+        return answers.get(timeout=timeout_s + _GRACE_S)
+    except queue.Empty:
+        return _timed_out(timeout_s, begun)
+
+
+_GRACE_S = 0.5
+"""How much later than the event loop's own time-out the waiting thread gives up: the loop may be blocked."""
+
+
+async def arun_contract(
+    contract: Contract,
+    question: str,
+    backend: Backend,
+    *,
+    grammar: bool = True,
+    system: str = "",
+    language: str = "en",
+    max_tokens: int = 512,
+    temperature: float = 0.0,
+    seed: int = 0,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> ContractResult:
+    """As `run_contract`, for an event loop."""
+    begun = time.perf_counter()
+    task: asyncio.Task[Completion] | None = None
+    try:
+        task = asyncio.ensure_future(
+            backend.acomplete(
+                messages(contract, question, system=system, language=language),
+                grammar=contract.gbnf() if grammar else None,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+            )
+        )
+        task.add_done_callback(_forget)
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        if not done:
+            return _timed_out(timeout_s, begun)
+        completion = task.result()
+    except Exception as error:  # noqa: BLE001  # whatever a backend does is this run's error
+        return ContractResult("error", error=str(error) or type(error).__name__, seconds=_since(begun))
+    finally:
+        if task is not None:
+            task.cancel()  # and nobody waits for it to stop
+    return _read(contract, completion, begun, constrained=grammar)
+
+
+def messages(contract: Contract, question: str, *, system: str = "", language: str = "en") -> list[Message]:
+    """The conversation: the system message where there is one, the question, and how to answer it."""
+    asked: list[Message] = [{"role": "system", "content": system}] if system else []
+    return [*asked, {"role": "user", "content": f"{question}\n\n{contract.prompt(language)}"}]
+
+
+def _read(contract: Contract, completion: Completion, begun: float, *, constrained: bool) -> ContractResult:
+    text = completion.text
+    constrained = constrained and completion.grammar_violation is None
+    outcome = contract.parse(text, truncated=completion.finish == "length", constrained=constrained)
+    if isinstance(outcome, InvalidAnswer):
+        return ContractResult("error", raw=text, error=outcome.reason, seconds=_since(begun))
+    return ContractResult("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))
+
+
+def _forget(task: asyncio.Task[Completion]) -> None:
+    """Take note of an error that comes after a hang, so that nobody is told of it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _timed_out(timeout_s: float, begun: float) -> ContractResult:
+    return ContractResult("hang", error=f"no answer within {timeout_s:g} s", seconds=_since(begun))
+
+
+def _since(begun: float) -> float:
+    return time.perf_counter() - begun

@@ -1,0 +1,55 @@
+"""What decides a run, as short hashes: two runs of equal hashes would do the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gbnf.tools import Tool
+
+_PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
+
+
+def digest(value: Any) -> str:
+    """A short hash of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def tool_identity(tool: Tool) -> Mapping[str, Any]:
+    """What of a tool decides a run: its manifest, and not where it lies, nor what the machine grants it."""
+    run = asdict(tool.run)
+    return {
+        "name": tool.name,
+        "descriptions": dict(tool.descriptions),
+        "args": tool.args,
+        "offer": asdict(tool.offer),
+        "run": {key: run[key] for key in ("effect", "confirm", "timeout_s")},
+    }
+
+
+def code_identity(tool: Tool) -> Mapping[str, str]:
+    """The Python files beside a tool's manifest, which execute it: their names and hashes."""
+    if tool.path is None:
+        return {}
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(tool.path.parent.glob("*.py"))
+        if file.is_file()
+    }
+
+
+def versions() -> dict[str, str]:
+    """What runs here: Python, this toolkit (its prompts, grammars, executors), and what it decodes with."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

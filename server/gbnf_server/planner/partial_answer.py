@@ -1,0 +1,67 @@
+"""The answer in a call that is still being written: its characters, as soon as they are certain. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from gbnf.tools import FINAL_ANSWER
+from gbnf_server.planner.events import Purpose
+from gbnf_server.planner.reasoning import REASONING_KEY
+from gbnf_server.planner.salvaging import looks_like_call
+
+_HEAD = re.compile(
+    rf'\s*\{{\s*(?:"{REASONING_KEY}"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*)?"name"\s*:\s*"{FINAL_ANSWER.name}"'
+    r'\s*,\s*"arguments"\s*:\s*\{\s*"message"\s*:\s*"'
+)
+_WHOLE = re.compile(
+    r'(?:[^"\\]'
+    r'|\\["\\/bfnrt]'
+    r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
+)
+"""Characters of a JSON string, as far as they are whole."""
+
+
+class PartialAnswer:
+    """Takes a model's text in pieces, and gives what of it the person is told."""
+
+    def __init__(self, purpose: Purpose) -> None:
+        self._purpose = purpose
+        self._text = ""
+        self._position: int | None = None
+
+    def feed(self, piece: str) -> str:
+        """The characters of the answer that are certain now, "" for anything but an answer."""
+        match self._purpose:
+            case "salvage":
+                return self._speak(piece)
+            case "thought":
+                return ""
+            case "call":
+                return self._read(piece)
+
+    def _speak(self, piece: str) -> str:
+        """Plain words; nothing of a text that begins as a call does."""
+        if self._position is not None:
+            return piece if self._position == 0 else ""
+        self._text += piece
+        bare = self._text.lstrip()
+        if not bare or bare.rstrip() in {"[", "<"}:
+            return ""
+        self._position = -1 if looks_like_call(bare) else 0
+        return self._text if self._position == 0 else ""
+
+    def _read(self, piece: str) -> str:
+        self._text += piece
+        if self._position is None:
+            # its end is a quote; without a look at each piece's, long thoughts would be read again and again
+            head = _HEAD.match(self._text) if '"' in piece else None
+            if head is None:
+                return ""
+            self._position = head.end()
+        whole = _WHOLE.match(self._text, self._position)
+        assert whole is not None
+        self._position = whole.end()
+        answer: str = json.loads(f'"{whole[0]}"', strict=False)
+        return answer

@@ -1,0 +1,47 @@
+"""An answer out of what a finished run has found, where the run itself gave none.
+
+The planner does the same at the end of each of its runs (`Planner(…, salvage=True)`); this is for a run that
+is already there, and for another model than the one that planned. It executes nothing, says which steps it
+stands on, and is never taken for the run's own answer.
+"""
+
+from __future__ import annotations
+
+from gbnf_server.backends.base import Backend
+from gbnf_server.planner import salvaging
+from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
+from gbnf_server.planner.events import Run, SalvagedAnswer
+
+__all__ = ["SalvagedAnswer", "salvage"]
+
+
+def salvage(
+    run: Run,
+    backend: Backend | None = None,
+    *,
+    grammar: bool = True,
+    language: str = "en",
+    max_tokens: int = 256,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> SalvagedAnswer | None:
+    """What a run without an answer has found; None where it answered, or found nothing. Never raises.
+
+    With a `backend` its words are taken where they keep the contract in time, else the list.
+    """
+    done = salvaging.found(run.steps)
+    if run.answer is not None or not done:
+        return None
+    if backend is None:
+        return salvaging.answer_from_results(done, language)
+    answer = run_contract(
+        salvaging.CONTRACT,
+        salvaging.question(run.query, done, language),
+        backend,
+        grammar=grammar,
+        language=language,
+        max_tokens=max_tokens,
+        timeout_s=timeout_s,
+    )
+    if answer.outcome == "success":
+        return salvaging.answer_from_text(answer.values["answer"], done, language)
+    return salvaging.answer_from_results(done, language, f"{answer.outcome}: {answer.error}")

@@ -1,0 +1,150 @@
+"""How a request is typed, and requests that no tool of the world can fulfil."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from training import vocabulary as v
+from training.wording import word, wordings
+
+if TYPE_CHECKING:
+    from training.source import Source
+
+_NO_OPENING = frozenset(
+    [
+        "what",
+        "what's",
+        "when",
+        "am",
+        "are",
+        "do",
+        "have",
+        "i",
+        "which",
+        "how",
+        "where",
+        "on",
+        "a",
+        "one",
+        "for",
+        "at",
+        "that",
+        "i'm",
+        "i've",
+        "i'll",
+        "got",
+        "any",
+        "is",
+        "note",
+        "oops",
+        "che",
+        "chi",
+        "cosa",
+        "quando",
+        "quali",
+        "qual",
+        "quanto",
+        "quanti",
+        "dove",
+        "sono",
+        "ho",
+        "c'è",
+        "il",
+        "la",
+        "le",
+        "un",
+        "una",
+        "per",
+        "mi",
+        "ci",
+        "serve",
+        "vorrei",
+        "voglio",
+        "com'è",
+        "come",
+        "perché",
+        "annota",
+        "ricorda",
+    ]
+)
+"""First words of wishes that don't follow "could you"."""
+_QUESTIONS = (
+    *(
+        "what",
+        "when",
+        "am i",
+        "are we",
+        "do i",
+        "have i",
+        "which",
+        "how",
+        "where",
+        "can you",
+        "could",
+        "would",
+    ),
+    *(
+        "is there",
+        "are there",
+        "got the",
+        "who",
+        "will",
+        "che ",
+        "cosa",
+        "quando",
+        "quali",
+        "quanti",
+        "quanto",
+    ),
+    *("dove", "sono lib", "ho ", "c'è", "puoi", "riesci", "mi crei", "mi fai", "chi ", "come "),
+)
+
+
+def styled(random: Source, text: str) -> str:
+    """The request as typed: an opening, a capital, an end mark, each now and then."""
+    opening = random.choice(wordings(random, "openings"))
+    if text.split(" ", 1)[0].lower() in _NO_OPENING and not opening.endswith(
+        (", ", "please ", "favore ", "? ")
+    ):
+        opening = ""
+    text = opening + text
+    if random.random() < 0.35:
+        text = text[:1].upper() + text[1:]
+    end = random.random()
+    if end < 0.15 and not text.endswith((".", "!", "?", '"')):
+        text += "."
+    elif end < 0.2:
+        text += random.choice(wordings(random, "endings"))
+    asks = text.lower().startswith(_QUESTIONS)
+    return f"{text}?" if asks and random.random() < 0.5 and text[-1].isalnum() else text
+
+
+def to_me(random: Source, request: str) -> str:
+    """In Italian, `manda a me` is mostly said `mandami`."""
+    if random.language == "it" and random.random() < 0.75:
+        for verb in ("manda", "invia", "spedisci", "scrivi"):
+            request = re.sub(rf"\b{verb} a me\b", f"{verb}mi", request)
+    return request
+
+
+def impossible(random: Source) -> str:
+    """A request that no tool of the world can fulfil."""
+    language = random.language
+    slots = {
+        key: make(random)
+        for key, make in (("n", v.noun), ("n2", v.noun), ("p", v.file_path), ("p2", v.file_path))
+    }
+    name, place = random.word(v.NAMES), random.word(v.PLACES)
+    slots |= {"name": name, "Name": name.capitalize(), "place": place, "Place": place.capitalize()}
+    slots |= {"place2": random.word(v.PLACES), "k": str(random.randint(1, 12))}
+    verb = random.choice(v.IMPOSSIBLE[language])
+    slots["v"] = slots["vi"] = verb
+    if language == "it":
+        slots["vi"] = random.choice(v.IMPOSSIBLE["it_infinitives"])
+    requests = v.IMPOSSIBLE[f"{language}_requests"]
+    if not random.held_out:
+        requests = [*requests, *v.IMPOSSIBLE[f"{language}_more"]]
+    whole = word((random.choice(requests),), random, slots)
+    template = random.choice(wordings(random, "impossible"))
+    return word((template,), random, slots | {"s": whole})

@@ -1,0 +1,117 @@
+"""Training rows: as many conversations as fit, each seeing itself only, as it will when it is used.
+
+What must stay true: rows are a pure function of the generator; only what the assistant says is learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from training import vocabulary as v
+from training.chat import END
+from training.source import Source
+from training.traces import trace
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from tokenizers import Tokenizer
+
+    from training.traces import Trace
+
+Stage = Literal["copy", "short", "plans"]
+ANSWER_WEIGHT = 0.4
+"""Of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""
+ROW = 640
+"""Tokens of a row; longer conversations are not learnt from."""
+COPY_LENGTH = 128
+"""Longest thing to copy while learning to copy, with what stands around it."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """A batch: (B, T) tokens; loss weights of each *next* token; which conversation each token is of.
+
+    Padding belongs to conversation 0. `used` counts the tokens that are no padding.
+    """
+
+    tokens: np.ndarray
+    weights: np.ndarray
+    members: np.ndarray
+    used: int = 0
+
+
+def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def conversation_tokens(tokenizer: Tokenizer, made: Trace) -> tuple[list[int], list[float]]:
+    """A trace's tokens, and how much each counts."""
+    ids: list[int] = []
+    weights: list[float] = []
+    turns = [("system", made.system()), *made.turns()]
+    says = 0
+    for place, (role, content) in enumerate(turns):
+        piece = _tokens(tokenizer, f"<|{role}|>{content}{END}")
+        ids += piece
+        own = 0.0
+        if role == "assistant":
+            says += 1
+            last = place == len(turns) - 1
+            own = 0.0 if says <= made.given else ANSWER_WEIGHT if last and made.steps else 1.0
+        weights += [0.0, *[own] * (len(piece) - 1)]  # the role mark is given, never said
+    return ids, weights
+
+
+def _copying(random: Source, tokenizer: Tokenizer) -> tuple[list[int], list[float]]:
+    """Something said, and said again: values of requests, or tokens that mean nothing."""
+    start, middle, end = (_tokens(tokenizer, mark) for mark in ("<|user|>", f"{END}<|assistant|>", END))
+    if random.random() < 0.5:
+        size = tokenizer.get_vocab_size()
+        value = [random.randrange(6, size) for _ in range(random.randint(4, 24))]
+    else:
+        make = random.choice((v.text, v.folder, v.file_path, v.address, v.noun, v.day, v.text))
+        value = _tokens(tokenizer, ", ".join(make(random) for _ in range(random.choice((1, 2, 3)))))
+    value = value[: (COPY_LENGTH - 4) // 2]
+    ids = [*start, *value, *middle, *value, *end]
+    return ids, [0.0] * (len(ids) - len(value) - 1) + [1.0] * (len(value) + 1)
+
+
+def _one(random: Source, tokenizer: Tokenizer, stage: Stage) -> tuple[list[int], list[float]]:
+    while True:
+        if stage == "copy":
+            made = _copying(random, tokenizer)
+        else:
+            made = conversation_tokens(tokenizer, trace(random, parts=1 if stage == "short" else None))
+        if len(made[0]) <= ROW:
+            return made
+
+
+def rows(random: Random, tokenizer: Tokenizer, stage: Stage, count: int) -> Rows:
+    """`count` rows of `ROW` tokens, the longest conversations first, each where it fits best."""
+    source = Source(random.getrandbits(64))
+    waiting: list[tuple[list[int], list[float]]] = []
+    total = 0
+    while total < ROW * count * 1.03:
+        waiting.append(_one(source, tokenizer, stage))
+        total += len(waiting[-1][0])
+    waiting.sort(key=lambda task: len(task[0]), reverse=True)
+    shape = (count, ROW)
+    made = Rows(np.zeros(shape, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
+    filled, members = [0] * count, [0] * count
+    for ids, weights in waiting:
+        fitting = [row for row in range(count) if filled[row] + len(ids) <= ROW]
+        if not fitting:
+            continue
+        row = max(fitting, key=filled.__getitem__)
+        start, end = filled[row], filled[row] + len(ids)
+        members[row] += 1
+        made.tokens[row, start:end] = ids
+        made.weights[row, start : end - 1] = weights[1:]
+        made.members[row, start:end] = members[row]
+        filled[row] = end
+    made.used = sum(filled)
+    return made

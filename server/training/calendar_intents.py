@@ -1,0 +1,269 @@
+"""Intents about the calendar: free slots, the choice among them, events."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from training import vocabulary as v
+from training.calendar_words import duration, moment, occasion
+from training.parts import Part, Step, choice, count_text, recipients, sent, sent_said, spoken
+from training.wording import PARTS_OF_DAY, PERIODS, closed, fixed, listed, word, wordings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from training.source import Source
+
+HOURS = {"morning": (9, 12), "afternoon": (13, 18), "evening": (18, 21)}
+
+
+class Slots:
+    """Free slots asked for: the wording's pieces, the call and the entries it returns."""
+
+    __slots__ = ("arguments", "entries", "length", "limit", "part", "when")
+
+    def __init__(self, random: Source, *, limit: int | None = None, plain: bool = False) -> None:
+        self.arguments: dict[str, Any] = {}
+        if random.random() < 0.82:
+            period = random.choice(
+                ("today", "tomorrow", "tomorrow", "this_week", "next_week", "next_week", "next_month")
+            )
+            self.arguments["period"] = period
+            self.when = random.choice(PERIODS[random.language][period])
+        else:
+            start = v.day(random)
+            self.arguments["start_date"] = start
+            self.when = random.choice((f"on {start}", f"on {start}", f"for {start}"))
+            if random.language == "it":
+                self.when = f"il {start}"
+            if random.random() < 0.4:
+                end = (
+                    (datetime.fromisoformat(start) + timedelta(days=random.randint(1, 9))).date().isoformat()
+                )
+                self.arguments["end_date"] = end
+                self.when = random.choice((f"between {start} and {end}", f"from {start} to {end}"))
+                if random.language == "it":
+                    self.when = random.choice((f"tra il {start} e il {end}", f"dal {start} al {end}"))
+        self.part = ""
+        if random.random() < 0.6:
+            self.part = random.choice(tuple(HOURS))
+            self.arguments["part_of_day"] = self.part
+        self.length = ""
+        if not plain and random.random() < 0.3:
+            text, minutes = duration(random)
+            shapes = (
+                ("of {}", "of {}", "lasting {}", "for {}")
+                if random.language == "en"
+                else ("di {}", "di {}", "da {}")
+            )
+            self.length = random.choice(shapes).format(text)
+            if random.random() < 0.25:
+                minutes = random.choice((15, 20, 30, 45, 60, 90))
+                self.length = f"{'of' if random.language == 'en' else 'di'} {minutes} min"
+            self.arguments["duration_minutes"] = minutes
+        self.limit = limit
+        if limit:
+            self.arguments["limit"] = limit
+        count = 0 if random.random() < 0.04 else min(limit or 3, random.choice((9, 9, 9, 9, 1, 2)))
+        self.entries = self._entries(random, count)
+
+    def _entries(self, random: Source, count: int) -> list[str]:
+        low, high = HOURS.get(self.part, (9, 18))
+        begin = datetime.fromisoformat(f"{self.arguments.get('start_date') or v.day(random)}T{low:02}:00")
+        length = self.arguments.get("duration_minutes", 60)
+        entries: list[str] = []
+        moment = begin
+        for _ in range(count):
+            if random.random() < 0.4:
+                moment += timedelta(minutes=random.choice((15, 30, 60)))
+            if moment.hour >= high:
+                moment = (moment + timedelta(days=1)).replace(hour=low, minute=random.choice((0, 0, 30)))
+            end = moment + timedelta(minutes=length)
+            entries.append(f"{moment:%Y-%m-%dT%H:%M}/{end:%Y-%m-%dT%H:%M}")
+            moment = end
+        return entries
+
+    def step(self) -> Step:
+        return Step(
+            "find_events_empty", self.arguments, {"entries": self.entries, "count": len(self.entries)}
+        )
+
+    def part_said(self, random: Source) -> str:
+        return random.choice(PARTS_OF_DAY[random.language][self.part]) if self.part else ""
+
+    def clause(self, random: Source, templates: Sequence[str]) -> str:
+        number = (
+            count_text(random, self.limit)
+            if self.limit
+            else random.choice(
+                ("", "", "some", "the") if random.language == "en" else ("", "", "dei", "qualche")
+            )
+        )
+        said = [slot for slot, value in (("{n}", self.limit), ("{l}", self.length)) if value]
+        templates = [template for template in templates if all(slot in template for slot in said)]
+        text = word(
+            templates, random, {"n": number, "part": self.part_said(random), "l": self.length, "d": self.when}
+        )
+        for part in HOURS if random.language == "en" else ():
+            text = text.replace(f"today {part}", f"this {part}") if random.random() < 0.5 else text
+            text = text.replace(f"week {part}", f"week in the {part}").replace(
+                f"month {part}", f"month in the {part}"
+            )
+            text = text.replace(f"0 {part}", f"0 in the {part}") if text.endswith(part) else text
+        return closed(text)
+
+
+def find_slots(random: Source, first: int) -> Part:
+    del first
+    plain = random.random() < 0.35
+    slots = Slots(
+        random,
+        limit=None if plain or random.random() < 0.35 else random.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8)),
+        plain=plain,
+    )
+    clause = slots.clause(random, wordings(random, "slots_plain") if plain else wordings(random, "slots"))
+    return Part(clause, (slots.step(),), slots_said(random, slots.entries))
+
+
+def slots_said(random: Source, entries: Sequence[str]) -> str:
+    return fixed(random, "free", x=spoken(entries, 3)) if entries else fixed(random, "none_free")
+
+
+def slots_send(random: Source, first: int) -> Part:
+    slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
+    template = random.choice(wordings(random, "slots_send"))
+    asked = slots.clause(random, wordings(random, "slots"))
+    if "{s}" not in template:
+        slots = Slots(random, plain=True)
+    clause = closed(
+        word(
+            (template,),
+            random,
+            {"s": asked, "a": listed(to, random), "part": slots.part_said(random), "d": slots.when},
+        )
+    )
+    if not slots.entries:
+        return Part(clause, (slots.step(),), fixed(random, "none_free"))
+    return Part(
+        clause,
+        (slots.step(), sent(random, to, fixed(random, "slots"), step=first)),
+        f"{slots_said(random, slots.entries)} {sent_said(random, to)}",
+    )
+
+
+def slots_choose(random: Source, first: int) -> Part:
+    """Propose slots, let the person pick one, then email and/or book it."""
+    slots = Slots(random, limit=random.choice((3, 3, 3, 2, 2, 4, 4, 5, None)))
+    shown, title = occasion(random)
+    if random.random() < 0.12:
+        shown, title = "", fixed(random, "slot")
+    asked = slots.clause(random, wordings(random, "slots"))
+    asked = word(wordings(random, "for"), random, {"s": asked, "o": shown}) if shown else asked
+    pick = word(wordings(random, "pick"), random, {})
+    joined = random.choice(
+        (
+            f"{asked}, {pick}",
+            f"{asked}, {pick}",
+            f"{asked} and {pick}",
+            f"{asked}; {pick}",
+            f"{asked}. {pick}",
+        )
+    )
+    if random.language == "it":
+        joined = joined.replace(f" and {pick}", f" e {pick}")
+    joined += "" if joined.endswith((" and", "then", " e", "poi")) else ","
+    wanted = random.choice(("send", "send", "book", "book", "both", "none"))
+    to = ["me"] if random.random() < 0.6 else recipients(random)
+    send, book = (
+        word(wordings(random, "then_send"), random, {"a": listed(to, random)}),
+        word(wordings(random, "then_book"), random, {}),
+    )
+    if wanted == "none":
+        clause = word(wordings(random, "pick_only"), random, {"s": asked})
+    elif wanted == "both":
+        clause = f"{joined} {book} {'and' if random.language == 'en' else 'e'} {send}"
+    else:
+        clause = f"{joined} {send if wanted == 'send' else book}"
+    if not slots.entries:
+        return Part(clause, (slots.step(),), fixed(random, "none_free"))
+    value = random.choice(slots.entries)
+    steps = [slots.step(), choice(title, "slot", fixed(random, "which_slot"), value, first)]
+    said = fixed(random, "chose", x=value)
+    if wanted in ("book", "both"):
+        steps.append(booked(title, [value], from_step=first + 1))
+        said += f" {event_said(random, title)}"
+    if wanted in ("send", "both"):
+        steps.append(sent(random, to, title, step=first + 1))
+        said += f" {sent_said(random, to)}"
+    return Part(clause, tuple(steps), said)
+
+
+def slots_book(random: Source, first: int) -> Part:
+    slots = Slots(random, limit=1, plain=True)
+    shown, title = occasion(random)
+    clause = closed(
+        word(
+            wordings(random, "book_free"),
+            random,
+            {"o": shown, "part": slots.part_said(random), "d": slots.when},
+        )
+    )
+    if not slots.entries:
+        return Part(clause, (slots.step(),), fixed(random, "none_free"))
+    steps = (slots.step(), booked(title, slots.entries, from_step=first))
+    return Part(
+        clause, steps, f"{event_said(random, title)} {fixed(random, 'booked_on', x=slots.entries[0])}"
+    )
+
+
+def booked(
+    title: str,
+    starts: Sequence[str],
+    *,
+    from_step: int | None = None,
+    minutes: int | None = None,
+    place: str | None = None,
+) -> Step:
+    arguments: dict[str, Any] = {"title": title}
+    arguments |= {"starts": list(starts)} if from_step is None else {"from_step": from_step}
+    if minutes is not None:
+        arguments["duration_minutes"] = minutes
+    if place is not None:
+        arguments["location"] = place
+    return Step(
+        "create_events", arguments, {"entries": [start.split("/")[0] for start in starts], "title": title}
+    )
+
+
+def event_said(random: Source, title: str) -> str:
+    return fixed(random, "booked", x=title)
+
+
+def create_events(random: Source, first: int) -> Part:
+    del first
+    shown, title = occasion(random)
+    if random.random() < 0.3:
+        title = random.choice((v.text(random), v.noun(random), f"{v.noun(random)} {v.noun(random)}"))
+        shown = title
+        if random.random() < 0.6 and '"' not in title:
+            shown = f'"{title}"'
+    when, bare, start = moment(random)
+    minutes = place = None
+    extra = ""
+    if random.random() < 0.3:
+        text, minutes = duration(random)
+        extra = random.choice(
+            (f"for {text}", f"lasting {text}") if random.language == "en" else (f"per {text}", f"di {text}")
+        )
+    if random.random() < 0.22:
+        place = random.choice(
+            (
+                random.word(v.PLACES).capitalize(),
+                v.noun(random),
+                f"{'room' if random.language == 'en' else 'sala'} {random.randint(1, 40)}",
+            )
+        )
+        extra = f"{extra} {'in' if random.language == 'en' else random.choice(('a', 'in'))} {place}".strip()
+    clause = closed(word(wordings(random, "event"), random, {"o": shown, "w": when, "wb": bare, "x": extra}))
+    return Part(clause, (booked(title, [start], minutes=minutes, place=place),), event_said(random, title))

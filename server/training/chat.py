@@ -1,0 +1,66 @@
+"""The conversation as the model reads it: marks, roles, and the template that puts them together.
+
+Beside the marks, the fixed pieces of a conversation (a tool's line in the prompt, the text between the values
+of a call or of a result) are tokens of their own, so that a conversation is hardly longer than what was said
+in it. What must stay true: a piece ends where a grammar leaves a choice, so that a text forced up to there is
+made of the same tokens as a text that was chosen.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from gbnf.prompts.messages import system_prompt
+from gbnf.tools import FINAL_ANSWER, load_manifests
+from gbnf_server.bundled import manifests_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+END, PAD = "<|end|>", "<|pad|>"
+ROLES = ("system", "user", "assistant", "tool")
+SPECIAL = (END, PAD, *(f"<|{role}|>" for role in ROLES))
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+_CALL = ('{"name": "', '", "arguments": {"', '", "arguments": {}}')
+_BETWEEN = ('", "', '"], "', ', "', '"}, {"', '"}, "', '"}}], "')
+_CLOSING = ("}}", '"}}', '"]}}', '"}]}}', '"}}]}}', '"]}}]}}', "]}}")
+_RESULT = ('{"step": ', ', "result": {"', ', "error": "', 'entries": ["', 'entries": []', 'count": ')
+_FIELDS = ('values": {"', 'sent_to": ["', 'file": "', 'date": "', 'time": "', 'weekday": "', 'value": ')
+
+
+def conversation(turns: Iterable[tuple[str, str]]) -> str:
+    """(role, content) turns as the chat template writes them."""
+    return "".join(f"<|{role}|>{content}{END}" for role, content in turns)
+
+
+@cache
+def pieces() -> tuple[str, ...]:
+    """The fixed pieces that are one token each, without the marks."""
+    tools = [*load_manifests(manifests_path()), FINAL_ANSWER]
+    head, *lines = system_prompt(tools, style="minimal").split("\n")
+    found = [head, *(f"\n{line}" for line in lines), *(tool.name for tool in tools if "_" in tool.name)]
+    found += [*_CALL, *_BETWEEN, *_CLOSING, *_RESULT, *_FIELDS]
+    for tool in tools:
+        found += _openings(tool.model_args())
+    return tuple(dict.fromkeys(found))
+
+
+def _openings(schema: Mapping[str, Any]) -> Iterator[str]:
+    """What stands from a property's name to its value, for every property of a schema, at any depth."""
+    for name, inner in schema.get("properties", {}).items():
+        items = inner.get("items", {})
+        if inner.get("type") == "integer":
+            yield f'{name}": '
+        elif "properties" in inner:
+            yield f'{name}": {{"'
+            yield from _openings(inner)
+        elif "properties" in items:
+            yield f'{name}": [{{"'
+            yield from _openings(items)
+        else:
+            yield f'{name}": ["' if inner.get("type") == "array" else f'{name}": "'
+        yield from (value for value in inner.get("enum", ()) if "_" in value)

@@ -1,0 +1,195 @@
+"""Values of training alone, glued of the tokenizer's own letter tokens (`pieces.txt`).
+
+A token that training never drew as a part of a value is not copied, however well others are. Hence each of
+them, and each mark that may stand in a value, has to occur in all kinds of values. What must stay true: a
+word that is kept for the held-out half never stands by itself in them, and none holds a reserved one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from training.source import Source
+
+_WORD = re.compile(r"[^\W\d_]+")
+_ENDS = ("!", "?", "...", "!!", ")", "%", "…", "*", "&", "+", "'", "#", "=")
+_FOREIGN = (*"éèüöäñçßåøîôâõ日本ж", "é", "ñ", "ü", "ção", "øy")
+_BETWEEN = (
+    ", ",
+    ": ",
+    "; ",
+    " - ",
+    "/",
+    " & ",
+    "-",
+    "_",
+    "'",
+    " + ",
+    ". ",
+    "... ",
+    "! ",
+    "? ",
+    " = ",
+    "@",
+    " \\ ",
+    "\\",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The tokens that values are glued of.
+
+    Of `every` one, `long` are those of four letters or more, mostly words that requests use in another sense;
+    `spaced` are another token where a space stands in front, so that copying them is more than repeating.
+    """
+
+    every: tuple[str, ...]
+    long: tuple[str, ...]
+    spaced: tuple[str, ...]
+
+
+@cache
+def pieces() -> Pieces:
+    """The pieces of `pieces.txt`."""
+    lines = (files(__package__) / "pieces.txt").read_text("utf-8").split("\n")
+    found = [line for line in lines if line and not line.startswith("#")]
+    every = tuple(line for line in found if not line.startswith(" "))
+    long = tuple(piece for piece in every if len(piece) > 3)
+    return Pieces(every, long, tuple(line[1:] for line in found if line.startswith(" ")))
+
+
+@cache
+def _reserved() -> re.Pattern[str]:
+    from training.vocabulary import reserved  # noqa: PLC0415  # the two speak of one another
+
+    return reserved()
+
+
+def _fits(random: Source, text: str) -> bool:
+    return not _reserved().search(text) and all(map(random.draws, [text, *_WORD.findall(text)]))
+
+
+def glued(random: Source) -> str:
+    """One to four pieces; mostly in small letters, now and then one of them again and again."""
+    known = pieces()
+    while True:
+        parts = [random.choice(known.every) for _ in range(random.choice((1, 1, 2, 2, 2, 2, 3, 3, 4)))]
+        kind = random.random()
+        if kind < 0.3:
+            parts[0] = random.choice(known.spaced)
+        elif kind < 0.5:
+            parts[0] = random.choice(known.long)
+        elif kind < 0.6:
+            parts[-1] = random.choice(known.long)
+        elif kind < 0.62:
+            parts = [random.choice(parts)] * random.randint(2, 4) + parts[1:2]
+        made = "".join(parts)
+        shape = random.random()
+        if shape < 0.6:
+            made = made.lower()
+        elif shape < 0.8:
+            made = made[:1].upper() + made[1:].lower()
+        elif shape < 0.83:
+            made = made.upper()
+        if random.random() < 0.02:
+            made += random.choice(_FOREIGN)
+        if len(made) > 1 and _fits(random, made):
+            return made
+
+
+def word(random: Source) -> str:
+    """A word of pieces, now and then with digits."""
+    made = glued(random)
+    return f"{made}{_digits(random)}" if random.random() < 0.06 else made
+
+
+def _digits(random: Source) -> str:
+    return "".join(random.choice("0123456789") for _ in range(random.choice((1, 1, 2, 2, 3, 4, 4, 5, 6))))
+
+
+def stem(random: Source) -> str:
+    """The name of a file or folder: one to three words and numbers, joined by marks."""
+    made = word(random)
+    for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
+        following = _digits(random) if random.random() < 0.25 else word(random)
+        made += random.choice(("-", "_", "-", "_", ".", "")) + following
+    if random.random() < 0.04:
+        made = f"{_digits(random)}{random.choice(('-', '_', ''))}{made}"
+    return made if _fits(random, made) else stem(random)
+
+
+def address(random: Source, domains: Sequence[str]) -> str:
+    """An email address."""
+    user = (
+        ".".join(word(random) for _ in range(random.choice((1, 1, 1, 2))))
+        if random.random() < 0.7
+        else stem(random)
+    )
+    domain = (
+        random.choice(domains)
+        if random.random() < 0.4
+        else ".".join(glued(random) for _ in range(random.choice((2, 2, 2, 3))))
+    )
+    made = f"{user}@{domain}"
+    return made if made.isascii() and made.count("..") == 0 else address(random, domains)
+
+
+def text(random: Source, noun: Callable[[], str]) -> str:
+    """One to sixteen words, usual and of pieces, with numbers, capitals and marks among and after them."""
+    made = ""
+    count = random.choice((1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 10, 12, 16))
+    marks = random.choice((0.0, 0.0, 0.06, 0.25))
+    for place in range(count):
+        kind = random.random()
+        if kind < 0.08:  # short words, that requests and texts have in common
+            each = random.word(random.choice((pieces().long, pieces().spaced))).lower()
+        elif kind < 0.5:
+            each = word(random)
+        elif kind < 0.9:
+            each = noun()
+        else:
+            each = _number(random)
+        if random.random() < 0.04:
+            each = f'"{each}"'
+        made += each if place == 0 else (random.choice(_BETWEEN) if random.random() < marks else " ") + each
+    if random.random() < 0.25:
+        made = made[:1].upper() + made[1:]
+    if random.random() < 0.2:
+        made += random.choice(_ENDS)
+    return made if _fits(random, made) else text(random, noun)
+
+
+def _number(random: Source) -> str:
+    kind = random.random()
+    if kind < 0.5:
+        return _digits(random)
+    if kind < 0.7:
+        return f"{random.randint(0, 23)}:{random.randint(0, 59):02}"
+    if kind < 0.85:
+        return f"{random.randint(0, 999)}{random.choice('.,')}{random.randint(0, 99):02}"
+    return random.choice(
+        (
+            "{}%",
+            "#{}",
+            "{} €",
+            "{}/{}",
+            "{}+{}",
+            "v{}",
+            "+39 {} {}",
+            "({})",
+            "${}",
+            "~{}",
+            "<{}>",
+            ">{}",
+            "^{}",
+            "{}°",
+        )
+    ).format(random.randint(1, 99), random.randint(1, 9999))

@@ -1,0 +1,123 @@
+"""What requests and plans are made of: steps, parts, and the rules by which one follows from the other.
+
+A part is a clause of a request, the steps that carry it out and what the final answer says of them. An
+intent, in the `*_intents` modules, is a function `(random, first) -> Part`, `first` being the number of the
+part's first step. To grow the world: add wordings to `wordings.toml`, words to `vocabulary.toml`, or an
+intent to `traces.PARTS`. What must stay true: every call is one that the shipped manifests accept,
+arguments in the manifest's own order, and every value stands in the request or in an earlier result, or
+follows from a fixed rule (`markdown` -> `*.md`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
+
+from training import vocabulary as v
+from training.wording import fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from training.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call and what came back: a result, or the error that the model reads."""
+
+    name: str
+    arguments: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A clause of a request, its steps, and the sentence that the answer says of it."""
+
+    clause: str
+    steps: tuple[Step, ...]
+    said: str
+
+
+COUNTS = {
+    "en": ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    "it": ("zero", "uno", "due", "tre", "quattro", "cinque", "sei", "sette", "otto", "nove", "dieci"),
+}
+
+
+def count_text(random: Source, number: int) -> str:
+    return COUNTS[random.language][number] if number <= 10 and random.random() < 0.5 else str(number)
+
+
+def spoken(values: Sequence[str], most: int = 5) -> str:
+    """A list as answers write it: at most `most` values, then an ellipsis."""
+    return ", ".join(values[:most]) + (" …" if len(values) > most else "")
+
+
+def shortened(text: str) -> str:
+    """The first twelve words of a text."""
+    pieces = text.split(" ")
+    return text if len(pieces) <= 14 else " ".join(pieces[:12]) + " …"
+
+
+def subject_of(text: str) -> str:
+    """The subject of a message that was given none: its text, or the first four words of a longer one."""
+    pieces = text.split(" ")
+    return text if len(pieces) <= 6 else " ".join(pieces[:4])
+
+
+def quoted(random: Source, text: str) -> str:
+    """A text as requests hold it: bare, or in quotes."""
+    kind = random.random()
+    if '"' in text or kind < 0.62:
+        return text
+    return f'"{text}"' if kind < 0.92 or "'" in text else f"'{text}'"
+
+
+def written(paths: Sequence[str], contents: Sequence[str]) -> Step:
+    pairs = zip(paths, contents, strict=True)
+    found = [{"path": path, "content": content} for path, content in pairs]
+    return Step("write_files", {"files": found}, {"entries": list(paths)})
+
+
+def sent_said(random: Source, to: Sequence[str]) -> str:
+    return fixed(random, "sent_me") if list(to) == ["me"] else fixed(random, "sent", x=spoken(to))
+
+
+def recipients(random: Source) -> list[str]:
+    if random.random() < 0.22:
+        return ["me"]
+    return [v.address(random) for _ in range(random.choice((1, 1, 1, 1, 1, 1, 1, 1, 2)))]
+
+
+def sent(
+    random: Source, to: Sequence[str], subject: str, *, body: str | None = None, step: int | None = None
+) -> Step:
+    arguments: dict[str, Any] = {"to": list(to), "subject": subject}
+    arguments |= {"body": body} if body is not None else {"from_step": step}
+    plain = normalize("NFKD", subject).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "message"
+    day = v.day(random).replace("-", "")
+    file = f"outbox/{day}T{random.randint(0, 23):02}{random.randint(0, 59):02}00-{slug}.eml"
+    own = random.choice(("me@localhost", "me@example.com", v.address(random)))
+    reached = [own if address == "me" else address for address in to]
+    return Step("send_messages", arguments, {"sent_to": reached, "file": file})
+
+
+def choice(
+    title: str, variable: str, prompt: str, value: str, first: int | None, options: Sequence[str] = ()
+) -> Step:
+    schema: dict[str, Any] = {"kind": "choice"}
+    if options:
+        schema["options"] = list(options)
+    arguments: dict[str, Any] = {
+        "title": title,
+        "dialog": [{"var": variable, "prompt": prompt, "schema": schema}],
+    }
+    if first is not None:
+        arguments["from_step"] = first
+    return Step("get_inputs", arguments, {"values": {variable: value}, "entries": [value]})

@@ -1,0 +1,82 @@
+"""Which tools a request is shown: those that the pool filter leaves, fewer, or with tools that don't exist.
+
+What must stay true: a pool is in name order, as the loader gives it, but for a few shuffled ones; decoys
+never bear the name of a shipped tool.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from gbnf.prompts.messages import system_prompt
+from gbnf.tools import FINAL_ANSWER, Tool, load_manifests
+from gbnf.tools.pool_filter import filter_pool
+from gbnf_server.bundled import manifests_path
+from training import vocabulary as v
+
+if TYPE_CHECKING:
+    from training.source import Source
+
+
+@cache
+def shipped_tools() -> dict[str, Tool]:
+    """The shipped executors by name, in name order."""
+    return {tool.name: tool for tool in load_manifests(manifests_path())}
+
+
+@cache
+def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
+    """The system message of shipped executors, by name, and of decoys, by signature, in name order."""
+    head, *lines, last = system_prompt(
+        [*(shipped_tools()[name] for name in pool), FINAL_ANSWER], style="minimal"
+    ).split("\n")
+    if decoys:
+        lines = sorted([*lines, *decoys], key=lambda line: line.split("(", 1)[0])
+    return "\n".join([head, *lines, last])
+
+
+def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str, ...]:
+    """Mostly what the filter leaves; else some of the tools, now and then in another order."""
+    names = tuple(shipped_tools())
+    usual = tuple(tool.name for tool in filter_pool(shipped_tools().values(), request).kept)
+    kind = random.random()
+    if kind < 0.6:
+        return usual if needed.issubset(usual) else tuple(sorted({*usual, *needed}))
+    others = [name for name in (names if kind < 0.7 else usual) if name not in needed]
+    size = random.randint(0, len(others))
+    chosen = sorted([*needed, *random.sample(others, size)])
+    if kind > 0.95:
+        random.shuffle(chosen)
+    return tuple(chosen)
+
+
+def decoys_for(random: Source, pool: tuple[str, ...]) -> tuple[str, ...]:
+    """A few signatures of tools that don't exist, some of them nearly those that do."""
+    lists = v.DECOYS
+    made: dict[str, str] = {}
+    for _ in range(random.choice((1, 2, 2, 3, 4, 6))):
+        kind = random.random()
+        real = random.choice(pool) if pool else "find_files"
+        verb, _, rest = real.partition("_")
+        if kind < 0.3:
+            name = f"{real}_{random.choice(lists['suffixes'])}"
+        elif kind < 0.5:
+            name = f"{verb}_{random.choice(lists['objects'])}"
+        elif kind < 0.65:
+            name = f"{random.choice(lists['verbs'])}_{rest or random.choice(lists['objects'])}"
+        elif kind < 0.8:
+            name = f"{random.choice(lists['verbs'])}_{v.noun(random).lower()}"
+        else:
+            name = f"{random.choice(lists['verbs'])}_{random.choice(lists['objects'])}"
+        if name in shipped_tools() or not name.isascii():
+            continue
+        if kind < 0.4 and real in shipped_tools() and random.random() < 0.5:
+            signature = pool_prompt((real,)).split("\n")[1].partition("(")[2]
+        else:
+            count = random.randint(0, 3)
+            arguments = random.sample(lists["arguments"], count)
+            first = random.randint(0, count)
+            signature = ", ".join([*arguments[:first], *(f"{each}?" for each in arguments[first:])]) + ")"
+        made[name] = f"{name}({signature}"
+    return tuple(made.values())

@@ -1,0 +1,239 @@
+"""Plan traces: requests of the demonstration model's world, with the calls and the answer that fulfil them.
+
+A trace is made of parts (the `*_intents` modules), joined the way people join wishes. What must
+stay true: everything is a pure function of the generator passed in; each call is valid against its shipped
+manifest; the messages are those that the planner sends, byte for byte (`gbnf.prompts.messages`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+from gbnf.prompts.messages import call_text, error_text, result_text
+from gbnf.tools import FINAL_ANSWER
+from training import calendar_intents, fact_intents, file_intents, message_intents, person_intents
+from training import vocabulary as v
+from training.asking import impossible, styled, to_me
+from training.parts import Part, Step, shortened
+from training.pools import decoys_for, pool_for, pool_prompt
+from training.source import Language, Source
+from training.wording import closed, fixed, wordings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MakePart: TypeAlias = "Callable[[Source, int], Part]"
+"""A generator of chance and the number of the part's first step -> the part."""
+
+PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may stand beside others
+    (12.0, file_intents.create_dirs, True),
+    (13.0, file_intents.write_files, True),
+    (4.0, file_intents.create_then_write_inside, True),
+    (8.0, file_intents.create_then_write_path, True),
+    (5.0, file_intents.read_files, True),
+    (3.0, file_intents.delete_files, True),
+    (6.0, file_intents.find_files, True),
+    (5.0, file_intents.find_read, True),
+    (4.0, file_intents.find_delete, True),
+    (9.0, message_intents.send_messages, True),
+    (3.0, message_intents.write_send, True),
+    (4.0, message_intents.find_send, True),
+    (2.0, message_intents.read_send, True),
+    (3.0, message_intents.known_file, True),
+    (6.0, fact_intents.compute, True),
+    (3.0, fact_intents.compute_then, True),
+    (6.0, fact_intents.get_now, True),
+    (1.5, fact_intents.now_then, True),
+    (4.0, calendar_intents.find_slots, True),
+    (1.5, calendar_intents.slots_send, True),
+    (9.0, calendar_intents.slots_choose, False),
+    (2.5, calendar_intents.slots_book, True),
+    (7.0, calendar_intents.create_events, True),
+    (2.0, person_intents.get_inputs, True),
+    (1.4, person_intents.find_choose, False),
+    (1.6, person_intents.undo_last_turn, False),
+    (1.3, person_intents.find_drive, False),
+    (0.8, person_intents.location, False),
+)
+FALLIBLE = frozenset(
+    {
+        "read_files",
+        "find_files",
+        "send_messages",
+        "delete_files",
+        "find_files_google_workspace",
+        "create_events",
+    }
+)
+ERRORS = (
+    "'{p}' does not exist",
+    "there is no folder '{p}'; \".\" is the workspace",
+    "'{p}' is no text file",
+    "the person did not approve this call; it was not executed",
+    "permission denied: '{p}'",
+    "it took longer than 30 s and was stopped",
+)
+SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
+"""How many requests hold one wish, two and three: in training, and in the held-out suite."""
+REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
+"""Traces whose request nothing in the pool can fulfil: in training, and in the held-out suite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A request, the steps that fulfil it, the answer, and the tools of the pool in their order.
+
+    `decoys` are signatures of tools that don't exist; of the steps, the first `given` are no model's doing,
+    and not to be learnt.
+    """
+
+    request: str
+    steps: tuple[Step, ...]
+    answer: str
+    pool: tuple[str, ...]
+    decoys: tuple[str, ...] = ()
+    given: int = 0
+    language: Language = "en"
+
+    def turns(self) -> list[tuple[str, str]]:
+        """(role, content) of every message after the system's."""
+        turns = [("user", self.request)]
+        for number, step in enumerate(self.steps, 1):
+            turns.append(("assistant", call_text({"name": step.name, "arguments": step.arguments})))
+            if step.result is None:
+                turns.append(("tool", error_text(number, step.error or "")))
+            else:
+                turns.append(("tool", result_text(number, step.result)))
+        turns.append(
+            ("assistant", call_text({"name": FINAL_ANSWER.name, "arguments": {"message": self.answer}}))
+        )
+        return turns
+
+    def system(self) -> str:
+        """The system message: the pool's tools, the built-in final answer last."""
+        return pool_prompt(self.pool, self.decoys)
+
+
+@cache
+def _weights() -> tuple[tuple[MakePart, ...], tuple[float, ...], tuple[MakePart, ...], tuple[float, ...]]:
+    social = [(part, weight) for weight, part, beside in PARTS if beside]
+    return (
+        tuple(part for _, part, _ in PARTS),
+        tuple(weight for weight, _, _ in PARTS),
+        tuple(part for part, _ in social),
+        tuple(weight for _, weight in social),
+    )
+
+
+def _failed(random: Source, part: Part) -> Part:
+    """The same part, stopped by an error at one of its steps, which the answer tells."""
+    fallible = [index for index, step in enumerate(part.steps) if step.name in FALLIBLE]
+    if not fallible:
+        return part
+    index = random.choice(fallible)
+    step = part.steps[index]
+    named = (step.arguments.get("paths") or [step.arguments.get("base_path", v.file_path(random))])[0]
+    template = random.choice(ERRORS)
+    error = template.format(p=named)
+    if "approve" in error and step.name in ("read_files", "find_files"):
+        error = f"'{named}' does not exist"
+    stopped = Step(step.name, step.arguments, None, error)
+    said = fixed(random, "failed", x=shortened(error))
+    return Part(part.clause, (*part.steps[:index], stopped), said)
+
+
+def _combine(random: Source, makers: tuple[MakePart, ...]) -> tuple[str, tuple[Step, ...], str]:
+    request = ""
+    steps: tuple[Step, ...] = ()
+    said: list[str] = []
+    joints = wordings(random, "joints")
+    joint = random.choice(joints)
+    for index, make in enumerate(makers):
+        part = make(random, len(steps) + 1)
+        if random.random() < 0.03:
+            part = _failed(random, part)
+        if index == 0:
+            request = part.clause
+        elif index == len(makers) - 1:
+            request += (
+                joint if joint not in (", ", "; ") or random.random() < 0.5 else joints[0]
+            ) + part.clause
+        else:
+            request += random.choice((", ", ", ", ", ", joint)) + part.clause
+        steps += part.steps
+        said.append(part.said)
+    return request, steps, " ".join(said)
+
+
+def _refused(random: Source) -> Trace:
+    """A request for which there is no tool, and the answer that says so, now and then after a vain step."""
+    steps: tuple[Step, ...] = ()
+    decoys: tuple[str, ...] = ()
+    if random.random() < 0.5:
+        request = impossible(random)
+        pool = pool_for(random, request, frozenset())
+        if random.random() < 0.5:
+            decoys = decoys_for(random, pool)
+    else:
+        whole = _feasible(random, random.choice((1, 1, 1, 1, 2) if random.held_out else (1, 1, 2, 2, 2, 3)))
+        needed = sorted({step.name for step in whole.steps})
+        missing = random.choice(needed)
+        if missing == "create_dirs" and "write_files" in needed:  # which makes the folders of its files
+            missing = "write_files"
+        request = whole.request
+        kept = pool_for(random, request, frozenset(needed))
+        pool = tuple(name for name in kept if name != missing)
+        if random.random() < 0.5:
+            decoys = decoys_for(random, (missing, *pool))
+    if random.random() < 0.2 and "get_now" in pool:
+        steps = (fact_intents.get_now(random, 1).steps[0],)
+        steps = (Step("get_now", {}, steps[0].result),)
+    return Trace(
+        styled(random, to_me(random, request)),
+        steps,
+        fixed(random, "cannot"),
+        pool,
+        decoys,
+        len(steps),
+        random.language,
+    )
+
+
+def _feasible(random: Source, count: int | None) -> Trace:
+    every, weights, social, social_weights = _weights()
+    count = count or random.choices((1, 2, 3), SUITE_SHARES if random.held_out else SHARES)[0]
+    if count == 1:
+        makers = tuple(random.choices(every, weights))
+    elif count == 3 and random.random() < 0.3:
+        # The shape that first runs have: a folder, a file, and something more.
+        makers = (
+            file_intents.create_dirs,
+            file_intents.write_files,
+            random.choices(social, social_weights)[0],
+        )
+    else:
+        makers = tuple(random.choices(social, social_weights, k=count))
+    request, steps, answer = _combine(random, makers)
+    if len(steps) > 7 or len(request) > 420:
+        return _feasible(random, count)
+    request = closed(request)
+    pool = pool_for(random, request, frozenset(step.name for step in steps))
+    decoys = decoys_for(random, pool) if random.random() < 0.12 else ()
+    return Trace(request, steps, answer, pool, decoys, language=random.language)
+
+
+def trace(random: Random, *, parts: int | None = None, language: Language | None = None) -> Trace:
+    """One trace; `parts` wishes in the request: 1-3 at random when absent, now and then an impossible one.
+
+    A plain generator draws from the half that training sees; a `Source` may draw from the other one.
+    """
+    held_out = isinstance(random, Source) and random.held_out
+    chosen: Language = language or ("en" if random.random() < 0.55 else "it")
+    source = Source(random.getrandbits(64), chosen, held_out=held_out)
+    if parts is None and source.random() < (SUITE_REFUSED_SHARE if held_out else REFUSED_SHARE):
+        return _refused(source)
+    made = _feasible(source, parts)
+    return replace(made, request=styled(source, to_me(source, made.request)))

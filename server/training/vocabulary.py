@@ -1,0 +1,318 @@
+"""The values that requests speak of: names, paths, addresses, texts, dates, sums.
+
+They are many and random, so that a model trained on them has to copy instead of remembering. Words are
+drawn from the source's half of each list (`training.source`): what training draws, held-out
+traces don't.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import date, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from training import odd_values
+from training.wording import listed, word
+
+if TYPE_CHECKING:
+    from training.source import Source
+
+_LISTS: dict[str, Any] = tomllib.loads((files(__package__) / "vocabulary.toml").read_text("utf-8"))
+_ITALIAN: dict[str, list[str]] = _LISTS["it"]
+FOLDERS = {"en": tuple(_LISTS["folders"]), "it": tuple(_ITALIAN["folders"])}
+FILES = {"en": tuple(_LISTS["files"]), "it": tuple(_ITALIAN["files"])}
+THINGS = {"en": tuple(_LISTS["things"]), "it": tuple(_ITALIAN["things"])}
+MONTHS = {"en": tuple(_LISTS["months"]), "it": tuple(_ITALIAN["months"])}
+PLACES, NAMES, DOMAINS = (tuple(_LISTS[key]) for key in ("places", "names", "domains"))
+EXTENSIONS, OCCASIONS, ROLES = (tuple(_LISTS[key]) for key in ("extensions", "occasions", "roles"))
+OCCASIONS_IT = tuple((noun, gender) for gender in "mf" for noun in _ITALIAN[f"occasions_{gender}"])
+ROLES_IT, WEEKDAYS_IT = tuple(_ITALIAN["roles"]), tuple(_ITALIAN["weekdays"])
+IMPOSSIBLE: dict[str, list[str]] = _LISTS["impossible"]
+DECOYS: dict[str, list[str]] = _LISTS["decoys"]
+SENTENCES_IT = (
+    "[il|la|] {w} [è|era] [in ritardo|pronto|chiuso|aperto|rotto|qui|finito]",
+    "[compra|porta|prendi|ordina] [il|la|del|] {w} [e {w}|]",
+    "[sono|sarò] [in ritardo|lì alle {n}|a {place}|in vacanza|fuori oggi]",
+    "[ci vediamo|partiamo|iniziamo|arriviamo] alle {n}",
+    "[la riunione|il treno|il pranzo|la festa|il volo|la cena] [inizia|parte|comincia] alle {n}",
+    "[la riunione|il treno|la festa|la cena] è [spostata|rimandata] a [lunedì|martedì|venerdì|domani]",
+    "ricordati [di chiamare|di ringraziare|di] {name}",
+    "chiama [{name}|il {w}|la banca|il medico|casa] [domani|oggi|alle {n}|]",
+    "grazie per [il|la] {w}",
+    "a [domani|lunedì|presto|stasera]",
+    "[paga|spedisci|controlla|firma|finisci|rivedi] [il|la] {w} [entro|prima di] [lunedì|venerdì|domani]",
+    "ciao [a tutti|{name}|da {place}|]",
+    "non dimenticare [il|la] {w}",
+    "{name} [vuole|cerca|ha|preferisce] [il|la|un] {w}",
+    "[caro|ciao] {name}, [il|la] {w} [va bene|è qui|è pronta|è arrivato]",
+    "versione {n}.{n} del {w}",
+    "{w} {w}",
+    "{w} {w} {w}",
+    "{w}",
+    "tutto bene",
+    "annaffia [il|la] {w}",
+    "abbiamo vinto [il|la] {w}",
+    "buon compleanno {name}",
+    "[il rapporto|il bilancio|il contratto|l'ordine] è [pronto|firmato|approvato|allegato]",
+    "{w}: {n}",
+    "l'{w} è per {name}",
+    "perché non vieni a {place} con {name}",
+    "mi serve un {w} per [la|il] {w}",
+)
+SENTENCES_EN = (
+    "the {w} [is|was] [late|ready|closed|open|broken|cancelled|here]",
+    "[buy|bring|get|fetch|order] [the|some|a|] {w} [and {w}|]",
+    "I [will be|am] [late|there at {n}|in {place}|on holiday|out today]",
+    "[we|they] [meet|leave|start|arrive|eat] at {n}",
+    "the [meeting|train|call|lunch|party|lesson|flight] [is|starts|leaves] at {n}",
+    "the [meeting|train|party|dinner] is [moved|postponed] to [monday|tuesday|friday|{n}]",
+    "remember [to call|to thank|] {name}",
+    "call [{name}|the {w}|the bank|the doctor|home] [tomorrow|today|at {n}|]",
+    "thank you for the {w}",
+    "see you [tomorrow|on monday|soon|at {n}]",
+    "[pay|send|check|sign|finish|review] the {w} [before|by] [monday|friday|noon|{n}]",
+    "hello [world|{name}|from {place}|everyone|]",
+    "[don't|do not] forget the {w}",
+    "it's {w} time",
+    "{name} [likes|needs|wants|has] [the|a] {w}",
+    "[dear|hi] {name}, the {w} is [fine|here|ready]",
+    "version {n}.{n} of the {w}",
+    "{w} {w}",
+    "{w} {w} {w}",
+    "{w}",
+    "the {w} {w} of {place}",
+    "all good",
+    "water the {w}",
+    "we won the {w}",
+    "happy birthday {name}",
+    "the report is [ready|done|attached]",
+    "the [budget|offer|contract|plan|order] is [approved|signed|ready|accepted]",
+    "{w}: {n}",
+)
+
+
+AGAIN_SHARE = 0.1
+ODD_SHARE = 0.15
+"""Of the values that training draws, those made of the tokenizer's own pieces."""
+
+
+@cache
+def reserved() -> re.Pattern[str]:
+    """Matches every word that no trace holds."""
+    return re.compile("|".join(map(re.escape, _LISTS["reserved"])), re.IGNORECASE)
+
+
+SENTENCES = {"en": SENTENCES_EN, "it": SENTENCES_IT}
+
+
+@cache
+def words(language: str = "en") -> tuple[str, ...]:
+    """The common words that values are made of, without the reserved ones."""
+    name = "words.txt" if language == "en" else "words_it.txt"
+    lines = (files(__package__) / name).read_text("utf-8").split("\n")
+    return tuple(line for line in lines if line and not line.startswith("#") and not reserved().search(line))
+
+
+@cache
+def _any_words() -> tuple[str, ...]:
+    """Every word there is, of requests too: pieces of invented words, never words by themselves."""
+    package = files(__package__)
+    names = ("wordings.toml", "wordings_it.toml", "vocabulary.toml", "words.txt", "words_it.txt")
+    text = " ".join((package / name).read_text("utf-8") for name in names)
+    return tuple(sorted(set(re.findall(r"[a-zàèéìòù]{2,9}", text.lower()))))
+
+
+def pseudo_word(random: Source) -> str:
+    """A word that exists nowhere, of syllables or of two words: only copying helps.
+
+    Of words in training, because a piece that requests use in another sense ("minutes") has to be copied too.
+    """
+    while True:
+        if not random.held_out and random.random() < 0.25:
+            text = random.choice(_any_words()) + random.choice(_any_words())
+        elif not random.held_out and random.random() < 0.6:
+            text = odd_values.glued(random)
+        else:
+            text = "".join(
+                random.choice(_LISTS["onsets"])
+                + random.choice(_LISTS["vowels"])
+                + random.choice(_LISTS["codas"])
+                for _ in range(random.choice((1, 2, 2, 2, 3)))
+            )
+        if len(text) > 2 and random.draws(text) and not reserved().search(text):
+            return text
+
+
+def noun(random: Source) -> str:
+    """A word: mostly a real one of the language, now and then of the other, or an invented one.
+
+    In training one that was said before comes again, now and then, so that place and not novelty decides.
+    """
+    said = random.again(AGAIN_SHARE) or _noun(random)
+    random.recent.append(said)
+    return said
+
+
+def _noun(random: Source) -> str:
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.word(random)
+    kind = random.random()
+    if kind < 0.22:
+        return pseudo_word(random)
+    other = "it" if random.language == "en" else "en"
+    return random.word(words(random.language if kind < 0.85 else other))
+
+
+def stem(random: Source, known: tuple[str, ...]) -> str:
+    """The name of a file or folder, without extension: sometimes a usual one, mostly not."""
+    said = random.again(AGAIN_SHARE) or _stem(random, known)
+    random.recent.append(said)
+    return said
+
+
+def _stem(random: Source, known: tuple[str, ...]) -> str:
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.stem(random)
+    kind = random.random()
+    if kind < 0.2:
+        text = random.word(known)
+    elif kind < 0.5:
+        text = noun(random)
+    elif kind < 0.64:
+        text = pseudo_word(random)
+    elif kind < 0.77:
+        text = f"{noun(random)}{random.choice('-_')}{noun(random)}"
+    elif kind < 0.85:
+        first = random.choice((random.word(known), noun(random)))
+        text = f"{first}{random.choice(('-', '_', ''))}{number_text(random)}"
+    elif kind < 0.92:
+        text = random.word(PLACES)
+    else:
+        text = noun(random).capitalize()
+    return text if not reserved().search(text) else _stem(random, known)
+
+
+def number_text(random: Source) -> str:
+    """Digits as they stand in names: a year, a short number, a date."""
+    kind = random.random()
+    if kind < 0.4:
+        return str(random.randint(1990, 2035))
+    return str(random.randint(1, 99)) if kind < 0.9 else day(random)
+
+
+def folder(random: Source) -> str:
+    """A folder's relative path, 1-3 levels."""
+    levels = random.choice((1, 1, 1, 1, 2, 2, 2, 3))
+    if not random.held_out and random.random() < 0.06:
+        levels = 4
+    known = FOLDERS[random.language]
+    return "/".join(stem(random, known if level == 0 else (*known, *PLACES)) for level in range(levels))
+
+
+def file_name(random: Source) -> str:
+    """A file's name with its extension."""
+    return f"{stem(random, FILES[random.language])}.{random.choice(EXTENSIONS)}"
+
+
+def file_path(random: Source) -> str:
+    """A file's relative path."""
+    name = file_name(random)
+    return name if random.random() < 0.4 else f"{folder(random)}/{name}"
+
+
+def shown(random: Source, path: str) -> str:
+    """A path as requests write it: mostly as it is; else absolute, with its end mark, or in quotes."""
+    kind = random.random()
+    if kind < 0.86:
+        return path
+    if kind < 0.92:
+        return f"/{path}"
+    if kind < 0.95 and "." not in path:
+        return f"{path}/"
+    return random.choice((f'"{path}"', f"'{path}'", f'"{path}"', f"`{path}`"))
+
+
+def address(random: Source) -> str:
+    """An email address."""
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.address(random, DOMAINS)
+    kind = random.random()
+    if kind < 0.4:
+        user = random.word(NAMES)
+    elif kind < 0.65:
+        user = f"{random.word(NAMES)}{random.choice('..._-')}{noun(random)}"
+    elif kind < 0.85:
+        user = noun(random)
+    else:
+        user = f"{random.word(NAMES)}{random.randint(1, 99)}"
+    domain = (
+        random.choice(DOMAINS)
+        if random.random() < 0.6
+        else f"{noun(random)}.{random.choice((*DOMAINS, 'x.fr', 'x.de', 'x.dev')).split('.')[-1]}"
+    )
+    text = f"{user}@{domain}"
+    return text if not reserved().search(text) else address(random)
+
+
+def text(random: Source) -> str:
+    """What is written in a file or a message: 1-20 words, as people dictate them."""
+    if not random.held_out and random.random() < ODD_SHARE:
+        return odd_values.text(random, lambda: noun(random))
+    kind = random.random()
+    if kind < 0.22:
+        things, all_words = THINGS[random.language], words(random.language)
+        pool = things if random.random() < 0.5 else all_words
+        named = [random.word(pool) for _ in range(random.randint(1, 4))]
+        if not random.held_out and random.random() < 0.6:
+            named = [random.choice(named) for _ in range(random.randint(2, 6))]
+        return listed(named, random)
+    if kind < 0.45:
+        return " ".join(noun(random) for _ in range(random.randint(1, 6)))
+    if kind < 0.52:
+        joint = (
+            random.choice((", ", " and ", "; ", ". "))
+            if random.language == "en"
+            else random.choice((", ", " e ", "; "))
+        )
+        return joint.join(_sentence(random) for _ in range(2))
+    made = _sentence(random)
+    change = random.random()
+    if change < 0.14:
+        made = made[:1].upper() + made[1:]
+    elif change < 0.17:
+        said = made.split(" ")
+        place = random.randrange(len(said))
+        said[place] = f'"{said[place]}"'
+        made = " ".join(said)
+    elif change < 0.2:
+        end = random.choice(("!", "?", "...", " :)", ".", " (!)"))
+        made += end if random.held_out else end.strip()  # requests close a gap before a mark
+    return made
+
+
+def _sentence(random: Source) -> str:
+    template = random.choice(SENTENCES[random.language])
+    for _ in range(template.count("{w}")):
+        template = template.replace("{w}", noun(random), 1)
+    name = random.word(NAMES)
+    slots = {
+        "n": str(random.randint(1, 30)),
+        "name": name.capitalize() if random.random() < 0.4 else name,
+        "place": random.word(PLACES).capitalize() if random.random() < 0.5 else random.word(PLACES),
+    }
+    made = word((template,), random, slots)
+    return made if not reserved().search(made) else _sentence(random)
+
+
+def long_text(random: Source) -> str:
+    """What an older file may hold: several sentences or lines."""
+    joiner = random.choice((". ", "\n", "\n- ", "; "))
+    return joiner.join(text(random) for _ in range(random.randint(2, 4)))
+
+
+def day(random: Source) -> str:
+    """A date, YYYY-MM-DD."""
+    return (date(2024, 1, 1) + timedelta(days=random.randint(0, 2200))).isoformat()

@@ -1,0 +1,363 @@
+"""Argument repair: valid calls stay, damage is undone, every change is listed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from calls import CALLS
+from gbnf.calls import ToolCall
+from gbnf.calls.repair import Coercion, repair_call
+from gbnf.calls.validation import validate_call
+from gbnf.tools import Tool
+from support.executors import shipped
+from support.pools import POOL, json_values, tool, valid_calls
+
+TYPED = tool(
+    "typed",
+    ("count", "mode"),
+    count={"type": "integer", "minimum": 0, "maximum": 10},
+    ratio={"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    flag={"type": "boolean"},
+    note={"type": "string"},
+    tags={"type": "array", "items": {"type": "string"}},
+    counts={"type": "array", "items": {"type": "integer"}},
+    place={"type": "object", "properties": {"city": {"type": "string"}, "zip_code": {"type": "string"}}},
+    mode={"enum": ["Fast", "slow", "very-slow"], "default": "slow"},
+    level={"enum": [1, 2, 3]},
+    either={"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+    maybe={"type": ["integer", "null"]},
+)
+TYPED_POOL = (TYPED,)
+
+typed_arguments = st.fixed_dictionaries(
+    {"count": st.integers(0, 10), "mode": st.sampled_from(["Fast", "slow", "very-slow"])},
+    optional={
+        "ratio": st.floats(0.1, 1),
+        "flag": st.booleans(),
+        "tags": st.lists(st.text(max_size=5), max_size=3),
+        "counts": st.lists(st.integers(), max_size=3),
+        "level": st.sampled_from([1, 2, 3]),
+        "place": st.fixed_dictionaries({"city": st.text(max_size=5)}),
+        "either": st.integers() | st.lists(st.integers(), max_size=2),
+    },
+)
+
+
+def repaired(arguments: dict[str, Any], **options: Any) -> Any:
+    return repair_call(
+        {"name": "typed", "arguments": {"count": 1, "mode": "Fast"} | arguments}, TYPED_POOL, **options
+    )
+
+
+@given(valid_calls, st.booleans())
+def test_a_valid_call_is_never_changed(call: Any, clamp: Any) -> None:
+    found = repair_call(call, POOL, clamp=clamp)
+    assert (found.call, found.coercions, found.ok) == (call.as_call(), (), True)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_of_the_shipped_tools_stay(name: str) -> None:
+    call = {"name": name, "arguments": CALLS[name]}
+    found = repair_call(call, list(shipped().values()), clamp=True)
+    assert (found.call, found.coercions, found.ok) == (call, (), True)
+
+
+@given(typed_arguments, st.data())
+def test_what_was_made_text_is_made_back(arguments: Any, data: Any) -> None:
+    damaged = {
+        key: json.dumps(value) if not isinstance(value, str) and data.draw(st.booleans()) else value
+        for key, value in arguments.items()
+    }
+    found = repair_call({"name": "typed", "arguments": damaged}, TYPED_POOL)
+    assert found.ok
+    assert found.call["arguments"] == arguments
+    changed = {key for key in arguments if damaged[key] != arguments[key]}
+    assert {coercion.path for coercion in found.coercions} == changed
+
+
+@given(
+    st.dictionaries(st.sampled_from([*TYPED.args["properties"], "Count", "extra"]), json_values),
+    st.booleans(),
+)
+def test_every_change_is_listed_and_once_is_enough(arguments: Any, clamp: Any) -> None:
+    call = {"name": "typed", "arguments": arguments}
+    before = json.dumps(call)
+    found = repair_call(call, TYPED_POOL, clamp=clamp)
+    assert json.dumps(call) == before
+    assert found.validation == validate_call(found.call, TYPED_POOL)
+    listed = {coercion.path.partition("[")[0].partition(".")[0] for coercion in found.coercions}
+    after = found.call["arguments"]
+    changed = {
+        key for key in arguments.keys() | after.keys() if arguments.get(key, ...) != after.get(key, ...)
+    }
+    assert changed - {"Count"} <= listed
+    again = repair_call(found.call, TYPED_POOL, clamp=clamp)
+    if found.ok:
+        assert again.coercions == ()
+
+
+@given(
+    st.recursive(json_values, lambda inner: st.dictionaries(st.sampled_from(["name", "arguments"]), inner))
+)
+def test_no_call_raises(call: Any) -> None:
+    repair_call(call if isinstance(call, dict) else {"name": "typed", "arguments": call}, TYPED_POOL)
+
+
+@pytest.mark.parametrize(
+    ("key", "given_value", "value", "kind"),
+    [
+        ("count", "7", 7, "typed"),
+        ("count", " 7.0 ", 7, "typed"),
+        ("count", ["7"], 7, "unwrapped"),
+        ("ratio", ".5", 0.5, "typed"),
+        ("flag", "true", True, "typed"),
+        ("flag", "Yes", True, "typed"),
+        ("flag", 0, False, "typed"),
+        ("note", 5, "5", "typed"),
+        ("note", True, "true", "typed"),
+        ("tags", "a", ["a"], "wrapped"),
+        ("tags", '["a", "b"]', ["a", "b"], "parsed"),
+        ("tags", "['a', 'b',]", ["a", "b"], "parsed"),
+        ("place", '{"city": "Rome"}', {"city": "Rome"}, "parsed"),
+        ("mode", "FAST", "Fast", "enum"),
+        ("mode", "very slow", "very-slow", "enum"),
+        ("level", "2", 2, "enum"),
+        ("either", "4", 4, "typed"),
+        ("maybe", "null", None, "typed"),
+    ],
+)
+def test_one_coercion(key: str, given_value: Any, value: Any, kind: str) -> None:
+    found = repaired({key: given_value})
+    assert found.ok
+    assert found.call["arguments"][key] == value
+    assert type(found.call["arguments"][key]) is type(value)
+    assert found.coercions == (Coercion(key, kind, given_value, value),)  # type: ignore[arg-type]  # from the table
+
+
+@pytest.mark.parametrize(
+    ("parts", "given_value"),
+    [
+        ([{"type": "array"}, {"type": "string"}], "x"),
+        ([{"type": "string"}, {"type": "integer"}], 5),
+        ([{"type": "integer"}, {"type": "boolean"}, {"type": "integer"}], 1),
+        ([{"type": "array"}, {"type": "integer"}], "x"),
+    ],
+)
+def test_parts_that_contradict_each_other_leave_no_change_that_is_undone(
+    parts: Any, given_value: Any
+) -> None:
+    tools = (tool("contradictory", value={"allOf": parts}),)
+    call = {"name": "contradictory", "arguments": {"value": given_value}}
+    found = repair_call(call, tools)
+    assert not found.ok
+    assert json.dumps(found.call) == json.dumps(call) or len(found.coercions) == 1
+    assert bool(found.coercions) == (json.dumps(found.call) != json.dumps(call))
+
+
+def test_coercions_inside_lists_and_objects_name_their_place() -> None:
+    found = repaired({"counts": "3", "place": {"City": "Rome", "zip_code": 100, "planet": "Earth"}})
+    assert found.call["arguments"]["counts"] == [3]
+    assert found.call["arguments"]["place"] == {"city": "Rome", "zip_code": "100"}
+    assert [(each.path, each.kind) for each in found.coercions] == [
+        ("counts", "wrapped"),
+        ("counts[0]", "typed"),
+        ("place.city", "renamed"),
+        ("place.planet", "dropped"),
+        ("place.zip_code", "typed"),
+    ]
+
+
+def test_numbers_are_clamped_only_where_asked() -> None:
+    assert not repaired({"count": 99}).ok
+    assert repaired({"count": 99}, clamp=True).call["arguments"]["count"] == 10
+    assert repaired({"count": "-3"}, clamp=True).call["arguments"]["count"] == 0
+    assert not repaired({"ratio": -1}, clamp=True).ok  # nothing is nearest to an exclusive bound
+
+
+def test_unknown_keys_are_dropped_or_refused() -> None:
+    assert repaired({"colour": "red"}).coercions == (Coercion("colour", "dropped", "red", None),)
+    refused = repaired({"colour": "red", "count": "1"}, unknown="refuse")
+    assert not refused.ok
+    assert "colour" in refused.validation.errors[0]
+
+
+def test_defaults_fill_what_is_required_and_missing() -> None:
+    found = repair_call({"name": "typed", "arguments": {"count": 1}}, TYPED_POOL)
+    assert found.call["arguments"] == {"count": 1, "mode": "slow"}
+    assert found.coercions == (Coercion("mode", "filled", None, "slow"),)
+
+
+def test_null_for_what_may_be_absent_is_dropped() -> None:
+    assert repaired({"note": None, "maybe": None, "flag": "no"}).call["arguments"] == {
+        "count": 1,
+        "mode": "Fast",
+        "maybe": None,
+        "flag": False,
+    }
+
+
+@pytest.mark.parametrize("value", ["seven", "7 minutes", "1,5", "0x7", "1e999", "", "٧", "7" * 500])
+def test_what_is_no_number_stays_and_is_refused(value: str) -> None:
+    found = repaired({"count": value})
+    assert (found.ok, found.call["arguments"]["count"]) == (False, value)
+
+
+def test_a_cut_call_is_refused_however_valid() -> None:
+    found = repair_call(ToolCall("call_1", "typed", {"count": 1, "mode": "slow"}, truncated=True), TYPED_POOL)
+    assert not found.ok
+    assert "cut" in found.validation.errors[0]
+
+
+def test_a_text_of_arguments_that_does_not_end_is_not_made_up() -> None:
+    found = repair_call({"name": "typed", "arguments": '{"count": 1, "mode": "Fa'}, TYPED_POOL)
+    assert (found.ok, found.coercions) == (False, ())
+
+
+def test_step_references_and_names() -> None:
+    call = {"name": "Create-Events", "arguments": {"title": "x", "from_step": "2"}}
+    found = repair_call(call, list(shipped().values()), steps=(2,))
+    assert found.ok
+    assert found.call == {"name": "create_events", "arguments": {"title": "x", "from_step": 2}}
+    assert [each.kind for each in found.coercions] == ["renamed", "typed"]
+
+
+def declaring(**properties: Any) -> Tool:
+    """A tool whose arguments say more than `properties`."""
+    return Tool("split", args={"type": "object"} | properties)
+
+
+INTEGERS = {"type": "integer"}
+own = st.lists(st.sampled_from("abcdef"), max_size=3, unique=True).map(
+    lambda names: {"properties": dict.fromkeys(names, INTEGERS)}
+)
+
+
+def in_parts(inner: Any) -> Any:
+    some = st.lists(inner, min_size=1, max_size=2)
+    parts = (
+        st.fixed_dictionaries({"allOf": some})
+        | st.fixed_dictionaries({"anyOf": some})
+        | st.fixed_dictionaries({"oneOf": some})
+        | st.fixed_dictionaries({"if": inner, "then": inner, "else": inner})
+        | st.fixed_dictionaries({"dependentSchemas": st.fixed_dictionaries({"a": inner})})
+        | st.fixed_dictionaries(
+            {"patternProperties": st.sampled_from([{"^[ab]$": INTEGERS}, {"f": INTEGERS}])}
+        )
+        | st.just({"$ref": "#/$defs/base"})
+        | st.just({"additionalProperties": False})
+    )
+    return st.tuples(own, parts).map(lambda drawn: drawn[0] | drawn[1])
+
+
+objects_in_parts = st.recursive(own, in_parts, max_leaves=6)
+
+
+def declared(schema: Any, base: Any) -> set[str]:
+    """The keys that a drawn schema declares anywhere for its place."""
+    names: set[str] = set(schema.get("properties", {})) | ({"f"} & schema.get("patternProperties", {}).keys())
+    names |= {"a", "b"} if "^[ab]$" in schema.get("patternProperties", {}) else set()
+    parts = [base] if "$ref" in schema else []
+    parts += [part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword, ())]
+    parts += [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
+    parts += schema.get("dependentSchemas", {}).values()
+    return names.union(*(declared(part, base) for part in parts))
+
+
+@given(objects_in_parts, own, st.booleans(), st.dictionaries(st.sampled_from("abcdefg"), st.integers(0, 9)))
+def test_no_key_goes_that_some_part_declares(schema: Any, base: Any, nested: Any, given_now: Any) -> None:
+    root = {"properties": {"n": INTEGERS, "o": schema}} if nested else schema
+    split = declaring(**root, **{"$defs": {"base": base}})
+    arguments = {key: str(value) if key < "d" else value for key, value in given_now.items()}
+    call = {"name": "split", "arguments": {"n": "1", "o": arguments} if nested else arguments}
+    found = repair_call(call, [split])
+    after = found.call["arguments"]["o"] if nested else found.call["arguments"]
+    kept = set(arguments) & declared(schema, base)
+    assert kept <= set(after)
+    assert all(int(after[key]) == given_now[key] for key in kept)
+    dropped = {each.path.rpartition(".")[2] for each in found.coercions if each.kind == "dropped"}
+    assert dropped == set(arguments) - set(after)
+
+
+@given(objects_in_parts, own, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9)))
+def test_what_is_valid_beside_a_fault_stays(schema: Any, base: Any, arguments: Any) -> None:
+    root = {"properties": {"n": INTEGERS, "o": schema}, "$defs": {"base": base}}
+    call = {"name": "split", "arguments": {"n": 1, "o": arguments}}
+    assume(validate_call(call, [declaring(**root)]).ok)
+    damaged = {"name": "split", "arguments": {"n": "1", "o": arguments}}
+    found = repair_call(damaged, [declaring(**root)])
+    assert (found.call, found.ok) == (call, True)
+    assert found.coercions == (Coercion("n", "typed", "1", 1),)
+
+
+TO = {"to": {"type": "string"}, "cc": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "arguments", "after"),
+    [
+        (
+            {"properties": TO, "allOf": [{"properties": {"a": INTEGERS}}, {"properties": {"b": INTEGERS}}]},
+            {"a": "1", "b": 2, "to": "x"},
+            {"a": 1, "b": 2, "to": "x"},
+        ),
+        (
+            {
+                "properties": {"n": INTEGERS, "o": {"$ref": "#/$defs/base", "properties": TO}},
+                "$defs": {"base": {"type": "object", "properties": {"id": INTEGERS}}},
+            },
+            {"n": "5", "o": {"id": 1, "to": "x"}},
+            {"n": 5, "o": {"id": 1, "to": "x"}},
+        ),
+        (
+            {
+                "properties": TO,
+                "anyOf": [
+                    {"properties": {"k": INTEGERS}, "required": ["k"]},
+                    {"properties": {"j": INTEGERS}, "required": ["j"]},
+                ],
+            },
+            {"to": "x", "cc": "y", "k": "3"},
+            {"to": "x", "cc": "y", "k": 3},
+        ),
+        (  # a name of another part is found by its spelling, and what no part knows goes
+            {"properties": TO, "allOf": [{"properties": {"due_by": INTEGERS}}]},
+            {"To": "x", "DueBy": "3", "why": "?"},
+            {"to": "x", "due_by": 3},
+        ),
+        (
+            {"properties": TO, "patternProperties": {"^x-": {}}, "additionalProperties": False},
+            {"CC": "y", "x-id": 3, "why": "?"},
+            {"cc": "y", "x-id": 3},
+        ),
+    ],
+)
+def test_what_the_parts_of_a_schema_declare_together(args: Any, arguments: Any, after: Any) -> None:
+    found = repair_call({"name": "split", "arguments": arguments}, [declaring(**args)])
+    assert (found.call["arguments"], found.ok) == (after, True)
+
+
+@pytest.mark.parametrize("arguments", [{1: 2}, {"place": {None: 2}}, {"tags": [{2.5: "a"}]}])
+def test_keys_that_are_no_texts_are_refused(arguments: Any) -> None:
+    found = repair_call({"name": "typed", "arguments": arguments}, TYPED_POOL)
+    assert (found.call["arguments"], found.coercions) == (arguments, ())
+    assert "which is no text" in found.validation.errors[0]
+
+
+def test_a_pattern_that_python_does_not_read_is_read_all_the_way() -> None:
+    args = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": r"^\p{Lu}+$"}, "n": {"type": "integer"}},
+        "patternProperties": {r"^\p{Ll}\d$": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    named = Tool.from_mapping({"name": "t", "description": "d", "args": args})
+    call = {"name": "t", "arguments": {"a": "ÀÉ", "n": "5", "é1": 1}}
+    repaired = repair_call(call, [named])
+    assert repaired.ok
+    assert repaired.call == {"name": "t", "arguments": {"a": "ÀÉ", "n": 5, "é1": 1}}
+    assert not repair_call({"name": "t", "arguments": {"a": "x"}}, [named]).ok

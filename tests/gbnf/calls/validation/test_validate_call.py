@@ -1,0 +1,240 @@
+"""Validation: it never raises, agrees with jsonschema, and says what to mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf.calls.validation import validate_call
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool, load_manifests
+
+SHIPPED = load_manifests(Path(__file__).parents[4] / "manifests")
+BY_NAME = {tool.name: tool for tool in SHIPPED}
+
+property_names = st.sampled_from(
+    sorted(
+        {name for make_tool in SHIPPED for name in make_tool.args.get("properties", {})}
+        | {"kind", "var", "x"}
+    )
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | property_names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(property_names | st.text(max_size=3), inner, max_size=4),  # noqa: E501 - one case a line
+    max_leaves=15,
+)  # fmt: skip
+tool_names = st.sampled_from([make_tool.name for make_tool in SHIPPED]) | st.text(max_size=5)
+call_like = st.fixed_dictionaries(
+    {}, optional={"name": tool_names | json_values, "arguments": json_values, "x": json_values}
+)
+arguments = st.dictionaries(property_names, json_values, max_size=5)
+
+
+def errors(name: Any, given_arguments: Any, **options: Any) -> list[str]:
+    return list(validate_call({"name": name, "arguments": given_arguments}, SHIPPED, **options).errors)
+
+
+def make_tool(**args: Any) -> Tool:
+    return Tool.from_mapping({"name": "t", "args": args})
+
+
+def ok(tool: Any, given_arguments: Any, **options: Any) -> bool:
+    return validate_call({"name": "t", "arguments": given_arguments}, [tool], **options).ok
+
+
+@given(json_values | call_like, st.lists(st.integers(1, 5), max_size=2))
+def test_it_never_raises(call: Any, steps: Any) -> None:
+    verdict = validate_call(call, SHIPPED, steps=steps)
+    assert verdict.ok == (not verdict.errors) == bool(verdict)
+    assert all(error and "\n" not in error and len(error) < 3000 for error in verdict.errors)
+
+
+@given(st.sampled_from(SHIPPED), arguments)
+def test_without_closing_it_agrees_with_jsonschema(tool: Any, given_arguments: Any) -> None:
+    given_arguments = {
+        name: value
+        for name, value in given_arguments.items()
+        if name not in tool.runtime_resolved and name not in tool.step_references
+    }
+    verdict = validate_call({"name": tool.name, "arguments": given_arguments}, [tool], closed=False)
+    try:
+        plain = json.loads(json.dumps(given_arguments, allow_nan=False))
+    except ValueError:
+        assert not verdict.ok
+        return
+    validator = Draft202012Validator(tool.args, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    groups = [
+        [name for name in group if name not in tool.step_references]
+        for group in tool.args.get("requires_one_of", [])
+    ]
+    valid = validator.is_valid(plain) and all(any(name in plain for name in group) for group in groups)
+    assert verdict.ok == valid
+
+
+@given(st.sampled_from(SHIPPED), arguments, st.integers(1, 3))
+def test_a_valid_call_holds_nothing_that_was_not_offered(tool: Any, given_arguments: Any, step: Any) -> None:
+    call = {"name": tool.name, "arguments": given_arguments}
+    if validate_call(call, SHIPPED, steps=(step,)).ok:
+        assert set(given_arguments) <= set(tool.model_args().get("properties", {}))
+        assert all(given_arguments.get(name, step) == step for name in tool.step_references)
+
+
+def test_the_words_of_the_contract() -> None:
+    assert errors("get_inputs", {}) == ["missing required args ['title', 'dialog'] for tool 'get_inputs'"]
+    assert errors("find_events_empty", {"period": "today", "limit": "3"}) == [
+        "argument 'limit' of tool 'find_events_empty' must be integer, got string '3'"
+    ]
+
+
+FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "given_arguments", "said"),
+    [
+        ("find_events_empty", {"period": "soon"}, ["'period'", "one of ['today', 'tomorrow',", "string 'soon'"]),  # noqa: E501 - one case a line
+        ("find_events_empty", {"start_date": "soon"}, ["'start_date'", "valid date"]),
+        ("find_events_empty", {"period": "today", "limit": 21}, ["at most 20", "21"]),
+        ("find_events_empty", {"period": "today", "limit": True}, ["must be integer", "boolean True"]),
+        ("find_events_empty", {"period": "today", "limit": None}, ["must be integer", "got null"]),
+        ("find_events_empty", {}, ["at least one of ['period', 'start_date']"]),
+        ("create_dirs", {"paths": []}, ["'paths'", "at least 1 item,"]),
+        ("create_dirs", {"paths": ["a", 1]}, ["'paths[1]'", "must be string, got integer 1"]),
+        ("create_dirs", {"paths": "a"}, ["must be array, got string 'a'"]),
+        ("compute", {"expression": ""}, ["at least 1 character"]),
+        ("compute", {"expression": "1" * 501}, ["at most 500 characters", "111…"]),
+        ("compute", {"expresion": "1"}, ["missing required args ['expression']"]),
+        ("compute", {"expression": "1", "expresion": "1"}, ["unknown argument 'expresion'", "Did you mean 'expression'?"]),  # noqa: E501 - one case a line
+        ("undo_last_turn", {"x": 1}, ["unknown argument 'x'", "It takes none."]),
+        ("find_files", {"base_path": ".", "pattern": "*", "actor": "me"}, ["'actor'", "filled in by the runtime"]),  # noqa: E501 - one case a line
+        ("get_inputs", {"title": "t", "dialog": [{**FIELD, "schema": {}}]}, ["['kind'] in 'dialog[0].schema'"]),  # noqa: E501 - one case a line
+        ("get_inputs", {"title": "t", "dialog": [FIELD, {**FIELD, "schema": {"kind": "x"}}]}, ["'dialog[1].schema.kind'"]),  # noqa: E501 - one case a line
+        ("get_inputs", {"title": "t", "dialog": [{**FIELD, "z": 1}]}, ["unknown argument 'z' in 'dialog[0]'", "var, prompt, schema"]),  # noqa: E501 - one case a line
+    ],
+)  # fmt: skip
+def test_faults_say_place_value_and_what_is_right(name: Any, given_arguments: Any, said: Any) -> None:
+    first = errors(name, given_arguments)[0]
+    assert all(part in first for part in said), first
+    assert name in first
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (None, "got null"),
+        ([], "got array []"),
+        ("{}", "got string '{}'"),
+        ({}, "the name is missing"),
+        ({"name": 3, "arguments": {}}, "the name must be a string"),
+        ({"name": "get_now"}, "are missing; give {}"),
+        ({"name": "get_now", "arguments": "{}"}, "write the object itself"),
+        ({"name": "get_now", "arguments": []}, "must be an object"),
+        ({"name": "get_now", "arguments": {}, "id": 1}, "take out 'id'"),
+        ({"name": "get_noow", "arguments": {}}, "Did you mean 'get_now'?"),
+        ({"name": "GET_NOW", "arguments": {}}, "Did you mean 'get_now'?"),
+        ({"name": "get_now", "arguments": {"timezone": float("nan")}}, "no JSON number"),
+        ({"name": "get_now", "arguments": {3: 1}}, "no string"),
+        ({"name": "get_now", "arguments": {"timezone": {1}}}, "no JSON value"),
+    ],
+)
+def test_malformed_calls_are_told_the_shape(call: Any, said: Any) -> None:
+    (error,) = validate_call(call, SHIPPED).errors
+    assert said in error
+
+
+def test_no_tools_no_calls() -> None:
+    assert "There are no tools." in validate_call({"name": "a", "arguments": {}}, []).errors[0]
+
+
+def test_depth_and_size_are_judged_without_harm() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "nested too deeply" in errors("get_now", {"timezone": deep})[0]
+    many = [{"x": 1}] * 500
+    assert len(errors("get_inputs", {"title": "t", "dialog": many})) <= 13
+    assert not ok(make_tool(properties={"n": {"multipleOf": 0.5}}), {"n": 10**400})
+
+
+def test_step_references_name_steps_that_exist() -> None:
+    assert errors("read_files", {"from_step": 2}, steps=(2, 4)) == []
+    assert "(2, 4), got 3" in errors("read_files", {"from_step": 3}, steps=(2, 4))[0]
+    assert "must be integer" in errors("read_files", {"from_step": True}, steps=(1,))[0]
+    assert "give 'paths' instead" in errors("read_files", {"from_step": 1})[0]
+    assert errors("read_files", {}, steps=(1,)) == [
+        "tool 'read_files' needs at least one of ['paths', 'from_step']"
+    ]
+    assert errors("read_files", {}) == ["tool 'read_files' needs at least one of ['paths']"]
+    needy = make_tool(properties={"from_step": {"type": "integer"}}, required=["from_step"])
+    assert not ok(needy, {"from_step": 1})
+    assert ok(needy, {"from_step": 1}, steps=(1,))
+
+
+CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "closed", "standard"),
+    [
+        (CLOSED, {"a": 1}, 1, 1),
+        (CLOSED, {"b": 1}, 0, 1),
+        ({**CLOSED, "additionalProperties": True}, {"b": 1}, 1, 1),
+        ({**CLOSED, "patternProperties": {"^b": {}}}, {"c": 1}, 1, 1),
+        ({"type": "object"}, {"b": 1}, 1, 1),
+        ({}, {"b": 1}, 1, 1),
+        ({**CLOSED, "allOf": [{"properties": {"b": {}}}]}, {"a": 1, "b": 1}, 1, 1),
+        ({**CLOSED, "allOf": [{"properties": {"b": {}}}]}, {"a": 1, "c": 1}, 0, 1),
+        ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"b": 1}, 1, 1),  # noqa: E501 - one case a line
+        ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"c": 1}, 0, 0),  # noqa: E501 - one case a line
+        ({"anyOf": [CLOSED, {"type": "string"}]}, {"b": 1}, 0, 1),
+        ({"anyOf": [CLOSED, {"type": "object"}]}, {"b": 1}, 1, 1),
+        ({"$ref": "#/$defs/c"}, {"a": 1}, 1, 1),
+        ({"$ref": "#/$defs/c"}, {"b": 1}, 0, 1),
+        ({"$ref": "#/$defs/c", "properties": {"b": {}}}, {"a": 1, "b": 1}, 1, 1),
+        ({"type": "array", "items": CLOSED}, [{"b": 1}], 0, 1),
+        ({"prefixItems": [{"$ref": "#/$defs/c"}]}, [{"b": 1}], 0, 1),
+        ({**CLOSED, "not": {"properties": {"a": {"const": 1}}}}, {"a": 2}, 1, 1),
+        ({**CLOSED, "not": {"properties": {"a": {"const": 1}}}}, {"a": 1}, 0, 0),
+        ({"enum": [{"b": 1}]}, {"b": 1}, 1, 1),
+    ],
+)  # fmt: skip
+def test_silent_objects_are_closed_in_a_tool_call(
+    schema: Any, value: Any, closed: Any, standard: Any
+) -> None:
+    tool = make_tool(properties={"p": schema}, **{"$defs": {"c": CLOSED}})
+    assert ok(tool, {"p": value}) == bool(closed)
+    assert ok(tool, {"p": value}, closed=False) == bool(standard)
+
+
+def test_the_arguments_themselves_are_closed() -> None:
+    assert not ok(make_tool(), {"x": 1})
+    assert ok(make_tool(), {"x": 1}, closed=False)
+    assert ok(make_tool(additionalProperties=True), {"x": 1})
+    assert not ok(make_tool(**CLOSED, anyOf=[{"required": ["a"]}]), {"a": 1, "x": 1})
+
+
+def test_what_the_runtime_fills_in_is_refused_at_any_depth() -> None:
+    inner = {"properties": {"a": {}, "r": {"runtime_resolved": True}}, "required": ["a", "r"]}
+    for openness in ({}, {"additionalProperties": True}):
+        tool = make_tool(properties={"p": {**inner, **openness}}, **openness)
+        assert ok(tool, {"p": {"a": 1}})
+        verdict = validate_call({"name": "t", "arguments": {"p": {"a": 1, "r": 1}}}, [tool])
+        assert verdict.errors == ("argument 'p.r' of tool 't' is filled in by the runtime; leave it out",)
+
+
+def test_alternatives_say_what_each_wants() -> None:
+    tool = make_tool(properties={"p": {"anyOf": [{"type": "integer", "minimum": 3}, CLOSED]}})
+    verdict = validate_call({"name": "t", "arguments": {"p": {"a": "x"}}}, [tool])
+    assert verdict.errors[0].startswith("argument 'p' of tool 't' fits none of its forms: a must be integer")
+
+
+def test_the_built_in_tools_are_judged_alike() -> None:
+    call = {"name": "final_answer", "arguments": {"message": "done"}}
+    assert validate_call(call, [FINAL_ANSWER, ASK_USER]).ok
+    assert not validate_call(call, SHIPPED).ok
+    assert not validate_call({"name": "ask_user", "arguments": {"options": []}}, [ASK_USER]).ok

@@ -1,0 +1,110 @@
+"""What a grammar forces, and the fast reading of grammars: laws, then cases."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gbnf import compile_pool, load_manifests
+from gbnf.errors import GrammarSyntaxError
+from gbnf.grammar.code_points import first_bytes
+from gbnf.grammar.emit import emit
+from gbnf.grammar.forced_continuation import ForcedContinuation, forced_continuation, start
+from gbnf.grammar.generate import generate
+from gbnf.grammar.ir import Rules
+from gbnf.grammar.match import Matcher
+from gbnf.grammar.parse import parse_gbnf
+from gbnf.grammar.trusted_parse import parse_trusted_gbnf
+from support.grammars import classes, grammars
+from support.oracle import CHECKOUT
+
+seeds = st.integers(0, 2**32).map(Random)
+
+
+@given(grammars())
+def test_lines_are_read_as_the_parser_reads_them(rules: Rules) -> None:
+    text = emit(rules)
+    assert parse_trusted_gbnf(text).productions == parse_gbnf(text).productions
+
+
+def test_the_shipped_pool_is_read_as_the_parser_reads_it() -> None:
+    text = str(compile_pool(load_manifests(CHECKOUT / "manifests"), final_answer=True, steps=(1, 2)))
+    assert parse_trusted_gbnf(text).productions == parse_gbnf(text).productions
+
+
+@pytest.mark.parametrize(
+    "gbnf",
+    [
+        'root ::= (\n  "a" |\n  "b"\n)',
+        'root ::= "a" # a comment\n# another\n',
+        'a ::= "x"\nroot ::= "a\nroot ::= b" a',
+        'root  ::=  "a"{ 2 , 3 }',
+        'root ::= "a"{2}{3} ("b" | "c")? "" | .',
+    ],
+)
+def test_other_forms_are_left_to_the_parser(gbnf: str) -> None:
+    assert parse_trusted_gbnf(gbnf).productions == parse_gbnf(gbnf).productions
+
+
+@pytest.mark.parametrize("gbnf", ["root ::= x", 'a ::= "a"', 'root ::= ("a"', 'root ::= "a")', "root ::= +"])
+def test_what_is_no_grammar_is_refused(gbnf: str) -> None:
+    with pytest.raises(GrammarSyntaxError):
+        parse_trusted_gbnf(gbnf)
+
+
+@given(grammars(), seeds, st.integers(0, 60))
+def test_every_text_of_the_language_takes_the_course(rules: Rules, random: Random, cut: int) -> None:
+    text = generate(rules, random, budget=60)
+    state = Matcher(rules).start().advance(text[:cut])
+    assert state is not None
+    found = forced_continuation(state, spaced=True, limit=100)
+    forced = found.text[: found.forced]
+    assert text[cut:].startswith(forced)
+    if found.ends:
+        assert text[cut:] == found.text
+    else:
+        (place, possible), *_ = found.choices
+        assert place == found.forced
+        following = text[cut + place : cut + place + 1]
+        assert following == "" or following in possible
+
+
+@given(grammars(), seeds, st.booleans())
+def test_the_guess_fits(rules: Rules, random: Random, spaced: bool) -> None:
+    text = generate(rules, random, budget=60)
+    state = Matcher(rules).start().advance(text[: len(text) // 2])
+    assert state is not None
+    found = forced_continuation(state, spaced=spaced, limit=100)
+    after = state.advance(found.text)
+    assert after is not None
+    assert after.must_end == found.ends or found.choices[-1][0] == len(found.text)
+
+
+def test_a_call() -> None:
+    gbnf = 'root ::= "{\\"name\\":" ws "\\"" ("find" | "fill") "\\"}"\nws ::= " "?'
+    assert forced_continuation(start(gbnf), spaced=True).text == '{"name": "fi'
+    found = forced_continuation(start(gbnf), spaced=False)
+    assert (found.text, found.forced, [place for place, _ in found.choices]) == ('{"name":"fi', 8, [8, 11])
+    late = start(gbnf).advance('{"name": "fin')
+    assert late is not None
+    assert forced_continuation(late, spaced=True) == ForcedContinuation('d"}', 3, (), ends=True)
+
+
+def test_a_text_without_end_is_forced_in_parts() -> None:
+    found = forced_continuation(start('root ::= "ab" root'), spaced=True, limit=10)
+    assert (found.text[:4], found.ends) == ("abab", False)
+    assert len(found.text) < 20
+
+
+def test_an_optional_end_is_a_choice() -> None:
+    found = forced_continuation(start('root ::= "a" "b"?'), spaced=True)
+    assert (found.text, found.ends) == ("a", False)
+
+
+@given(classes(), st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+def test_the_first_bytes_of_a_class(of: object, char: str) -> None:
+    assume(char in of)  # type: ignore[operator]  # a class of characters
+    assert char.encode()[0] in first_bytes(of)

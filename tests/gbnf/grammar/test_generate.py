@@ -1,0 +1,56 @@
+"""Derivations end, spread, and hold no character that cannot be matched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from gbnf.grammar.generate import generate, shortest_text
+from gbnf.grammar.parse import parse_gbnf
+
+
+def test_it_always_ends() -> None:
+    rules = parse_gbnf('root ::= "(" root root root ")" | "x"')
+    for seed in range(50):
+        assert len(generate(rules, Random(seed), budget=100)) < 1_000
+
+
+def test_the_same_seed_gives_the_same_text() -> None:
+    rules = parse_gbnf("root ::= [a-z]*")
+    assert generate(rules, Random(7)) == generate(rules, Random(7))
+
+
+def test_all_alternatives_come() -> None:
+    rules = parse_gbnf('root ::= "a" | "b" | x\nx ::= "c" | "d"')
+    random = Random(1)
+    seen = Counter(generate(rules, random) for _ in range(400))
+    assert set(seen) == set("abcd")
+    assert min(seen.values()) > 30
+
+
+def test_characters_spread_over_the_planes_and_none_is_unmatchable() -> None:
+    random = Random(2)
+    rules = parse_gbnf("root ::= .")
+    chars = [ord(generate(rules, random)) for _ in range(3000)]
+    assert sum(char < 0x80 for char in chars) > 1500
+    assert any(0x800 <= char < 0x10000 for char in chars)
+    assert any(char >= 0x10000 for char in chars)
+    assert not any(char == 0 or 0xD800 <= char <= 0xDFFF for char in chars)
+
+
+def test_the_upper_bound_comes() -> None:
+    random = Random(3)
+    rules = parse_gbnf('root ::= "a"{2,30}')
+    assert {len(generate(rules, random)) for _ in range(300)} >= {2, 3, 30}
+
+
+def test_shortest() -> None:
+    assert shortest_text(parse_gbnf('root ::= "abc" | x{2} | "["  "]"\nx ::= "(" x ")" | "long"')) == "[]"
+    assert shortest_text(parse_gbnf('root ::= "a"*')) == ""
+
+
+def test_a_grammar_without_finite_texts() -> None:
+    with pytest.raises(ValueError, match="no finite text"):
+        generate(parse_gbnf('root ::= "a" root'), Random(0))

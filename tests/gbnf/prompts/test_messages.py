@@ -1,0 +1,175 @@
+"""The texts that the model reads: always JSON, short enough, and nothing of the runtime's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompts.messages import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
+from gbnf.prompts.signatures import argument_list, type_text
+from gbnf.tools import Tool, load_manifests
+
+SHIPPED = load_manifests(Path(__file__).parents[3] / "manifests")
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=30),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=8), inner, max_size=5),
+    max_leaves=30,
+)
+results = st.dictionaries(st.text(max_size=8), values, max_size=5)
+schemas = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["type", "properties", "items", "enum", "const", "anyOf", "allOf", "prefixItems", "$ref"])  # noqa: E501 - one case a line
+        | st.text(max_size=3),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(st.integers(1, 99), results, st.integers(50, 400))
+def test_results_are_json_and_within_the_limit(step: Any, result: Any, limit: Any) -> None:
+    text = result_text(step, result, limit=limit)
+    text.encode()
+    read = json.loads(text, parse_constant=pytest.fail)
+    assert read["step"] == step
+    assert "\n" not in text
+    assert len(json.dumps(read["result"], ensure_ascii=False)) <= limit
+    if "left_out" not in read:
+        assert list(read["result"]) == [key.encode("utf-8", "replace").decode() for key in result]
+    else:
+        assert read["left_out"]
+
+
+@given(st.text(st.characters()), st.integers(1, 99))
+def test_errors_are_json(error: Any, step: Any) -> None:
+    text = error_text(step, error)
+    text.encode()
+    assert set(json.loads(text)) == {"step", "error"}
+
+
+@given(st.lists(st.sampled_from(SHIPPED), unique=True), st.sampled_from(["full", "minimal"]))
+def test_the_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(pool: Any, style: Any) -> None:
+    prompt = system_prompt(pool, style=style)
+    at = [prompt.index(f"\n{tool.name}(") for tool in pool]
+    assert at == sorted(at)
+    assert prompt == system_prompt(list(pool), style=style)
+    assert "actor" not in prompt
+    assert "entries?" not in prompt
+
+
+@given(schemas)
+def test_any_schema_has_a_type(schema: Any) -> None:
+    args = {"type": "object", "properties": {"a": schema}}
+    if all(isinstance(held, dict) for held in find(schema, "properties")):
+        assert isinstance(type_text(schema, args), str)
+
+
+def find(schema: Any, key: Any) -> list[Any]:
+    """What stands below `key` anywhere in `schema`."""
+    if isinstance(schema, list):
+        return [held for member in schema for held in find(member, key)]
+    if isinstance(schema, dict):
+        below = [held for member in schema.values() for held in find(member, key)]
+        return [*below, *([schema[key]] if key in schema else [])]
+    return []
+
+
+def test_the_minimal_prompt_is_one_line_a_tool() -> None:
+    tools = [tool for tool in SHIPPED if tool.name in ("find_files", "get_now", "undo_last_turn")]
+    assert system_prompt(tools, style="minimal") == (
+        "Tools:\nfind_files(base_path, pattern?, patterns?)\nget_now(timezone?)\nundo_last_turn()"
+    )
+
+
+def test_the_full_prompt_describes_tools_and_arguments() -> None:
+    prompt = system_prompt(SHIPPED)
+    assert '{"name": "final_answer", "arguments": {"message": "…"}}' in prompt
+    assert "from_step" in prompt.split("Tools:")[0]
+    assert (
+        "find_files(base_path: string, pattern?: string, patterns?: string[])\n"
+        "  Search files by glob pattern, recursively.\n"
+        '  base_path: Start directory, relative to the workspace; "." is the workspace\n'
+    ) in prompt
+    assert "  needs at least one of pattern, patterns\n" in prompt
+    assert "\n  dialog[].schema.kind: Kind of field\n" in prompt
+    assert "files: {path: string, content: string}[]" in prompt
+    assert "Cerca file per modello glob" in system_prompt(SHIPPED, language="it-IT")
+    assert system_prompt(SHIPPED, language="de") == prompt
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "string"}, "string"),
+        ({"enum": ["a", "b", 1, None]}, '"a"|"b"|1|null'),
+        ({"const": {"a": 1}}, '{"a": 1}'),
+        ({"type": ["string", "null"]}, "string|null"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a"|"b")[]'),
+        ({"type": "array", "items": {"enum": ["a|b"]}}, '"a|b"[]'),
+        ({"type": "array"}, "any[]"),
+        ({"prefixItems": [{"type": "string"}, True], "type": "array"}, "[string, any]"),
+        ({"type": "object"}, "object"),
+        (
+            {"properties": {"a b": {}, "c": {"type": "integer"}}, "required": ["c"]},
+            '{"a b"?: any, c: integer}',
+        ),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, "{[key]: number}"),
+        ({"anyOf": [{"type": "string"}, {"type": "string"}, {"type": "null"}]}, "string|null"),
+        ({"$ref": "#/$defs/d"}, "boolean"),
+        ({"$ref": "#/$defs/absent"}, "any"),
+        (False, "never"),
+    ],
+)
+def test_types(schema: Any, text: Any) -> None:
+    assert type_text(schema, {"$defs": {"d": {"type": "boolean"}}}) == text
+
+
+def test_huge_and_recursive_types_stay_short() -> None:
+    root = {"type": "object", "properties": {"child": {"$ref": "#"}, "many": {"enum": list(range(10_000))}}}
+    assert len(argument_list(root, types=True)) < 3000
+    assert argument_list(root, types=True).count("…") > 1
+
+
+def test_descriptions_take_one_line() -> None:
+    tool = Tool.from_mapping({"name": "a", "description": "one\n  two\nthree", "args": {}})
+    assert "\n  one two three" in system_prompt([tool])
+
+
+def test_calls_and_short_results_are_written_plainly() -> None:
+    call = {"name": "create_dirs", "arguments": {"paths": ["è"]}}
+    assert call_text(call) == '{"name": "create_dirs", "arguments": {"paths": ["è"]}}'
+    assert result_text(1, {"entries": ["trips"]}) == '{"step": 1, "result": {"entries": ["trips"]}}'
+    assert error_text(2, "no") == '{"step": 2, "error": "no"}'
+
+
+def test_integers_that_python_does_not_write_in_digits_are_text() -> None:
+    read = json.loads(result_text(1, {"n": 10**5000, "m": 10**4000}))
+    assert int(read["result"]["n"].rstrip("…"), 16) > 0
+    assert read["left_out"]
+
+
+def test_of_many_paths_the_first_stay_whole() -> None:
+    paths = [f"folder/file_{index}.txt" for index in range(1000)]
+    read = json.loads(result_text(1, {"entries": paths, "count": 1000}))
+    kept = read["result"]["entries"]
+    assert kept == paths[: len(kept)]
+    assert len(kept) > 50
+    assert read["result"]["count"] == 1000
+    assert read["left_out"] == f"{1000 - len(kept)} entries"
+
+
+def test_of_a_long_text_the_beginning_stays() -> None:
+    read = json.loads(result_text(1, {"entries": ["x" * 10_000], "paths": ["a.txt"]}))
+    (entry,) = read["result"]["entries"]
+    assert RESULT_LIMIT - 100 < len(entry) <= RESULT_LIMIT
+    assert read["result"]["paths"] == ["a.txt"]
+    assert "characters" in read["left_out"]

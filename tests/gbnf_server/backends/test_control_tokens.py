@@ -1,0 +1,270 @@
+"""Nothing that is sent to a model holds a control token but the template's own: real vocabularies judge."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+
+import llama_cpp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
+from gbnf_server.backends.base import Backend
+from gbnf_server.backends.chat_template import ChatTemplate
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.ollama import Ollama
+from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.reasoning import reasoning_message
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.errors import BackendError
+from gbnf_server.inference.native import NativeModel
+from support.oracle import vocabulary_path
+from support.server import PROPS, Reply, completion, scripted
+
+VOCABULARIES = ("embedded", "gemma-4", "llama-bpe", "qwen2")
+WORDS = (
+    "say ",
+    "<",
+    "|",
+    ">",
+    "</",
+    "[",
+    "\\",
+    '"',
+    "<div>",
+    "a < b",
+    "è",
+    "\n",
+    "</think>",
+    "\\u003c",
+    "/no_think",
+)
+CONTENTS = (
+    "m.content",
+    "m.content | trim",
+    "m.content | tojson",
+    "m.content.split('</think>')[-1]",
+    "m.content.replace('/no_think', '').strip()",
+)
+"""What templates do to a message's content."""
+UNKNOWN = ("", "{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}")
+"""What templates do with roles that they lack: nothing, or refuse."""
+
+
+@cache
+def _model(vocabulary: str) -> NativeModel:
+    return NativeModel(vocabulary_path(vocabulary), vocab_only=True)
+
+
+@cache
+def _control_tokens(vocabulary: str) -> dict[int, str]:
+    """Those that stand for themselves only where a prompt is read with its special tokens."""
+    model = _model(vocabulary)
+    handle = model.vocabulary
+    return {
+        token: llama_cpp.llama_vocab_get_text(handle, token).decode()
+        for token in range(model.size)
+        if llama_cpp.llama_vocab_get_attr(handle, token) & llama_cpp.LLAMA_TOKEN_ATTR_CONTROL
+    }
+
+
+def _read(vocabulary: str, text: str) -> list[int]:
+    """The control tokens in a text that is sent."""
+    known = _control_tokens(vocabulary)
+    return [token for token in _model(vocabulary).tokenize(text, special=True) if token in known]
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_each_control_token_is_text(vocabulary: str) -> None:
+    names = _control_tokens(vocabulary)
+    assert names
+    for token, name in names.items():
+        assert token in _read(vocabulary, name), "no longer read: no judge"
+        for said in _said(f"the file says {name} and more"):
+            assert not _read(vocabulary, said), said
+
+
+@given(st.data(), st.sampled_from(VOCABULARIES))
+def test_whatever_stands_around_it(data: st.DataObject, vocabulary: str) -> None:
+    text = data.draw(_texts(vocabulary))
+    for said in _said(text):
+        assert not _read(vocabulary, said), said
+
+
+def _texts(vocabulary: str) -> st.SearchStrategy[str]:
+    """Names of control tokens, whole or cut, amid what may complete them."""
+    names = st.sampled_from(sorted(_control_tokens(vocabulary).values()))
+    cut = st.builds(
+        lambda name, start, end: name[start : max(start, len(name) - end)],
+        names,
+        st.integers(0, 3),
+        st.integers(0, 3),
+    )
+    return st.lists(st.sampled_from(WORDS) | names | cut, max_size=8).map("".join)
+
+
+def _said(text: str) -> list[str]:
+    """The messages that hold the text; it is read back from each as it was."""
+    result = {"entries": [text], text: 1}
+    call = {"name": "write_files", "arguments": {"files": [{"path": "a", "content": text}]}}
+    said = [result_text(1, result), error_text(2, text), call_text(call)]
+    assert [json.loads(each) for each in said] == [
+        {"step": 1, "result": result},
+        {"step": 2, "error": text},
+        call,
+    ]
+    return said
+
+
+def _conversation(*texts: str) -> list[Message]:
+    """A run whose every text is somebody else's: manifest, person, model, results, errors, in any order."""
+    said = iter(texts * 12)
+    call = {"name": "write_files", "arguments": {"files": [{"content": next(said)}]}}
+    return [
+        {"role": "system", "content": f"Tools:\nfind_files(base_path)\n  {next(said)}"},
+        {"role": "user", "content": next(said)},
+        {"role": "assistant", "content": call_text(call)},
+        {"role": "tool", "content": result_text(1, {"entries": [next(said), next(said)]})},
+        {"role": "tool", "content": error_text(2, next(said))},
+        {"role": "assistant", "content": next(said)},
+        {"role": "tool", "content": json.dumps({"step": 3, "error": next(said)})},
+        {"role": "tool", "content": json.dumps({"step": 4, "result": next(said)}, ensure_ascii=False)},
+        {"role": "tool", "content": next(said)},
+        {"role": "user", "content": next(said)},
+    ]
+
+
+def _template(vocabulary: str, content: str, unknown: str) -> ChatTemplate:
+    """A chat template that parts the messages by tokens of the vocabulary, as templates do."""
+    names = sorted(_control_tokens(vocabulary).values(), key=lambda name: ("end" not in name, name))
+    opening, closing = names[-1], names[0]
+    source = (
+        f"{{% for m in messages %}}{unknown}{opening}{{{{ m.role }}}}\n{{{{ {content} }}}}{closing}"
+        f"{{% endfor %}}{opening}assistant\n{{% if enable_thinking %}}<think>{{% endif %}}"
+    )
+    model = copy.copy(_model(vocabulary))
+    model.__dict__["metadata"] = {"tokenizer.chat_template": source}
+    return ChatTemplate(model)
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN, ids=["all roles", "no tool role"])
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_only_the_templates_own_control_tokens_are_in_a_prompt(
+    vocabulary: str, content: str, unknown: str
+) -> None:
+    template = _template(vocabulary, content, unknown)
+    harmless = _read(vocabulary, template.prompt(_conversation("x"), constrained=True))
+    assert harmless
+    names = [
+        name[:cut] + word + name[cut:]
+        for name in _control_tokens(vocabulary).values()
+        for cut, word in ((0, ""), (1, "/no_think"), (2, "/no_think"))
+    ]
+    for some in (names[at : at + 11] for at in range(0, len(names), 11)):
+        prompt = template.prompt(_conversation(*some), constrained=True)
+        assert _read(vocabulary, prompt) == harmless, some
+
+
+@given(st.data(), st.sampled_from(VOCABULARIES), st.sampled_from(CONTENTS), st.sampled_from(UNKNOWN))
+def test_whatever_is_said_by_whom(data: st.DataObject, vocabulary: str, content: str, unknown: str) -> None:
+    """Texts that complete each other too, across messages and across what the template puts between them."""
+    texts = data.draw(st.lists(_texts(vocabulary), min_size=1, max_size=4))
+    template = _template(vocabulary, content, unknown)
+    thoughts = reasoning_message(texts[-1], closed=data.draw(st.booleans()))
+    said = template.prompt([*_conversation(*texts), thoughts], constrained=True)
+    assert _read(vocabulary, said) == _read(
+        vocabulary, template.prompt([*_conversation("x"), reasoning_message("x")], constrained=True)
+    )
+
+
+@given(st.data(), st.sampled_from(VOCABULARIES), st.builds(TemplateRoles, st.booleans(), st.booleans()))
+def test_without_the_vocabulary_the_forms_of_names_are_enough(
+    data: st.DataObject, vocabulary: str, roles: TemplateRoles
+) -> None:
+    for message in adapt_messages(_conversation(*data.draw(st.lists(_texts(vocabulary), min_size=1))), roles):
+        assert not _read(vocabulary, message["content"])
+
+
+CHAT = {
+    "v1/chat/completions": [
+        Reply(200, {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
+    ]
+}
+OLLAMA = {"api/chat": [Reply(200, {"message": {"content": "hi"}, "done": True, "done_reason": "stop"})]}
+SERVED: dict[str, tuple[dict[str, list[Reply]], Callable[[str], Backend]]] = {
+    "llama-server": ({"completion": [completion("hi")]}, LlamaServer),
+    "openai": (CHAT, lambda url: OpenAICompatible(url, "plain", model="m")),
+    "openai, tool role": (CHAT, lambda url: OpenAICompatible(url, "plain", model="m", tool_role=True)),
+    "ollama": (OLLAMA, lambda url: Ollama("m", url)),
+    "ollama, tool role": (OLLAMA, lambda url: Ollama("m", url, tool_role=True)),
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("images", [(), (Image(b"GIF89a", "image/gif"),)], ids=["words", "images"])
+@pytest.mark.parametrize("server", SERVED)
+def test_no_server_is_sent_a_control_token(server: str, images: Sequence[Image], streamed: bool) -> None:
+    names = [name for vocabulary in VOCABULARIES for name in _control_tokens(vocabulary).values()]
+    messages = _conversation(*(" ".join(names[at::7]) for at in range(7)))
+    messages[1] = {**messages[1], "images": images, "content": messages[1]["content"] + "<__media__>"}
+    answers, open_ = SERVED[server]
+    props = {**PROPS, "modalities": {"vision": True}, "bos_token": "<s>", "eos_token": "</s>"}
+    served = scripted(**{"props": [Reply(200, props)], **answers})  # type: ignore[arg-type]  # paths as names
+    with served as script, open_(script.url) as backend, suppress(BackendError):  # no answer is a stream
+        backend.complete(messages, grammar=None, on_text=(lambda _: None) if streamed else None)
+    sent = [text for path, body in script.asked for text in _texts_of(body) if path != "/props"]
+    assert sum(map(len, sent)) > sum(map(len, names))
+    for text in sent:
+        for vocabulary in VOCABULARIES:
+            assert not _read(vocabulary, text)
+
+
+def _texts_of(value: object) -> list[str]:
+    """The texts in what was sent."""
+    match value:
+        case dict():
+            return [text for member in value.values() for text in _texts_of(member)]
+        case list():
+            return [text for member in value for text in _texts_of(member)]
+        case str():
+            return [value]
+        case _:
+            return []
+
+
+def test_a_model_in_this_process_says_its_names_itself() -> None:
+    """Whatever their form: here the vocabulary is known."""
+    model = copy.copy(_model("qwen2"))
+    model.__dict__["control_names"] = frozenset({"¤end¤", "<|im_end|>"})
+    prompt = ChatTemplate(model).prompt([{"role": "user", "content": "a ¤end¤ <|im_end|>"}], constrained=True)
+    assert "a \\u00a4end¤ \\u003c|im_end|>" in prompt
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_a_vocabulary_tells_the_names_of_its_control_tokens(vocabulary: str) -> None:
+    assert _model(vocabulary).control_token_texts >= set(_control_tokens(vocabulary).values())
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"chat_template": "{{ m }}<odd:end>"},
+        {"bos_token": "<odd:end>"},
+        {"eos_token": "<odd:end>"},
+        {"chat_template": "{{ m.content.replace('<odd:end>', '') }}"},
+    ],
+)
+def test_a_llama_server_tells_names_by_its_template(facts: dict[str, str]) -> None:
+    messages: list[Message] = [{"role": "user", "content": "a <odd:end> b"}]
+    with (
+        scripted(props=[Reply(200, {**PROPS, **facts})], completion=[completion("hi")]) as script,
+        LlamaServer(script.url) as backend,
+    ):
+        backend.complete(messages, grammar=None)
+    assert "a \\u003codd:end> b" in json.loads(script.asked[-1][1]["prompt"])[0]["content"]

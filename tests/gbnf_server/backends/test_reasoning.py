@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.calls import CallSyntaxName, ToolCall, render_tool_calls
+from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.reasoning import (
+    KNOWN_REASONING_TAGS,
+    ReasoningTags,
+    close_reasoning,
+    find_reasoning_tags,
+    opened,
+    reasoning_grammar,
+    reasoning_message,
+    split_reasoning,
+    split_reasoning_message,
+)
+from support.models import TEMPLATE, make_model
+from support.oracle import engine
+
+ASK: Message = {"role": "user", "content": "q"}
+HARMONY = next(each for each in KNOWN_REASONING_TAGS if each.generation_prompt)
+NEAR = st.text(st.sampled_from("</think>a[]THINK|<end"), max_size=12)
+
+
+@given(st.sampled_from(["</think>", "[/THINK]", "aab", "aaa", "abab"]), st.data())
+def test_thoughts_go_on_until_they_are_closed(closing: str, data: st.DataObject) -> None:
+    text = data.draw(st.text(st.sampled_from(closing + "x<"), max_size=14) | NEAR)
+    tail = data.draw(st.sampled_from(["", closing, closing + "x"]))
+    whole = text + tail
+    first = whole.find(closing)
+    expected = first in (-1, len(whole) - len(closing))
+    assert engine().match(reasoning_grammar(closing), whole).complete == expected
+
+
+@given(
+    st.sampled_from(KNOWN_REASONING_TAGS),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<[|◁")),
+)
+def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTags, thoughts: str) -> None:
+    begin = reasoning_message(thoughts, closed=True)
+    assert split_reasoning(opened("", begin, reasoning_tags) + "answer") == (thoughts.strip(), "answer")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "closed"),
+    [
+        ("<|assistant|><think>\n", "<|assistant|><think>\n\n</think>\n\n"),
+        ("<|assistant|>\n", "<|assistant|>\n"),
+        ("<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n"),
+        ("[/INST][THINK]", "[/INST][THINK]\n\n[/THINK]"),
+        ("q<|end|><|start|>assistant", "q<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("", ""),
+    ],
+)
+def test_an_open_block_of_thoughts_is_closed(prompt: str, closed: str) -> None:
+    assert close_reasoning(prompt) == closed
+
+
+@pytest.mark.parametrize(
+    ("answer", "reasoning", "text"),
+    [
+        ("plain", "", "plain"),
+        ("<think>so\n</think>\n\nthen", "so", "then"),
+        ("so</think>then", "so", "then"),  # the prompt opened it
+        ("<think>cut off", "cut off", ""),
+        ("a <think> b", "", "a <think> b"),
+        ("[THINK]so[/THINK]then", "so", "then"),
+        (
+            "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>then",
+            "so",
+            "then",
+        ),
+        ("<|channel|>final<|message|>then", "", "then"),
+        ("<|channel|>analysis<|message|>so<|end|>", "so", ""),
+    ],
+)
+def test_thoughts_are_parted_from_the_text(answer: str, reasoning: str, text: str) -> None:
+    assert split_reasoning(answer) == (reasoning, text)
+
+
+PLACES = [
+    '{{"name": "write_files", "arguments": {{"files": [{{"path": "a", "content": "so {} then"}}]}}}}',
+    'Sure: {{"a": "{}"}}',
+    '{{"a": {{"b": 1}}, "c": "\\"{}"}}',
+    "{{'a': 'so {} then'}}",
+    '{{"a": ["x", "{} is',  # a call that the token limit cut
+    '{{"a": "{}"',  # one without its last bracket
+    "<tool_call><function=f><parameter=a>\nso {} then</parameter></function></tool_call>",
+    'f(a=1, b="so {} then")',
+    "f('{}')",
+    'tool: f\nargs:\n  a: "it\'s {}"',
+    "It ends with `{}`.",
+    "```tool\nwrite_files\ncontent: so {} then\n```",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@given(reasoning_tags=st.sampled_from(KNOWN_REASONING_TAGS), paired=st.booleans())
+def test_a_marker_in_somebodys_text_ends_no_thoughts(
+    place: str, reasoning_tags: ReasoningTags, paired: bool
+) -> None:
+    sign = f"{reasoning_tags.begin} and {reasoning_tags.end}" if paired else reasoning_tags.end
+    text = place.format(sign)
+    assert split_reasoning(text) == ("", text)
+    assert split_reasoning(f"so{reasoning_tags.end}{text}") == ("so", text)
+
+
+@pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
+@given(
+    reasoning_tags=st.sampled_from(KNOWN_REASONING_TAGS),
+    words=st.lists(st.text(st.sampled_from("ab '`:\\\n.")), min_size=2, max_size=2),
+)
+def test_a_call_keeps_a_marker_in_its_argument_in_every_shape(
+    shape: CallSyntaxName, reasoning_tags: ReasoningTags, words: list[str]
+) -> None:
+    message = f"{words[0]}{reasoning_tags.begin} {reasoning_tags.end}{words[1]}"
+    text = render_tool_calls(ToolCall("1", "final_answer", {"message": message}), shape)
+    assert split_reasoning(text) == ("", text)
+
+
+@given(
+    st.sampled_from(KNOWN_REASONING_TAGS),
+    st.text(st.sampled_from("a {}\"'`<[\\\n"), max_size=12),
+    st.booleans(),
+)
+def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
+    reasoning_tags: ReasoningTags, thoughts: str, closed: bool
+) -> None:
+    text = f"{thoughts}{reasoning_tags.end}{reasoning_tags.separator}then" if closed else thoughts
+    expected = (thoughts.strip(), "then" if closed else "")
+    assert split_reasoning(text, reasoning_tags) == expected
+    assert (
+        split_reasoning(f"{reasoning_tags.opening}{text}", reasoning_tags) == expected
+    )  # the model may begin them again
+    assert split_reasoning(f"{reasoning_tags.opening}{text}") == expected
+
+
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        "so {x",
+        "it's \"so",
+        "a `b",
+        "{ x: 1",
+        "[1",
+        "a: 'b",
+        'a, "b',
+        "say: \"a\" ('b')",
+        'try {"a": 1}',
+        '{"a": 1',
+    ],
+)
+def test_signs_in_thoughts_hide_no_end(thoughts: str) -> None:
+    for reasoning_tags in KNOWN_REASONING_TAGS:
+        assert split_reasoning(f"{thoughts}{reasoning_tags.end}\nthen") == (thoughts, "then")
+
+
+def test_a_text_full_of_signs_is_read_at_once() -> None:
+    for sign in (
+        "{",
+        '{"',
+        "`",
+        "```\n",
+        "<parameter=a>",
+        "'",
+        "</think",
+        "{'",
+        "{ '\\",
+        '="\\',
+        "='",
+        '="a"',
+    ):
+        assert split_reasoning(sign * (100_000 // len(sign))) == ("", sign * (100_000 // len(sign)))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reasoning_tags", "end"),
+    [
+        ("A:", KNOWN_REASONING_TAGS[0], "A:<think>\nso\n</think>\n\n"),
+        ("A:<think>\n", KNOWN_REASONING_TAGS[0], "A:<think>\nso\n</think>\n\n"),
+        (
+            "<|start|>assistant",
+            HARMONY,
+            f"<|start|>assistant{HARMONY.opening}so<|end|>{HARMONY.answer_prefix}",
+        ),
+    ],
+)
+def test_thoughts_stand_in_the_models_own_markers(
+    prompt: str, reasoning_tags: ReasoningTags, end: str
+) -> None:
+    assert opened(prompt, reasoning_message("so", closed=True), reasoning_tags) == end
+    still = opened(prompt, reasoning_message("so"), reasoning_tags)
+    assert end.startswith(still)
+    assert still.endswith("so")
+
+
+def test_a_conversation_is_parted_from_the_thoughts_at_its_end() -> None:
+    assert split_reasoning_message([ASK]) == ([ASK], None)
+    assert split_reasoning_message([ASK, reasoning_message("so")]) == ([ASK], reasoning_message("so"))
+    assert split_reasoning_message([]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("template", "closing"),
+    [
+        ("{{ '<think>\\n' }}", "</think>"),
+        ("{{ content.split('[THINK]') }}", "[/THINK]"),
+        ("{{ '<|channel|>analysis<|message|>' }}", "<|end|>"),
+    ],
+)
+def test_markers_are_those_that_the_template_speaks_of(template: str, closing: str) -> None:
+    found = find_reasoning_tags(template)
+    assert found is not None
+    assert found.closing == closing
+    assert find_reasoning_tags("{{ messages }}") is None
+
+
+def test_the_tokens_of_markers() -> None:
+    assert KNOWN_REASONING_TAGS[0].tokens == ("<think>", "</think>")
+    assert KNOWN_REASONING_TAGS[1].tokens == ("[THINK]", "[/THINK]")
+    assert HARMONY.tokens == ("<|channel|>", "<|message|>", "<|end|>", "<|start|>")
+
+
+def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
+    template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
+    with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
+        prompt = model._template.prompt([ASK, reasoning_message("")], constrained=True)
+        assert prompt.endswith("<|assistant|><think>\n")
+        prompt = model._template.prompt([ASK, reasoning_message("so", closed=True)], constrained=True)
+        assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
+        assert model.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        grammar = reasoning_grammar("</think>")
+        thought = model.complete([ASK, reasoning_message("")], grammar=grammar, max_tokens=8)
+        assert thought.completion_tokens <= 8
+        assert (
+            model.complete([ASK, reasoning_message("so", closed=True)], grammar='root ::= "{}"').text == "{}"
+        )

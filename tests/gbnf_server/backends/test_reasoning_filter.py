@@ -1,0 +1,221 @@
+"""Thoughts and text, told apart alike whether an answer comes whole or in pieces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.llama_server_responses import read_completion
+from gbnf_server.backends.ollama import Ollama
+from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.reasoning import (
+    KNOWN_REASONING_TAGS,
+    ReasoningTags,
+    find_unopened_end,
+    open_reasoning_tags,
+    split_reasoning,
+)
+from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
+from support.models import TEMPLATE, make_model
+from support.server import Reply, completion, scripted
+from support.wires import SIZES, cut
+
+ASK: list[Message] = [{"role": "user", "content": "hello"}]
+CALL = '{"name": "write_files", "arguments": {"files": [{"path": "a.md", "content": "DRAFT"}]}}'
+PARTS = [
+    *(
+        sign
+        for each in KNOWN_REASONING_TAGS
+        for sign in (each.begin, each.closing, each.end, each.direct_answer_prefix, each.separator)
+    ),
+    *["a", " ", "\n", "<", "`", "```", "{", "}", '{"a": "', '"}', '"', "'", "\\", "<parameter=a>"],
+    *["</parameter>", CALL],
+]
+TEXTS = st.lists(st.sampled_from([part for part in PARTS if part]), max_size=8).map("".join)
+
+
+def given_on(
+    text: str, sizes: list[int], opened: ReasoningTags | None = None, *, constrained: bool = False
+) -> list[str]:
+    pieces: list[str] = []
+    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, opened=opened)
+    for piece in cut(text, sizes):
+        reasoning_filter.feed(piece)
+    reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
+    read = Completion(said, "stop", 1, 1, 0, 0.0, 0.0, reasoning=reasoning)
+    assert reasoning_filter.end(read) == read
+    return pieces
+
+
+def is_announced(text: str, opened: ReasoningTags | None) -> bool:
+    """Whether it is known from the text's beginning on what of it is thoughts."""
+    signs = tuple(
+        sign for each in KNOWN_REASONING_TAGS for sign in (each.begin, each.direct_answer_prefix) if sign
+    )
+    return opened is not None or text.lstrip().startswith(signs) or find_unopened_end(text) is None
+
+
+@given(TEXTS, SIZES, st.none() | st.sampled_from(KNOWN_REASONING_TAGS))
+def test_the_pieces_are_the_text_however_they_are_cut(
+    text: str, sizes: list[int], opened: ReasoningTags | None
+) -> None:
+    whole = split_reasoning(text, opened)[1] if is_announced(text, opened) else text
+    assert "".join(given_on(text, sizes, opened)) == whole
+    assert "".join(given_on(text, sizes, opened, constrained=True)) == text
+
+
+@given(TEXTS, SIZES, st.sampled_from(["", "<think>\n", "[THINK]", "q<|start|>assistant", "<|im_start|>"]))
+def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: list[int], prompt: str) -> None:
+    opened = open_reasoning_tags(prompt)
+    said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
+    whole = read_completion({"content": text, **said}, None, opened)
+    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, opened=opened)
+    lines = CompletionStream(reasoning_filter)
+    for piece in cut(text, sizes):
+        lines.feed("data: " + json.dumps({"content": piece, "stop": False}))
+    lines.feed("data: " + json.dumps({"content": "", "stop": True, **said}))
+    assert reasoning_filter.end(read_completion(lines.end(), None, opened)) == whole
+
+
+HARMONY = "<|channel|>analysis<|message|>"
+
+
+@pytest.mark.parametrize(
+    ("text", "opened", "reasoning", "said"),
+    [
+        (f"maybe {CALL} or", KNOWN_REASONING_TAGS[0], f"maybe {CALL} or", ""),  # once the call was made
+        (
+            f"maybe {CALL}\n",
+            KNOWN_REASONING_TAGS[0],
+            f"maybe {CALL}",
+            "",
+        ),  # once the line break made it an answer
+        (CALL, KNOWN_REASONING_TAGS[0], CALL, ""),
+        (f"so</think>\n\n{CALL}", KNOWN_REASONING_TAGS[0], "so", CALL),
+        ("<think>\nso</think>then", KNOWN_REASONING_TAGS[0], "so", "then"),  # begun twice
+        ('say "</think>then', KNOWN_REASONING_TAGS[0], 'say "', "then"),
+        ("so[/THINK]then", KNOWN_REASONING_TAGS[0], "so[/THINK]then", ""),  # another model's marker
+        ("[THINK]a</think>b[/THINK]c", None, "a</think>b", "c"),
+        (CALL.replace("DRAFT", "</think>"), None, "", CALL.replace("DRAFT", "</think>")),  # once cut in two
+        (f"{HARMONY}a<|end|><|start|>assistant{HARMONY}b", None, f"a<|end|><|start|>assistant{HARMONY}b", ""),
+        ("<|START_THINKING|>so<|END_THINKING|><|START_", None, "so", "<|START_"),  # once lost
+        ("\n<|channel|>final<|message|>then", None, "", "then"),
+        ("<th", None, "", "<th"),
+        ("plain", None, "", "plain"),
+        ("a <think> b", None, "", "a <think> b"),
+        ("<think>so\n</think>\n\nthen", None, "so", "then"),
+        ("<think>cut off", None, "cut off", ""),
+        ("[THINK]so[/THINK]then", None, "so", "then"),
+        (f"{HARMONY}so<|end|><|start|>assistant<|channel|>final<|message|>then", None, "so", "then"),
+    ],
+)
+def test_what_was_once_read_in_two_ways(
+    text: str, opened: ReasoningTags | None, reasoning: str, said: str
+) -> None:
+    assert split_reasoning(text, opened) == (reasoning, said)
+    for size in (1, 3, 200):
+        assert "".join(given_on(text, [size], opened)) == said
+
+
+def test_an_answer_that_came_by_another_way_is_given_on() -> None:
+    pieces: list[str] = []
+    taken_back = Completion(CALL, "stop", 1, 1, 0, 0.0, 0.0)
+    assert ReasoningFilter(pieces.append, constrained=True).end(taken_back) == taken_back
+    assert pieces == [CALL]
+
+
+def chat_lines(pieces: list[str]) -> str:
+    choices = [{"delta": {"content": piece}, "finish_reason": None} for piece in pieces]
+    events = [{"choices": [each]} for each in [*choices, {"delta": {}, "finish_reason": "length"}]]
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+
+
+def ollama_lines(pieces: list[str]) -> str:
+    events = [
+        *({"message": {"content": piece}, "done": False} for piece in pieces),
+        {"message": {"content": ""}, "done": True, "done_reason": "length"},
+    ]
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "said"),
+    [
+        (f"so {CALL}\n</think>\n{CALL}", f"so {CALL}", CALL),
+        (
+            CALL.replace("DRAFT", "a <think> and </think>"),
+            "",
+            CALL.replace("DRAFT", "a <think> and </think>"),
+        ),
+        (f"<think>{CALL}\n", CALL, ""),
+        (f"so {CALL} but", "", f"so {CALL} but"),
+    ],
+)
+@pytest.mark.parametrize("server", ["chat", "ollama"])
+def test_chat_servers_do_not_tell_what_a_template_opened(
+    server: str, text: str, reasoning: str, said: str
+) -> None:
+    message = {"content": text}
+    whole: dict[str, Any] = {"choices": [{"message": message, "finish_reason": "length"}]}
+    if server == "ollama":
+        whole = {"message": message, "done": True, "done_reason": "length"}
+    stream = (chat_lines if server == "chat" else ollama_lines)(cut(text, [7]))
+    path = "v1/chat/completions" if server == "chat" else "api/chat"
+    answers: dict[str, list[Any]] = {path: [Reply(200, whole), Reply(200, stream)]}
+    with scripted(**answers) as script:
+        backend: Backend = (
+            OpenAICompatible(script.url, "plain", model="m", context_length=4096)
+            if server == "chat"
+            else Ollama("m", script.url, constrained=False)
+        )
+        pieces: list[str] = []
+        at_once = backend.complete(ASK, grammar=None)
+        streamed = backend.complete(ASK, grammar=None, on_text=pieces.append)
+    assert at_once == streamed
+    assert (at_once.reasoning, at_once.text) == (reasoning, said)
+    assert "".join(pieces) == (said if is_announced(text, None) else text)
+
+
+@pytest.mark.parametrize("stop", ["limit", "eos"])
+@pytest.mark.parametrize("tail", ["", "\n", "\nbut no"])
+def test_a_llama_server_calls_nothing_text_that_its_prompt_made_thoughts(stop: str, tail: str) -> None:
+    text = f"maybe {CALL}{tail}"
+    prompt = Reply(200, {"prompt": "7c1f-system 7c1f-tool <think>\n"})
+    events = [{"content": piece, "stop": False} for piece in cut(text, [9])]
+    last = {**completion("", stop).body, "stop": True}
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in [*events, last])
+    with (
+        scripted(apply_template=[prompt], completion=[completion(text, stop), Reply(200, stream)]) as script,
+        LlamaServer(script.url) as client,
+    ):
+        pieces: list[str] = []
+        whole = client.complete(ASK, grammar=None)
+        streamed = client.complete(ASK, grammar=None, on_text=pieces.append)
+    assert (whole.text, whole.reasoning, pieces) == ("", text.strip(), [])
+    assert whole == streamed
+    assert whole.finish == ("length" if stop == "limit" else "stop")
+
+
+@pytest.mark.parametrize(("ending", "thinks"), [("<think>\n", True), ("<think>\n\n</think>\n\n", False)])
+def test_a_model_in_process_whose_prompt_opens_thoughts_says_nothing_until_they_end(
+    tmp_path: Path, ending: str, thinks: bool
+) -> None:
+    with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + ending), threads=1) as model:
+        pieces: list[str] = []
+        whole = model.complete(ASK, grammar=None, max_tokens=40)
+        model.clear_prompt_cache()
+        streamed = model.complete(ASK, grammar=None, max_tokens=40, on_text=pieces.append)
+        constrained = model.complete(ASK, grammar="root ::= [a-z]{5}", max_tokens=40)
+    assert (whole.text, whole.reasoning, whole.finish) == (streamed.text, streamed.reasoning, streamed.finish)
+    assert "".join(pieces) == whole.text
+    assert (bool(whole.reasoning), bool(whole.text)) == (thinks, not thinks)
+    assert (len(constrained.text), constrained.reasoning) == (5, "")

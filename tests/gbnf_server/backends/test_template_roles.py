@@ -1,0 +1,120 @@
+"""Conversations in the roles that a template knows: laws over random ones, then the ways of real models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.template_roles import (
+    TemplateFailure,
+    TemplateRoles,
+    adapt_messages,
+    probe_roles,
+)
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+CONVERSATIONS = st.lists(
+    st.builds(
+        lambda role, content: Message(role=role, content=content),
+        st.sampled_from(["system", "user", "assistant", "tool"]),
+        TEXTS,
+    ),
+    max_size=8,
+)
+ROLES = st.builds(TemplateRoles, st.booleans(), st.booleans())
+
+
+@given(CONVERSATIONS, ROLES)
+def test_only_roles_that_the_template_knows_are_left(messages: list[Message], roles: TemplateRoles) -> None:
+    left = {message["role"] for message in adapt_messages(messages, roles)}
+    assert roles.system or "system" not in left
+    assert roles.tool or "tool" not in left
+
+
+@given(CONVERSATIONS, ROLES)
+def test_nothing_that_was_said_is_lost(messages: list[Message], roles: TemplateRoles) -> None:
+    adapted = "\n\n".join(message["content"] for message in adapt_messages(messages, roles))
+    position = 0
+    for message in messages:
+        position = adapted.index(message["content"], position)
+
+
+@given(CONVERSATIONS)
+def test_a_template_that_knows_all_gets_all_as_it_is(messages: list[Message]) -> None:
+    assert adapt_messages(messages, TemplateRoles(system=True, tool=True)) == messages
+
+
+@given(CONVERSATIONS, ROLES)
+def test_fallbacks_never_leave_two_user_messages_in_a_row(
+    messages: list[Message], roles: TemplateRoles
+) -> None:
+    if roles != TemplateRoles(system=True, tool=True):
+        said = [message["role"] for message in adapt_messages(messages, roles)]
+        assert ("user", "user") not in pairwise(said)
+
+
+def test_a_whole_run_for_a_template_of_two_roles() -> None:
+    messages: list[Message] = [
+        {"role": "system", "content": "Tools: …"},
+        {"role": "user", "content": "tidy up"},
+        {"role": "assistant", "content": '{"name": "find_files"}'},
+        {"role": "tool", "content": '{"step": 1, "result": {"entries": ["è.txt"]}}'},
+        {"role": "assistant", "content": '{"name": "find_file"}'},
+        {"role": "tool", "content": '{"step": 2, "error": "no such tool"}'},
+        {"role": "tool", "content": "something else"},
+    ]
+    assert adapt_messages(messages, TemplateRoles(system=False, tool=False)) == [
+        {"role": "user", "content": "Tools: …\n\ntidy up"},
+        {"role": "assistant", "content": '{"name": "find_files"}'},
+        {"role": "user", "content": 'Result of step 1: {"entries": ["è.txt"]}'},
+        {"role": "assistant", "content": '{"name": "find_file"}'},
+        {"role": "user", "content": "Error in step 2: no such tool\n\nResult: something else"},
+    ]
+
+
+def _probe(render: Callable[[list[Message]], str]) -> TemplateRoles:
+    probing = probe_roles()
+    try:
+        messages = next(probing)
+        while True:
+            try:
+                text = render(messages)
+            except TemplateFailure as error:
+                messages = probing.throw(error)
+            else:
+                messages = probing.send(text)
+    except StopIteration as found:
+        roles: TemplateRoles = found.value
+        return roles
+
+
+@pytest.mark.parametrize("known", [{"system", "tool"}, {"system"}, {"tool"}, set()])
+@pytest.mark.parametrize("refuses", [True, False], ids=["refuses", "drops"])
+def test_roles_are_found_whether_the_template_refuses_or_drops_the_others(
+    known: set[str], refuses: bool
+) -> None:
+    def render(messages: list[Message]) -> str:
+        kept = [message for message in messages if message["role"] in known | {"user", "assistant"}]
+        if refuses and len(kept) < len(messages):
+            raise TemplateFailure("what role is that?")
+        return " ".join(message["content"] for message in kept)
+
+    assert _probe(render) == TemplateRoles("system" in known, "tool" in known)
+
+
+def test_a_template_that_renders_nothing_is_found_out() -> None:
+    with pytest.raises(TemplateFailure, match="leaves out"):
+        _probe(lambda _: "")
+
+
+def test_a_template_that_always_fails_says_why() -> None:
+    def render(_: list[Message]) -> str:
+        raise TemplateFailure("no filter named 'x'")
+
+    with pytest.raises(TemplateFailure, match="no filter"):
+        _probe(render)

@@ -1,0 +1,46 @@
+"""Replaying answers: what fits, what does not, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.backends.verification import grammar_violation
+
+CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
+WHOLE = '{"name": "find"}'
+
+
+@given(st.integers(0, len(WHOLE)))
+def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(length: int) -> None:
+    text = WHOLE[:length]
+    assert grammar_violation(CALL, text, truncated=True) is None
+    assert (grammar_violation(CALL, text, truncated=False) is None) == (text == WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("text", "truncated", "told"),
+    [
+        ("Sure! {", False, "at character 0 'Sure! {' stands where the grammar expects"),
+        ("Sure! {", True, "at character 0"),
+        ('{"name": "fend"}', False, "at character 11 'end\"}' stands"),
+        (WHOLE + "x", False, "at character 16 'x' stands where the grammar expects end of text"),
+        ("", False, "at character 0 the text is empty"),
+        (WHOLE[:5], False, "at character 5 the text ends"),
+    ],
+)
+def test_what_is_said(text: str, truncated: bool, told: str) -> None:
+    assert told in (grammar_violation(CALL, text, truncated=truncated) or "")
+
+
+def test_a_character_that_the_cut_went_through_is_no_violation() -> None:
+    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=True) is None
+    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=False) is not None
+
+
+def test_a_long_list_of_what_was_expected_is_clipped() -> None:
+    grammar = "root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20))
+    told = grammar_violation(grammar, "!", truncated=False) or ""
+    assert told.endswith(", …")
+    assert len(told) < 120

@@ -1,0 +1,128 @@
+"""The ladder: its cases, its rungs, its table, and which rung is best."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf import load_manifests, validate_call
+from gbnf.tools.pool_filter import filter_pool
+from gbnf_server.backends.base import Completion, Dialect
+from gbnf_server.bundled import manifests_path
+from gbnf_server.errors import SetupError
+from gbnf_server.evaluation.call_matching import references_of
+from gbnf_server.evaluation.configurations import STRATEGIES, supported_strategies
+from gbnf_server.evaluation.generated_cases import generate_suite, stub_result
+from gbnf_server.evaluation.metadata import about
+from gbnf_server.evaluation.results import Results
+from gbnf_server.evaluation.runner import Bench, RunOptions
+from gbnf_server.evaluation.strategies import best_strategy, strategy_table
+from support.toys import make_tool
+
+POOL = load_manifests(manifests_path())
+SUITE, LEFT_OUT = generate_suite(POOL)
+
+
+class Speaks:
+    """A model that knows the case: it calls rightly, but only in the shape that it likes."""
+
+    name, prompt_style, context_length, dialect = "speaker", "full", 4096, "gbnf"
+
+    def __init__(self, shape: str) -> None:
+        self._shape = shape
+
+    def complete(self, messages: Sequence[Any], *, grammar: str | None, **_limits: Any) -> Completion:
+        query = messages[1]["content"]
+        case = next(case for case in SUITE.cases if query.startswith(case.query))
+        [expected] = case.plans[0]
+        offered = f"\n{expected.name}(" in messages[0]["content"]
+        done = any("entries" in message["content"] for message in messages[2:])
+        if done or not offered:
+            call: dict[str, Any] = {"name": "final_answer", "arguments": {"message": "done"}}
+        else:
+            table = case.source["calls"][0]
+            arguments = {name: value["equals"] for name, value in table["arguments"].items()}
+            call = {"name": table["name"], "arguments": arguments}
+        text = json.dumps(call)
+        if grammar is None and self._shape == "fenced":
+            text = f"Sure!\n```json\n{text}\n```"
+        elif grammar is None and self._shape == "prose":
+            text = "I would rather talk."
+        if grammar is not None and "thought" in grammar:
+            text = '{"thought": "so", ' + text.removeprefix("{")
+        return Completion(text, "stop", 10, 5, 0, 0.01, 0.01)
+
+    def close(self) -> None: ...
+
+
+def climbed(shape: str, names: Sequence[str] = ()) -> Results:
+    strategies = tuple(each for each in STRATEGIES if not names or each.name in names)
+    backend: Any = Speaks(shape)  # as much of a backend as the planner asks for
+    bench = Bench([SUITE], strategies, POOL, backend, model="m", options=RunOptions(), execute=stub_result)
+    records = tuple(bench.run(job) for job in bench.jobs)
+    return Results(
+        about("t", {"name": "speaker"}, RunOptions()), strategies, (SUITE,), references_of(POOL), records
+    )
+
+
+def test_cases_of_manifests_can_be_won() -> None:
+    called = {case.id.removeprefix("call-").replace("-", "_") for case in SUITE.cases if not case.abstain}
+    assert called | set(LEFT_OUT) == {tool.name for tool in POOL}
+    assert len(called) >= 8
+    for case in SUITE.cases:
+        tools = case.tools(POOL, ())
+        if case.abstain:
+            assert len(tools) == len(POOL) - 1
+            continue
+        [table] = case.source["calls"]
+        arguments = {name: value["equals"] for name, value in table["arguments"].items()}
+        assert validate_call({"name": table["name"], "arguments": arguments}, tools).ok
+        assert table["name"] in {tool.name for tool in filter_pool(tools, case.query).kept}
+        assert case.checks_calls
+
+
+def test_tools_of_ones_own(tmp_path: Path) -> None:
+    tool = make_tool(tmp_path, "weigh", 'raise RuntimeError("never run")')
+    made, left_out = generate_suite([tool])
+    assert [case.id for case in made.cases] == ["call-weigh"]
+    assert left_out == ()
+    with pytest.raises(SetupError, match="no cases can be made"):
+        generate_suite([replace(tool, args={"type": "object", "required": ["x"], "properties": {"x": {}}})])
+
+
+@pytest.mark.parametrize(
+    ("shape", "converged", "best"),
+    [
+        ("clean", {"none", "soft", "lines", "grammar", "field", "free"}, "grammar"),
+        ("fenced", {"soft", "lines", "grammar", "field", "free"}, "grammar"),
+        ("prose", {"grammar", "field", "free"}, "grammar"),
+    ],
+)
+def test_each_rung_is_a_line(shape: str, converged: set[str], best: str) -> None:
+    results = climbed(shape)
+    table = strategy_table(results)
+    assert [row[0] for row in table.rows] == [each.name for each in STRATEGIES]
+    won = {row[0] for row in table.rows if row[1].startswith("100%")}
+    assert won == converged
+    assert best_strategy(results) == best
+
+
+def test_the_best_without_a_grammar_is_what_reads_the_model() -> None:
+    assert best_strategy(climbed("fenced", ["none", "soft"])) == "soft"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "names"),
+    [
+        ("gbnf", ["none", "soft", "lines", "grammar", "field", "free"]),
+        ("json_schema", ["none", "soft", "lines", "grammar", "field", "free"]),
+        ("none", ["none", "soft", "lines"]),
+    ],
+)
+def test_a_server_without_a_grammar_has_fewer_rungs(dialect: Dialect, names: list[str]) -> None:
+    assert [each.name for each in supported_strategies(dialect)] == names

@@ -1,0 +1,217 @@
+"""Installing llama-server: the real pipeline of tar, cmake and compiler, over a source of a few lines.
+
+The archive lies where a finished download leaves it, so that nothing is fetched. That the real source builds
+is shown by the tests that run the server which CI has installed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.errors import SetupError
+from gbnf_server.llama_server import build as llama_server_build
+from gbnf_server.llama_server.build import InstallProgress, find_llama_server, install, start
+from support.processes import commands, wait_until
+
+VERSION = importlib.metadata.version("llama-cpp-python")
+CMAKE = """
+cmake_minimum_required(VERSION 3.14)
+project(small C)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+add_executable(llama-server main.c)
+"""
+MAIN = '#include <stdio.h>\nint main(void) { puts("version: small"); return 0; }\n'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of its own for each test."""
+    monkeypatch.delenv("GBNF_LLAMA_SERVER", raising=False)
+    monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def source(cache: Path) -> Callable[..., Path]:
+    """Puts a source archive where the download leaves it; its files may be changed."""
+
+    def put(**files: str) -> Path:
+        folder = cache / f"building-{VERSION}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"llama_cpp_python-{VERSION}.tar.gz"
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in {"CMakeLists.txt": CMAKE, "main.c": MAIN, **files}.items():
+                entry = tarfile.TarInfo(f"llama_cpp_python-{VERSION}/vendor/llama.cpp/{name}")
+                entry.size = len(text.encode())
+                archive.addfile(entry, io.BytesIO(text.encode()))
+        return path
+
+    return put
+
+
+def test_an_install_builds_tries_and_places_the_server(cache: Path, source: Callable[..., Path]) -> None:
+    source()
+    assert find_llama_server() is None
+    seen: list[InstallProgress] = []
+    binary = install(progress=seen.append)
+    assert binary == cache / "llama-server" / VERSION / "llama-server"
+    assert find_llama_server() == binary
+    assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "version: small\n"
+    assert not (cache / f"building-{VERSION}").exists()
+    stages = [progress.stage for progress in seen]
+    assert stages == sorted(stages, key=["unpack", "configure", "build", "done"].index)
+    built = [progress.fraction or 0 for progress in seen if progress.stage == "build"]
+    assert built == sorted(built)
+    assert built[-1] == 1.0
+    assert seen[-1].fraction == 1.0
+
+
+def test_a_second_install_has_nothing_to_do(source: Callable[..., Path]) -> None:
+    source()
+    binary = install()
+    before = binary.stat().st_mtime_ns
+    seen: list[InstallProgress] = []
+    assert install(progress=seen.append) == binary
+    assert [progress.stage for progress in seen] == ["done"]
+    assert binary.stat().st_mtime_ns == before
+
+
+def test_a_server_that_the_person_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
+    assert install() == find_llama_server() == Path(sys.executable)
+
+
+@pytest.mark.parametrize("name", ["absent", "text", "."])
+def test_a_named_server_that_is_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "text").write_text("no program")
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", str(tmp_path / name))
+    for ask in (find_llama_server, install, lambda: start(tmp_path / "m.gguf")):
+        with pytest.raises(SetupError, match=r"GBNF_LLAMA_SERVER is .*no program"):
+            ask()
+
+
+def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="gbnf server install"):
+        start(tmp_path / "m.gguf")
+
+
+def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(llama_server_build, "_path", lambda: str(tmp_path))  # pip may have brought a cmake
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
+        install()
+
+
+def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]) -> None:
+    source(**{"main.c": "#error this machine is too old\n"})
+    with pytest.raises(SetupError, match="this machine is too old") as failed:
+        install()
+    assert str(cache / f"building-{VERSION}" / "build.log") in str(failed.value)
+    assert find_llama_server() is None
+
+
+def test_a_failed_build_goes_on_where_it_stopped(cache: Path, source: Callable[..., Path]) -> None:
+    source(**{"main.c": "#error not yet\n"})
+    with pytest.raises(SetupError):
+        install()
+    (cache / f"building-{VERSION}" / "source" / "vendor" / "llama.cpp" / "main.c").write_text(MAIN)
+    seen: list[InstallProgress] = []
+    install(progress=seen.append)
+    assert "unpack" not in [progress.stage for progress in seen]
+
+
+def test_a_server_that_cannot_run_gets_not_to_its_place(source: Callable[..., Path]) -> None:
+    source(**{"main.c": "int main(void) { return 3; }\n"})
+    with pytest.raises(SetupError, match="status 3"):
+        install()
+    assert find_llama_server() is None
+
+
+def test_a_damaged_archive_is_thrown_away(source: Callable[..., Path]) -> None:
+    path = source()
+    path.write_bytes(path.read_bytes()[:100] + b"damaged")
+    with pytest.raises(SetupError, match="damaged"):
+        install()
+    assert not path.exists()
+
+
+def test_an_archive_cannot_write_outside_its_folder(cache: Path, source: Callable[..., Path]) -> None:
+    source(**{"../../../../../escaped": "out"})
+    with pytest.raises(SetupError, match="damaged"):
+        install()
+    assert not list(cache.parent.rglob("escaped"))
+
+
+def test_an_interrupted_build_leaves_no_process_and_no_server(
+    cache: Path, source: Callable[..., Path]
+) -> None:
+    length = f"1000.{os.getpid():07}"  # of this test alone, whoever else runs it
+    slow = (
+        f'add_custom_target(slow COMMAND sleep {length} COMMENT "sleeping")\n'
+        "add_dependencies(llama-server slow)\n"
+    )
+    source(**{"CMakeLists.txt": CMAKE + slow})
+
+    def is_sleeping() -> bool:
+        return any(length in command for command in commands())
+
+    def interrupt(progress: InstallProgress) -> None:
+        if progress.stage == "build":
+            wait_until(is_sleeping)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(progress=interrupt)
+    assert find_llama_server() is None
+    wait_until(lambda: not is_sleeping())
+
+
+def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[..., Path]) -> None:
+    source()
+    waiting = threading.Event()
+    found: list[Path] = []
+
+    def second() -> None:
+        found.append(install(progress=lambda progress: waiting.set() if progress.stage == "wait" else None))
+
+    thread = threading.Thread(target=second)
+    with llama_server_build._install_lock(cache, lambda _: None):
+        thread.start()
+        assert waiting.wait(60)
+        assert find_llama_server() is None
+    thread.join()
+    assert found == [find_llama_server()]
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(SetupError, match="cannot be installed in"):
+        install()
+
+
+@pytest.mark.parametrize(
+    ("line", "fraction", "message"),
+    [
+        ("[ 45%] Building C object x.o\n", 0.45, "Building C object x.o"),
+        ("[100%] Built target llama-server\n", 1.0, "Built target llama-server"),
+        ("[50/200] Linking CXX executable y\n", 0.25, "Linking CXX executable y"),
+        ("make[2]: nothing to be done\n", None, ""),
+    ],
+)
+def test_progress_of_make_and_ninja(line: str, fraction: float | None, message: str) -> None:
+    found = llama_server_build._step(line)
+    assert (found and found.fraction, found.message if found else "") == (fraction, message)

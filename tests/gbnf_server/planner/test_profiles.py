@@ -1,0 +1,91 @@
+"""Profiles are found again by the model that they were measured on, and say what is wrong with them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.errors import SetupError
+from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+KEYS = st.builds(ModelKey, TEXTS, st.none() | st.integers(0, 2**40))
+SETTING_TYPES = st.fixed_dictionaries(
+    {},
+    optional={
+        "grammar": st.booleans(),
+        "soft": st.booleans(),
+        "lines": st.booleans(),
+        "reasoning": st.sampled_from(["off", "field", "free"]),
+        "thought_tokens": st.integers(1, 999),
+        "prompt_style": st.sampled_from(["full", "minimal", "verbose"]),
+    },
+)
+MEASURED = st.dictionaries(
+    st.sampled_from(["at", "suites", "runs"]), TEXTS | st.integers(0, 99) | st.floats(0, 1)
+)
+PROFILES = st.builds(Profile, KEYS, TEXTS, SETTING_TYPES, MEASURED)
+
+
+@given(PROFILES, PROFILES)
+def test_what_is_kept_is_found_again(first: Profile, second: Profile) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "profiles"
+        assert find(first.model, folder) is None
+        paths = [save(each, folder) for each in (first, second)]
+        assert load(paths[1]) == second
+        found = find(second.model, folder)
+        assert found is not None
+        assert found[0].model.matches(second.model)
+        if not first.model.matches(second.model):
+            assert found == (second, paths[1])
+            assert load(paths[0]) == first
+        assert save(second, folder) == paths[1]
+        assert len(list(folder.iterdir())) == len(set(paths))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "matches"),
+    [
+        (ModelKey("a.gguf", 5), ModelKey("a.gguf", 5), True),
+        (ModelKey("a.gguf", 5), ModelKey("a.gguf"), True),  # a server tells no size
+        (ModelKey("a.gguf", 5), ModelKey("a.gguf", 6), False),
+        (ModelKey("a.gguf"), ModelKey("b.gguf"), False),
+    ],
+)
+def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, matches: bool) -> None:
+    assert one.matches(other) == other.matches(one) == matches
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rung = ", "invalid TOML"),
+        ("rung = 'x'", "are needed"),
+        ("rung = 'x'\n[model]\nname = 'm'\nbytes = 'big'\n[settings]", "bytes is 'big'"),
+        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nunion = false", "union = False is not known"),
+        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nsoft = 1", "soft = 1 is not known"),
+        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nthought_tokens = 0", "thought_tokens = 0 is below 1"),
+        (
+            "rung = 'x'\n[model]\nname = 'm'\n[settings]\nreasoning = 'banana'",
+            "'banana' is none of off, field",
+        ),
+        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nprompt_style = 'x'", "'x' is none of "),
+    ],
+)
+def test_a_broken_profile_says_so(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "m.toml").write_text(text)
+    with pytest.raises(SetupError, match=said) as broken:
+        find(ModelKey("m"), tmp_path)
+    assert "m.toml" in str(broken.value)
+    assert "--no-profile" in str(broken.value)
+
+
+def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="can't be written"):
+        save(Profile(ModelKey("m"), "soft", {}), tmp_path / "file")

@@ -1,0 +1,115 @@
+"""An answer out of what was found: from results alone, and never where nothing was."""
+
+from __future__ import annotations
+
+import json
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.planner.events import Run, Step
+from gbnf_server.planner.salvage import SalvagedAnswer, salvage
+from support.models import make_model
+from support.server import completion, scripted
+
+
+def step(number: int, name: str, result: dict[str, Any] | None, error: str | None = None) -> Step:
+    return Step(number, "", {"name": name, "arguments": {}}, result=result, error=error)
+
+
+def run_of(*steps: Step, answer: str | None = None) -> Run:
+    outcome, error = ("answered", None) if answer is not None else ("exhausted", "no answer")
+    return Run(outcome, answer, error, "find my notes", "1", steps, (), datetime.now(UTC), 1.0)  # type: ignore[arg-type]  # a literal of the two
+
+
+FOUND = run_of(
+    step(1, "find_files", {"entries": ["notes/a.md", "notes/b.md"]}),
+    step(2, "read_files", None, "there is no such file"),
+    step(3, "get_now", {"date": "2026-11-21", "time": "10:32"}),
+)
+
+
+def test_results_are_listed_with_the_steps_that_they_came_from() -> None:
+    salvaged = salvage(FOUND)
+    assert salvaged is not None
+    assert salvaged.text == (
+        "This was done before it stopped:\n"
+        "- find_files: notes/a.md, notes/b.md\n"
+        "- get_now: date: 2026-11-21; time: 10:32"
+    )
+    assert (salvaged.by, salvaged.steps) == ("list", (1, 3))
+
+
+def test_nothing_is_salvaged_from_an_answer_or_from_nothing() -> None:
+    assert salvage(run_of(*FOUND.steps, answer="two notes")) is None
+    assert salvage(run_of(step(1, "read_files", None, "no"))) is None
+
+
+def test_a_long_result_is_cut_in_the_list() -> None:
+    salvaged = salvage(run_of(step(1, "read_files", {"entries": ["x" * 5000]})))
+    assert salvaged is not None
+    assert len(salvaged.text) < 700
+
+
+def test_a_model_puts_it_into_words_from_the_results_alone() -> None:
+    said = "There are two notes.\n\nThe second could not be read."
+    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+        salvaged = salvage(FOUND, server, grammar=False)
+        asked = json.dumps(script.asked)
+    assert salvaged == SalvagedAnswer(said, "model", (1, 3))
+    assert "notes/a.md" in asked
+    assert "there is no such file" not in asked
+
+
+def test_a_model_names_the_results_that_it_used() -> None:
+    said = "It is Saturday [3], says the clock [3]; the year is [2026]."
+    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+        assert salvage(FOUND, server) == SalvagedAnswer(said, "model", (3,))
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "by"),
+    [
+        ('{"name": "final_answer", "arguments": {"message": "Two notes."}}', "Two notes.", "model"),
+        ('{"name": "find_files", "arguments": {"base_path": "."}}', "This was done", "list"),
+        ('<tool_call>{"name": "find_files", "arguments": {}}</tool_call>', "This was done", "list"),
+        ('{"name": "final_answer", "arguments": {"message": ""}}', "This was done", "list"),
+        ("<answer>", "This was done", "list"),
+        ('{"name": "get_now trips/rome"]}}', "This was done", "list"),
+        ('[{"name": "x"', "This was done", "list"),
+        ("[1] has two notes.", "[1] has two notes.", "model"),
+        ("<think>I look</think>Two notes.", "Two notes.", "model"),
+    ],
+)
+def test_a_call_is_no_answer(said: str, text: str, by: str) -> None:
+    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+        salvaged = salvage(FOUND, server, grammar=False)
+    assert salvaged is not None
+    assert salvaged.text.startswith(text)
+    assert salvaged.by == by
+
+
+def test_a_cut_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
+    with InProcess(make_model(tmp_path / "tiny.gguf", context=4096)) as model:
+        salvaged = salvage(FOUND, model, max_tokens=16)
+    assert salvaged is not None
+    assert salvaged.steps == (1, 3)
+    assert salvaged.by == "list"
+    assert salvaged.error.startswith("error: ")
+
+
+def test_a_model_that_says_nothing_leaves_the_list() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        LlamaServer(f"http://127.0.0.1:{listening.getsockname()[1]}") as silent,
+    ):
+        salvaged = salvage(FOUND, silent, language="it", timeout_s=0.2)
+    assert salvaged is not None
+    assert salvaged.by == "list"
+    assert salvaged.text.startswith("Prima di fermarsi")
+    assert salvaged.error.startswith("hang: ")

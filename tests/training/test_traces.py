@@ -1,0 +1,140 @@
+"""Laws of the training data: what the model is taught must be what the planner accepts."""
+
+import json
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import validate_call
+from gbnf.tools import FINAL_ANSWER
+from training import file_intents, vocabulary, wording
+from training.pools import pool_prompt, shipped_tools
+from training.source import Language, Source
+from training.traces import PARTS, trace
+
+SEEDS = st.integers(0, 2**32)
+
+
+@given(SEEDS)
+def test_every_call_is_valid_for_the_tools_of_its_pool(seed: int) -> None:
+    made = trace(random.Random(seed))
+    tools = (*(shipped_tools()[name] for name in made.pool), FINAL_ANSWER)
+    calls = [json.loads(content) for role, content in made.turns() if role == "assistant"]
+    for number, call in enumerate(calls, 1):
+        steps = [
+            place
+            for place, step in enumerate(made.steps[: number - 1], 1)
+            if (step.result or {}).get("entries")
+        ]
+        verdict = validate_call(call, tools, steps=steps)
+        assert verdict.ok, (made.request, call, verdict.errors)
+    assert calls[-1]["name"] == "final_answer"
+
+
+@given(SEEDS)
+def test_arguments_stand_in_declared_order(seed: int) -> None:
+    for step in trace(random.Random(seed)).steps:
+        declared = [
+            name
+            for name in shipped_tools()[step.name].model_args().get("properties", {})
+            if name in step.arguments
+        ]
+        assert list(step.arguments) == declared
+
+
+@given(SEEDS, st.sampled_from([1, 2, 3]))
+def test_a_trace_is_a_function_of_its_seed(seed: int, parts: int) -> None:
+    first, second = trace(random.Random(seed), parts=parts), trace(random.Random(seed), parts=parts)
+    assert (first.request, first.turns(), first.system()) == (second.request, second.turns(), second.system())
+
+
+@given(SEEDS)
+def test_a_request_is_one_clean_line(seed: int) -> None:
+    request = trace(random.Random(seed)).request
+    assert request == request.strip()
+    assert "  " not in request
+    assert not set("{}[]|\n") & set(request)
+
+
+@given(SEEDS)
+def test_no_trace_holds_a_reserved_value(seed: int) -> None:
+    made = trace(random.Random(seed))
+    assert not vocabulary.reserved().search(made.request)
+
+
+@given(SEEDS)
+def test_a_step_refers_only_to_an_earlier_one(seed: int) -> None:
+    for number, step in enumerate(trace(random.Random(seed)).steps, 1):
+        assert step.arguments.get("from_step", 0) < number
+
+
+def test_every_intent_and_every_tool_occurs() -> None:
+    source = random.Random(0)
+    names = {step.name for _ in range(4000) for step in trace(source).steps}
+    assert names == set(shipped_tools()) - {"request_new_executor"}
+    assert all(make(Source(1, language), 1).steps for _, make, _ in PARTS for language in ("en", "it"))
+
+
+def test_the_system_message_is_the_planners_minimal_prompt() -> None:
+    text = pool_prompt(("create_dirs", "find_files", "send_messages"))
+    assert text.split("\n") == [
+        "Tools:",
+        "create_dirs(paths)",
+        "find_files(base_path, pattern?, patterns?)",
+        "send_messages(to, subject, body?, from_step?)",
+        "final_answer(message)",
+    ]
+
+
+@given(SEEDS)
+def test_a_request_without_its_tool_is_refused_in_its_language(seed: int) -> None:
+    made = trace(random.Random(seed))
+    if len(made.steps) > made.given:
+        return
+    answer = json.loads(made.turns()[-1][1])["arguments"]["message"]
+    assert answer.startswith("Non posso" if made.language == "it" else "I cannot")
+
+
+@given(SEEDS, st.sampled_from(["en", "it"]))
+def test_no_wish_to_read_is_worded_as_one_to_print_on_paper(seed: int, language: Language) -> None:
+    for make in (file_intents.read_files, file_intents.find_read):
+        clause = make(Source(seed, language), 1).clause
+        assert not clause.startswith(("print", "stampa")) or re.search(
+            "content|text|contenuto|testo", clause
+        ), clause
+
+
+@given(SEEDS)
+def test_decoys_bear_names_of_their_own(seed: int) -> None:
+    made = trace(random.Random(seed))
+    names = [line.split("(", 1)[0] for line in made.system().split("\n")[1:]]
+    assert len(set(names)) == len(names)
+    assert {line.split("(", 1)[0] for line in made.decoys}.isdisjoint(shipped_tools())
+
+
+@pytest.mark.parametrize(
+    ("template", "made"),
+    [
+        ("make [a|a] folder {p}", "make a folder x/y"),
+        ("[find|find] [|] {p}", "find x/y"),
+        ("read {p} [|], then stop", "read x/y, then stop"),
+        ("all [the|the] .{e} files", "all the .md files"),
+        ("[[a|a]|[a|a]] {p}", "a x/y"),
+    ],
+)
+def test_wordings_close_the_gaps_of_empty_choices(template: str, made: str) -> None:
+    assert wording.word((template,), Source(0), {"p": "x/y", "e": "md"}) == made
+
+
+@pytest.mark.parametrize("template", ["make [a|b folder", "make a] folder"])
+def test_an_unbalanced_wording_is_refused(template: str) -> None:
+    with pytest.raises(ValueError, match="wording"):
+        wording.word((template,), Source(0), {})
+
+
+@pytest.mark.parametrize("value", ["[a|b]", "{p}", "a  b"])
+def test_a_value_is_never_read_as_a_wording(value: str) -> None:
+    assert wording.word(("read {p}",), Source(0), {"p": value}) == f"read {value}"
