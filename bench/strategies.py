@@ -1,6 +1,6 @@
 """The ladder: one model over one suite on each rung, one line a rung, as Markdown.
 
-    python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--rung NAME]… [--out FILE.jsonl]
+    python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--strategy NAME]… [--out FILE.jsonl]
 
     none      no grammar; a text that is one clean JSON call counts
     soft      no grammar; calls are read in any usual shape, and mended

@@ -16,7 +16,6 @@ from functools import lru_cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from gbnf.errors import GbnfError
-from gbnf.regular.errors import EffortSpent
 
 #: The work that one schema, or one tool's arguments, may take.
 MAX_COMPILE_EFFORT = 6_500_000
@@ -25,6 +24,22 @@ MAX_VALIDATION_EFFORT = 3_000_000
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+
+
+class TooManyStates(GbnfError):  # noqa: N818  # it is a count that went wrong, and the name says which
+    """The automaton would have more states than its budget allows, or take more steps to build."""
+
+    def __init__(self, limit: int, counted: str = "states") -> None:
+        self.limit = limit
+        super().__init__(f"the automaton takes more than {limit} {counted}")
+
+
+class EffortSpent(TooManyStates):
+    """The work that a schema may take is used up. Whoever can leave an automaton out can go on without it."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        GbnfError.__init__(self, "the schema takes too much work")
 
 
 class _Effort:

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gbnf.compiler.character_classes import json_char, raw_char
-from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.effort import spend
@@ -24,6 +23,8 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD
 
+#: The productions that characters of strings refer to.
+_PRIMITIVES = frozenset({"keyChar", "keyEscape"})
 #: How deep alternatives nest before one becomes a production.
 _MAX_NESTING = 20
 #: How many characters a fixed ending may have to be written again wherever it is needed.
@@ -59,14 +60,14 @@ def _spend_on(language: Dfa) -> None:
 
 @lru_cache(maxsize=512)
 def _string_fragment(language: Dfa) -> Fragment:
-    table = RuleTable(RESERVED)
+    table = RuleTable(_PRIMITIVES)
     body = _Writer(language, json_char, Literal('"'), Scope(table, ())).expression()
     return Fragment.of(seq(Literal('"'), body), table)
 
 
 @lru_cache(maxsize=256)
 def _words_fragment(language: Dfa) -> Fragment:
-    table = RuleTable(RESERVED)
+    table = RuleTable(_PRIMITIVES)
     return Fragment.of(_Writer(language, raw_char, EPSILON, Scope(table, ())).expression(), table)
 
 

@@ -31,10 +31,9 @@ from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
 from gbnf.compiler.repetitions import MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.effort import is_spent, spend
+from gbnf.effort import EffortSpent, TooManyStates, is_spent, spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, Ref, Repeat, Seq, alt, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import EffortSpent, TooManyStates
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
 from gbnf.schema.keywords import HAS_ITEM, KEYWORDS, REFERENCES

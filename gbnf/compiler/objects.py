@@ -21,9 +21,9 @@ from gbnf.compiler.declared_order import CHUNK, declared_order_expr
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, json_string, key_except
 from gbnf.compiler.rules import Scope
+from gbnf.effort import TooManyStates
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import TooManyStates
 from gbnf.schema.value_sets import Object
 
 #: The most states of one object; beyond, bounds on the number of properties are loosened.

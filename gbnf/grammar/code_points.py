@@ -6,10 +6,11 @@ reaches a class, whatever its ranges hold.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gbnf.grammar.ir import MAX_CODE_POINT, CharClass, char_class
+from gbnf.grammar.ir import CharClass, char_class
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -34,8 +35,8 @@ def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
         if start < low:
             gaps.append((start, low - 1))
         start = max(start, high + 1)
-    if start <= MAX_CODE_POINT:
-        gaps.append((start, MAX_CODE_POINT))
+    if start <= sys.maxunicode:
+        gaps.append((start, sys.maxunicode))
     return tuple(gaps)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 from gbnf.grammar.code_points import SURROGATES, matchable
-from gbnf.grammar.ir import MAX_CODE_POINT, CharClass, char_class
+from gbnf.grammar.ir import CharClass, char_class
 
 _HEX_LENGTH = {"x": 2, "u": 4, "U": 8}
 _SIMPLE = {"t": 0x09, "r": 0x0D, "n": 0x0A} | {char: ord(char) for char in '\\"[]-'}
@@ -91,7 +93,7 @@ def _read(token: str, position: int) -> tuple[int, int]:
             "Pad the number with zeros on the left.",
         )
     code_point = int(digits, 16)
-    if code_point > MAX_CODE_POINT:
+    if code_point > sys.maxunicode:
         raise EscapeError(
             position, f"{token[position:end]} lies beyond the last code point", r"The last is \U0010FFFF."
         )

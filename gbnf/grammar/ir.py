@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
-MAX_CODE_POINT = 0x10FFFF
-
 
 class Literal:
     """A terminal: this text, exactly. Never empty (`EPSILON` is the empty sequence)."""

@@ -6,12 +6,12 @@ code points. Classes are numbered in the order of their first characters: equal 
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gbnf.grammar.ir import MAX_CODE_POINT
 from gbnf.regular.charset import SURROGATES, CharSet
 
 Label = TypeVar("Label", bound=Hashable)
@@ -36,7 +36,7 @@ class Alphabet:
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """The partition from the first character to the last: (low, high, class)."""
-        ends = (*self.starts[1:], MAX_CODE_POINT + 1)
+        ends = (*self.starts[1:], sys.maxunicode + 1)
         for low, end, number in zip(self.starts, ends, self.classes, strict=True):
             if number != _OUTSIDE:
                 yield low, end - 1, number
@@ -77,7 +77,7 @@ def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
             changes[low] = changes.get(low, 0) ^ bit
             changes[high + 1] = changes.get(high + 1, 0) ^ bit
     low, high = SURROGATES
-    changes.pop(MAX_CODE_POINT + 1, None)
+    changes.pop(sys.maxunicode + 1, None)
     changes.setdefault(low, 0)
     changes.setdefault(high + 1, 0)
     holders, intervals = 0, []

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gbnf.effort import effort_cache
+from gbnf.effort import TooManyStates, effort_cache
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
-from gbnf.regular.errors import TooManyStates
 from gbnf.regular.operations import concatenation, iteration, product, words_table
 from gbnf.regular.transition_tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
 

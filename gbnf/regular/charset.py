@@ -6,11 +6,10 @@ and in one normal form (sorted, disjoint, inclusive ranges that do not touch), s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-
-from gbnf.grammar.ir import MAX_CODE_POINT
 
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -61,7 +60,7 @@ class CharSet:
     def __invert__(self) -> CharSet:
         """Every other character."""
         gaps, start = [], 0
-        for low, high in (*self.ranges, (MAX_CODE_POINT + 1, 0)):
+        for low, high in (*self.ranges, (sys.maxunicode + 1, 0)):
             if start < low:
                 gaps.append((start, low - 1))
             start = high + 1
@@ -105,4 +104,4 @@ def _normal(pairs: list[tuple[int, int]]) -> Ranges:
     return tuple((low, high) for low, high in halves if low <= high)
 
 
-ANY_CHAR = CharSet(((0, SURROGATES[0] - 1), (SURROGATES[1] + 1, MAX_CODE_POINT)))
+ANY_CHAR = CharSet(((0, SURROGATES[0] - 1), (SURROGATES[1] + 1, sys.maxunicode)))

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from gbnf.effort import spend
+from gbnf.effort import TooManyStates, spend
 from gbnf.regular.charset import CharSet
-from gbnf.regular.errors import TooManyStates
 from gbnf.regular.pattern_syntax import (
     ANY_TEXT,
     Alternation,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gbnf.effort import TooManyStates
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import SURROGATES, CharSet
-from gbnf.regular.errors import TooManyStates
 from gbnf.regular.transition_tables import DEAD, TransitionTable, explore, minimize
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from gbnf.effort import spend
+from gbnf.effort import TooManyStates, spend
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import TooManyStates
 from gbnf.regular.glushkov import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
 from gbnf.regular.transition_tables import DEAD, MAX_STATES, explore
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
-from gbnf.effort import spend
+from gbnf.effort import TooManyStates, spend
 from gbnf.regular.alphabet import ONE_CLASS, Alphabet
-from gbnf.regular.errors import TooManyStates
 
 #: How many states an automaton may have while it is built, unless a caller says otherwise.
 MAX_STATES = 4000

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gbnf.effort import spend
-from gbnf.regular.errors import TooManyStates
+from gbnf.effort import TooManyStates, spend
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,

@@ -17,9 +17,8 @@ import jsonschema
 from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from gbnf.effort import is_spent
+from gbnf.effort import EffortSpent, is_spent
 from gbnf.errors import SchemaError, is_rust_panic
-from gbnf.regular.errors import EffortSpent
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.keywords import unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer

@@ -11,9 +11,8 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gbnf.effort import limit_effort_share, spend
+from gbnf.effort import EffortSpent, limit_effort_share, spend
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import EffortSpent
 from gbnf.schema.case_splitting import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema, UndecidedError

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gbnf.effort import spend
-from gbnf.regular.errors import EffortSpent
+from gbnf.effort import EffortSpent, spend
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import CHOICES, CONDITION, HAS_ITEM, KEYWORDS, PRIVATE, REFERENCES
 from gbnf.schema.negation import NoComplementError, complement

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from gbnf.effort import spend
+from gbnf.effort import TooManyStates, spend
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.regular.errors import PatternError
 from gbnf.schema.applicators import ADDITIONAL_PROPERTY_KEYWORDS
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import ABOVE, BELOW, CHOICES, HAS_ITEM, NOT_INTEGER

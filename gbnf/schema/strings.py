@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jsonschema import FormatChecker
 
-from gbnf.effort import effort_cache
+from gbnf.effort import TooManyStates, effort_cache
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError, TooManyStates
+from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.numeric_keywords import integer_keyword, smallest

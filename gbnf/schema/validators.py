@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.effort import limit_nesting, may_backtrack, spend
-from gbnf.regular.errors import EffortSpent, PatternError, TooManyStates
+from gbnf.effort import EffortSpent, TooManyStates, limit_nesting, may_backtrack, spend
+from gbnf.regular.errors import PatternError
 from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,

@@ -23,7 +23,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     title = _line("title", arguments["title"])
     location = _line("location", arguments.get("location", ""))
     events = [_event(start, duration, context) for start in arguments["starts"]]
-    journal = context.workspace.journal
+    journal = context.journal
     with journal.locked():  # from reading to writing: two runs lose no event of each other
         calendar = calendar_file.load(context.workspace)
         for start, end in events:

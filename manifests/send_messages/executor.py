@@ -34,7 +34,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     recipients = list(dict.fromkeys(_address(each, context) for each in arguments["to"]))
     message = _message(recipients, arguments, context)
     host = context.settings.get("GBNF_SMTP_HOST")
-    journal = context.workspace.journal
+    journal = context.journal
     with journal.locked():
         file = _free_name("sent" if host else "outbox", arguments["subject"], context)
         write = Write(file, message.as_bytes(), new=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - it takes none
-    outcome = context.workspace.journal.undo_last_turn(context.turn)
+    outcome = context.journal.undo_last_turn(context.turn)
     if outcome.kept and not outcome.undone:
         raise ExecutorError(f"nothing could be undone: {'; '.join(outcome.kept)}")
     return {"entries": list(outcome.undone), **({"not_undone": list(outcome.kept)} if outcome.kept else {})}

@@ -193,7 +193,7 @@ def test_a_folder_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     context = world(tmp_path)
     assert run_of("create_dirs")({"paths": ["a", "a/b", "./a/b"]}, context) == {"entries": ["a", "a/b"]}
-    assert context.workspace.journal.undo_last_turn("second").undone == ("removed folder 'a/b'",)
+    assert context.journal.undo_last_turn("second").undone == ("removed folder 'a/b'",)
 
 
 def test_what_lies_in_a_deleted_folder_goes_with_it(tmp_path: Path) -> None:

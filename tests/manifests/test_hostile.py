@@ -200,7 +200,7 @@ def test_a_path_deeper_than_the_recursion_limit_breaks_no_later_search(deep_path
     assert found == {"entries": ["a.txt"], "count": 1}
     found = run_executor(shipped()["find_files"], {"base_path": ".", "pattern": "d/d/d/"}, context)
     assert found["entries"] == ["d/d/d/"]
-    undone = context.workspace.journal.undo_last_turn("second")
+    undone = context.journal.undo_last_turn("second")
     assert len(undone.undone) == DEEP
     assert sorted(path.name for path in deep_path.iterdir()) == [".gbnf", "a.txt"]
     run_executor(shipped()["create_dirs"], {"paths": [folder]}, context)

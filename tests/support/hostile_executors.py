@@ -33,7 +33,7 @@ def forever():
 
 def changing(context, then):
     # changes two files, and does something in the middle of it
-    journal = context.workspace.journal
+    journal = context.journal
     with journal.locked():
         changes = [Write("kept.txt", b"changed"), Write("new/file.txt", b"new")]
         journal.apply(changes, turn=context.turn, tool=context.tool, then=then)

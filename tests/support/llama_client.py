@@ -33,4 +33,4 @@ def asking(driver: str) -> Ask:
 
 def hasty(url: str, **options: Any) -> LlamaServer:
     """A client that does not wait long."""
-    return LlamaServer(url, **{"retries": 2, "backoff": 0.001, "patience": 0.01, **options})
+    return LlamaServer(url, **{"retries": 2, "backoff": 0.001, "loading_timeout": 0.01, **options})

@@ -13,8 +13,7 @@ from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
 from gbnf.calls.repair.coercions import Coercion
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
-from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
-from gbnf.regular.errors import EffortSpent
+from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpent, limit_effort
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 

@@ -56,7 +56,7 @@ class LlamaServer(HttpBackend):
     """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
 
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
-    server that is still loading its model (HTTP 503) for up to `patience` seconds. `timeout` is how long an
+    server that is still loading its model (HTTP 503) for up to `loading_timeout` seconds. `timeout` is how long an
     answer may take, in seconds, up to its last byte. `prompt_style`: by default
     "minimal" for the embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar,
     and is only for grammars that all come from our compiler.

@@ -66,7 +66,7 @@ def tune(
     Try:
       gbnf tune --model Qwen3-4B-Q4_K_M.gguf --manifests my-tools/
       gbnf tune --server http://127.0.0.1:8080 --suite abstention
-      gbnf tune --backend ollama --model qwen2.5:7b --rung grammar --rung soft
+      gbnf tune --backend ollama --model qwen2.5:7b --strategy grammar --strategy soft
     """
     source = ModelSource(model, server, api_key, backend, context)
     source.check()
@@ -91,7 +91,7 @@ def tune(
     if unknown := set(strategy or ()) - known:
         raise typer.BadParameter(
             f"{', '.join(sorted(unknown))}: the rungs are {', '.join(each.name for each in STRATEGIES)}",
-            param_hint="--rung",
+            param_hint="--strategy",
         )
     console = stderr_console()
     pool = load_manifests(manifests or manifests_path())

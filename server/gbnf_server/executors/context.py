@@ -21,7 +21,7 @@ from gbnf_server.executors.secrets import Secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gbnf_server.executors.journal import Change
+    from gbnf_server.executors.journal import Change, Journal
     from gbnf_server.executors.person import Form, Person
     from gbnf_server.executors.workspace import Workspace
 
@@ -106,9 +106,16 @@ class Context:
             )
         return value
 
+    @property
+    def journal(self) -> Journal:
+        """The changes made in the workspace, with which they are undone."""
+        from gbnf_server.executors.journal import Journal  # noqa: PLC0415 - executors that only read need no journal, nor wait for its import
+
+        return Journal(self.workspace)
+
     def change(self, *changes: Change) -> None:
         """Make all the changes or none, so that undo can take them back. Raises `ExecutorError`."""
-        journal = self.workspace.journal
+        journal = self.journal
         with journal.locked():
             journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None)
 

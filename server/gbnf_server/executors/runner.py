@@ -181,7 +181,7 @@ class _Child:
         self._close()
         if error is not None and not isinstance(error, _Declared):
             with suppress(GbnfError, OSError):  # a workspace that is gone has nothing half done in it
-                self._context.workspace.journal.recover()
+                self._context.journal.recover()
 
     def converse(self, start: bytes) -> dict[str, Any]:
         """Everything between the start message and the result."""

@@ -28,7 +28,6 @@ from gbnf_server.errors import ExecutorError, SetupError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gbnf_server.executors.journal import Journal
 
 STATE_FOLDER = ".gbnf"
 """Name of the runtime's own folder inside a workspace."""
@@ -77,13 +76,6 @@ class Workspace:
     def trash(self) -> Path:
         """Where deleted and replaced files lie until they are wanted back."""
         return self.state / "trash"
-
-    @property
-    def journal(self) -> Journal:
-        """What was changed, and how to undo it."""
-        from gbnf_server.executors.journal import Journal  # noqa: PLC0415 - readers need no journal, nor wait for it
-
-        return Journal(self)
 
     def resolve(self, relative: str) -> Path:
         """The absolute path, free of links; it need not exist. Raises `ExecutorError` where it leads out."""

@@ -154,7 +154,7 @@ def _execute_blocking(effect: ExecuteTool, environment: RunEnvironment, context:
         raise
     except BaseException:
         with suppress(GbnfError, OSError):  # the interrupt matters more than a workspace that is gone
-            context.workspace.journal.recover()
+            context.journal.recover()
         raise
 
 

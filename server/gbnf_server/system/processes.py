@@ -87,7 +87,7 @@ def has_exited(pid: int) -> bool:
 def kill_group(
     process: subprocess.Popen[str] | subprocess.Popen[bytes], *, grace_period: float = 2.0
 ) -> None:
-    """End a process that leads its own session, and its group: politely, by force after `patience` s.
+    """End a process that leads its own session, and its group: politely, by force after `grace_period` s.
 
     Does nothing where the process was reaped: its number may be another's.
     """
@@ -104,7 +104,7 @@ def kill_group(
 
 
 def kill_descendants(pid: int, *, grace_period: float = 5.0) -> None:
-    """Kill all that a process has started, and what those have, until none runs or `patience` s have passed.
+    """Kill all that a process has started, and what those have, until none runs or `grace_period` s have passed.
 
     psutil compares the time at which each began before it signals it.
     """

@@ -19,9 +19,8 @@ from gbnf import effort
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.schema import compile_schema
-from gbnf.effort import effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
+from gbnf.effort import EffortSpent, effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
 from gbnf.errors import GbnfError
-from gbnf.regular.errors import EffortSpent
 from gbnf.tools import Tool
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import engine

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.effort import TooManyStates
 from gbnf.regular.automaton import Dfa, concat, star
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
-from gbnf.regular.errors import TooManyStates
 from support.patterns import TEXTS, patterns
 
 LANGUAGES = st.one_of(

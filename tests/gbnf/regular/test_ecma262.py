@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf.effort import TooManyStates
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
-from gbnf.regular.errors import MalformedPatternError, TooManyStates, UnsupportedPatternError
+from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
 from support.patterns import CHARACTERS, TEXTS, patterns, python_finds
 
 

@@ -104,7 +104,7 @@ def served(*replies: Reply | Callable[[], None]) -> Any:
 
 
 def client(url: str, **options: Any) -> Ollama:
-    return Ollama("m", url, **{"patience": QUICK, **options})
+    return Ollama("m", url, **{"retry_policy": QUICK, **options})
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -186,7 +186,7 @@ def served(*replies: Reply | Callable[[], None], listed: Reply | None = None) ->
 
 
 def client(url: str, server: ServerKind = "vllm", **options: Any) -> OpenAICompatible:
-    return OpenAICompatible(url, server, **{"patience": QUICK, **options})
+    return OpenAICompatible(url, server, **{"retry_policy": QUICK, **options})
 
 
 @pytest.fixture(params=["sync", "async"])

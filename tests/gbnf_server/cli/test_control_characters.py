@@ -252,7 +252,7 @@ def test_errors_show_a_name_or_a_line_of_a_file(look: Look, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["tune", "--rung", EVIL],
+        ["tune", "--strategy", EVIL],
         ["bench", "--suite", "ev\x1bil.toml"],
         ["run", "a", "--image", "ev\x1bil.png"],
     ],
@@ -279,7 +279,7 @@ def test_tune_shows_a_model(look: Look, tmp_path: Path, monkeypatch: pytest.Monk
     make_tool(tmp_path / "tools", "ping")
     props = Reply(200, {**PROPS, "model_path": EVIL})
     with scripted(props=[props], completion=answers("done")) as script:
-        shown = look("tune", "--server", script.url, "--manifests", "tools", "--rung", "soft")
+        shown = look("tune", "--server", script.url, "--manifests", "tools", "--strategy", "soft")
         shown += look("run", "ping", "--server", script.url, "--manifests", "tools")
     check(shown)
 

@@ -90,7 +90,7 @@ def test_ctrl_c_leaves_with_130_and_nothing_half_done(tmp_path: Path, model: Pat
         (context.workspace.root / "begun").touch()
         time.sleep(60)
 
-    journal = context.workspace.journal
+    journal = context.journal
     with journal.locked():
         journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
     return {}

@@ -12,6 +12,7 @@ from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.run import _placed
 from gbnf_server.executors import Workspace
+from gbnf_server.executors.journal import Journal
 from support.command_line import Gbnf
 from support.models import make_model
 from support.toys import make_tool
@@ -154,7 +155,7 @@ def test_an_image_is_placed_as_every_other_change(tmp_path: Path) -> None:
     for _ in range(2):
         assert _placed(tmp_path / "new.png", b"image", place) == "new.png"
     assert (place.root / "new.png").read_bytes() == b"image"
-    assert place.journal.undo_last_turn("next").undone == ("removed 'new.png'",)
+    assert Journal(place).undo_last_turn("next").undone == ("removed 'new.png'",)
 
 
 def test_a_result_that_cannot_be_written_is_one_line(

@@ -203,7 +203,7 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
     """Tuned in process on the user's own tool; the same file on a server is the same model."""
     path = make_model(tmp_path / "tiny.gguf", context=4096)
     manifests = options[:2]
-    tuned = gbnf("tune", "--model", path, *manifests, "--rung", "none", "--rung", "grammar", "--markdown",
+    tuned = gbnf("tune", "--model", path, *manifests, "--strategy", "none", "--strategy", "grammar", "--markdown",
                  "--max-tokens", "40", "--style", "minimal")  # fmt: skip
     assert tuned.code == ExitCode.SUCCESS
     assert [line.split(" | ")[0] for line in tuned.out.splitlines()[2:]] == ["| none", "| grammar"]
@@ -242,9 +242,9 @@ def test_tuning_on_a_suite_runs_its_tools(
     suite = tmp_path / "mine.toml"
     suite.write_text('[[cases]]\nquery = "create a folder trips"\nafter = { folders = ["trips"] }\n'
                      'first = ["create_dirs"]\nsteps = 2\n')  # fmt: skip
-    left = gbnf("tune", "--suite", suite, "--rung", "grammar", "--dry-run", "--quiet")
+    left = gbnf("tune", "--suite", suite, "--strategy", "grammar", "--dry-run", "--quiet")
     assert left.code == ExitCode.SUCCESS
     assert "100%" in left.out
     assert "best: grammar" in left.err
     assert not (tmp_path / "profiles").exists()
-    assert gbnf("tune", "--rung", "handrail").code == ExitCode.USAGE
+    assert gbnf("tune", "--strategy", "handrail").code == ExitCode.USAGE

@@ -10,6 +10,7 @@ import pytest
 
 from gbnf_server.executors import Trash, Workspace, journal_store
 from gbnf_server.executors.folder_trees import folder_size, remove_trees
+from gbnf_server.executors.journal import Journal
 from support.folders import deepen
 
 
@@ -73,11 +74,11 @@ def test_a_deep_folder_is_deleted_undone_and_forgotten(
     deepen(tmp_path / "top", 1_500, "d")
 
     def delete(turn: str) -> None:
-        with workspace.journal.locked():
-            workspace.journal.apply([Trash("top")], turn=turn, tool="t", action=lambda: None)
+        with Journal(workspace).locked():
+            Journal(workspace).apply([Trash("top")], turn=turn, tool="t", action=lambda: None)
 
     delete("first")
-    assert workspace.journal.undo_last_turn("second").undone == ("restored 'top'",)
+    assert Journal(workspace).undo_last_turn("second").undone == ("restored 'top'",)
     assert (tmp_path / "top" / "d" / "d").is_dir()
     delete("third")
     monkeypatch.setattr(journal_store, "MAX_CHANGES", 1)

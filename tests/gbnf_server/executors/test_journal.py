@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
-from gbnf_server.executors.journal import Change
+from gbnf_server.executors.journal import Change, Journal
 from support.executors import snapshot
 
 names = st.sampled_from(["a", "b", "c.txt", "d"])
@@ -46,8 +46,8 @@ def plant(root: Path, tree: dict[str, bytes | None]) -> Workspace:
 
 
 def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str = "") -> None:
-    with workspace.journal.locked():
-        workspace.journal.apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
+    with Journal(workspace).locked():
+        Journal(workspace).apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
 
 
 @settings(max_examples=150)
@@ -68,7 +68,7 @@ def test_undo_restores_the_tree(
         else:
             applied += 1
     if applied:
-        assert workspace.journal.undo_last_turn("second").kept == ()
+        assert Journal(workspace).undo_last_turn("second").kept == ()
     assert snapshot(root) == before
     assert not list((workspace.state / "staging").glob("*"))
 
@@ -95,7 +95,7 @@ for number in range(1, 1000):
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-        journal = workspace.journal
+        journal = Journal(workspace)
         sys.addaudithook(count)
         if sys.argv[2] == "apply":
             with journal.locked():
@@ -143,12 +143,12 @@ def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
     seen = []
     for place in places:
         workspace = Workspace(place)
-        workspace.journal.recover()
+        Journal(workspace).recover()
         seen.append(contents_of(place))
         assert seen[-1] in (START, END)
         assert not list((workspace.state / "staging").glob("*"))
         if seen[-1] == END:
-            assert workspace.journal.undo_last_turn("second").kept == ()
+            assert Journal(workspace).undo_last_turn("second").kept == ()
             assert contents_of(place) == START
     assert seen[0] == START
     assert seen[-1] == END
@@ -158,7 +158,7 @@ def test_an_undo_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
     places = killed_everywhere(tmp_path, "undo")
     assert len(places) > 20
     for place in places:
-        journal = Workspace(place).journal
+        journal = Journal(Workspace(place))
         try:
             assert journal.undo_last_turn("third").kept == ()
         except ExecutorError as error:
@@ -171,20 +171,20 @@ def test_undo_goes_back_one_turn_at_a_time(tmp_path: Path) -> None:
     apply(workspace, Write("a", b"1"), turn="first")
     apply(workspace, Write("a", b"2"), turn="second")
     apply(workspace, Write("a", b"3"), turn="second")
-    assert workspace.journal.undo_last_turn("third").undone == ("restored the earlier content of 'a'",)
+    assert Journal(workspace).undo_last_turn("third").undone == ("restored the earlier content of 'a'",)
     assert (tmp_path / "a").read_bytes() == b"1"
     with pytest.raises(ExecutorError, match="undone already"):
-        workspace.journal.undo_last_turn("third")
-    assert workspace.journal.undo_last_turn("fourth").undone == ("removed 'a'",)
+        Journal(workspace).undo_last_turn("third")
+    assert Journal(workspace).undo_last_turn("fourth").undone == ("removed 'a'",)
     with pytest.raises(ExecutorError, match="nothing to undo"):
-        workspace.journal.undo_last_turn("fifth")
+        Journal(workspace).undo_last_turn("fifth")
 
 
 def test_undo_leaves_the_running_turn_alone(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("a", b"1"), turn="first")
     apply(workspace, Write("b", b"2"), turn="second")
-    workspace.journal.undo_last_turn("second")
+    Journal(workspace).undo_last_turn("second")
     assert contents_of(tmp_path) == {"b": b"2"}
 
 
@@ -195,7 +195,7 @@ def test_what_was_changed_since_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"edited by hand")
     (tmp_path / "folder" / "by_hand").write_bytes(b"")
     (tmp_path / "deleted").write_bytes(b"new")
-    outcome = workspace.journal.undo_last_turn("second")
+    outcome = Journal(workspace).undo_last_turn("second")
     assert outcome.undone == ("removed 'folder/x'",)
     assert len(outcome.kept) == 3
     assert contents_of(tmp_path) == {
@@ -214,19 +214,19 @@ def test_what_something_was_in_the_way_of_is_the_next_to_be_undone(tmp_path: Pat
     (tmp_path / "a").write_bytes(b"old")
     apply(workspace, Trash("a"), Write("new/b", b"b"), turn="second")
     (tmp_path / "a").write_bytes(b"new")
-    outcome = workspace.journal.undo_last_turn("third")
+    outcome = Journal(workspace).undo_last_turn("third")
     assert outcome.undone == ("removed 'new/b'", "removed folder 'new'")
     assert len(outcome.kept) == 1
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "b").write_bytes(b"b")  # somebody's own: what is undone once is not undone again
     for turn in ("fourth", "fifth", "fifth"):
-        assert workspace.journal.undo_last_turn(turn).undone == ()
+        assert Journal(workspace).undo_last_turn(turn).undone == ()
     (tmp_path / "a").unlink()
-    assert workspace.journal.undo_last_turn("sixth").undone == ("restored 'a'",)
+    assert Journal(workspace).undo_last_turn("sixth").undone == ("restored 'a'",)
     assert contents_of(tmp_path) == {"a": b"old", "new": None, "new/b": b"b", "precious": b"p"}
     with pytest.raises(ExecutorError, match="undone already"):
-        workspace.journal.undo_last_turn("sixth")
-    assert workspace.journal.undo_last_turn("seventh").undone == ("removed 'precious'",)
+        Journal(workspace).undo_last_turn("sixth")
+    assert Journal(workspace).undo_last_turn("seventh").undone == ("removed 'precious'",)
 
 
 def test_earlier_changes_of_a_file_wait_for_the_later_ones(tmp_path: Path) -> None:
@@ -235,9 +235,9 @@ def test_earlier_changes_of_a_file_wait_for_the_later_ones(tmp_path: Path) -> No
     apply(workspace, Write("a", b"1"))
     apply(workspace, Write("a", b"2"))
     (tmp_path / "a").write_bytes(b"0")
-    assert len(workspace.journal.undo_last_turn("second").kept) == 1
+    assert len(Journal(workspace).undo_last_turn("second").kept) == 1
     (tmp_path / "a").unlink()
-    workspace.journal.undo_last_turn("third")
+    Journal(workspace).undo_last_turn("third")
     assert contents_of(tmp_path) == {"a": b"0"}
 
 
@@ -246,8 +246,8 @@ def test_a_folder_that_holds_something_stays_and_is_in_nobodys_way(tmp_path: Pat
     apply(workspace, Write("a", b"1"), turn="first")
     apply(workspace, MakeFolder("folder"), turn="second")
     (tmp_path / "folder" / "mine").write_bytes(b"")
-    assert len(workspace.journal.undo_last_turn("third").kept) == 1
-    assert workspace.journal.undo_last_turn("fourth").undone == ("removed 'a'",)
+    assert len(Journal(workspace).undo_last_turn("third").kept) == 1
+    assert Journal(workspace).undo_last_turn("fourth").undone == ("removed 'a'",)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_forged_record_reaches_nothing_outside(tmp_path: Path, step: dict[str,
         record = "".join(json.dumps(line) + "\n" for line in (head, step, *ends))
         (workspace.state / "journal" / "99.jsonl").write_text(record)
         with suppress(ExecutorError):
-            workspace.journal.undo_last_turn("second")
+            Journal(workspace).undo_last_turn("second")
         outside = {path: seen for path, seen in snapshot(tmp_path).items() if not path.startswith("w/")}
         assert outside == {path: seen for path, seen in before.items() if not path.startswith("w/")}
         assert (workspace.root / "sub" / ".gbnf" / "x").exists()
@@ -292,14 +292,14 @@ def test_a_file_that_is_gone_since_comes_back(tmp_path: Path) -> None:
     (tmp_path / "folder" / "a").write_bytes(b"old")
     apply(workspace, Trash("folder/a"))
     (tmp_path / "folder").rmdir()
-    assert workspace.journal.undo_last_turn("second").kept == ()
+    assert Journal(workspace).undo_last_turn("second").kept == ()
     assert (tmp_path / "folder" / "a").read_bytes() == b"old"
 
 
 def test_what_was_sent_stays_sent(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("copy", b"1"), sent="the letter")
-    outcome = workspace.journal.undo_last_turn("second")
+    outcome = Journal(workspace).undo_last_turn("second")
     assert outcome.kept == ("the letter cannot be taken back",)
     assert outcome.undone == ("removed 'copy'",)
 
@@ -312,11 +312,11 @@ def test_what_fails_in_the_end_takes_the_changes_back(tmp_path: Path) -> None:
         assert (tmp_path / "a").read_bytes() == b"new"
         raise ExecutorError("no")
 
-    with workspace.journal.locked(), pytest.raises(ExecutorError, match="no"):
-        workspace.journal.apply([Write("a", b"new")], turn="first", tool="t", action=fail, sent="it")
+    with Journal(workspace).locked(), pytest.raises(ExecutorError, match="no"):
+        Journal(workspace).apply([Write("a", b"new")], turn="first", tool="t", action=fail, sent="it")
     assert contents_of(tmp_path) == {"a": b"old"}
     with pytest.raises(ExecutorError, match="nothing to undo"):
-        workspace.journal.undo_last_turn("second")
+        Journal(workspace).undo_last_turn("second")
 
 
 def test_a_link_goes_to_the_trash_and_its_target_stays(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_link_goes_to_the_trash_and_its_target_stays(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     apply(workspace, Trash("link"))
     assert contents_of(tmp_path) == {"target": b"t"}
-    workspace.journal.undo_last_turn("second")
+    Journal(workspace).undo_last_turn("second")
     assert (tmp_path / "link").readlink() == Path("target")
 
 
@@ -366,9 +366,9 @@ workspace = Workspace(sys.argv[1])
 while len(list(workspace.state.glob("ready*"))) < 2:
     pass
 for number in range(40):
-    with workspace.journal.locked():
+    with Journal(workspace).locked():
         before = workspace.read("log", limit=10**6)
-        workspace.journal.apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", then=lambda: None)
+        Journal(workspace).apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", then=lambda: None)
 """
     (tmp_path / "log").write_bytes(b"")
     writers = [
@@ -386,7 +386,7 @@ def test_numbers_go_on_where_only_the_trash_is_left(tmp_path: Path) -> None:
         record.unlink()
     (tmp_path / "a").write_bytes(b"2")
     apply(workspace, Trash("a"), turn="second")
-    workspace.journal.undo_last_turn("third")
+    Journal(workspace).undo_last_turn("third")
     assert (tmp_path / "a").read_bytes() == b"2"
 
 
@@ -395,7 +395,7 @@ def test_names_that_need_a_dot_before_them(tmp_path: Path) -> None:
     apply(workspace, Write("./~/x", b"1"), Write("./ ", b"2"), turn="first")
     apply(workspace, Trash("./~"), turn="second")
     assert contents_of(tmp_path) == {" ": b"2"}
-    workspace.journal.undo_last_turn("third")
+    Journal(workspace).undo_last_turn("third")
     assert contents_of(tmp_path) == {"~": None, "~/x": b"1", " ": b"2"}
-    workspace.journal.undo_last_turn("fourth")
+    Journal(workspace).undo_last_turn("fourth")
     assert contents_of(tmp_path) == {}

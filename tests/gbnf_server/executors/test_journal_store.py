@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write, journal_store
-from gbnf_server.executors.journal import Change
+from gbnf_server.executors.journal import Change, Journal
 from support.executors import snapshot
 
 
 def apply(workspace: Workspace, *changes: Change, turn: str = "first") -> None:
-    journal = workspace.journal
+    journal = Journal(workspace)
     with journal.locked():
         journal.apply(changes, turn=turn, tool="test", action=lambda: None)
 
@@ -62,7 +62,7 @@ records.Records.entries, records.Records._read = entries, read_file
 sys.addaudithook(count)
 for number in range(int(sys.argv[2])):
     calls = read = 0
-    journal = workspace.journal
+    journal = Journal(workspace)
     with journal.locked():
         changes = [Write("a", str(number).encode())]
         journal.apply(changes, turn=f"{number // 7:08}", tool="t", then=lambda: None)
@@ -87,7 +87,7 @@ def test_five_thousand_changes_each_cost_the_same(tmp_path: Path) -> None:
     assert len(files(workspace)) <= 52
     assert len(list(workspace.trash.iterdir())) <= 51
     assert not list((workspace.state / "pruned").iterdir())
-    assert workspace.journal.undo_last_turn("next").kept == ()
+    assert Journal(workspace).undo_last_turn("next").kept == ()
     assert (tmp_path / "a").read_bytes() == b"4997"
 
 
@@ -114,12 +114,12 @@ def test_the_oldest_changes_are_forgotten_and_an_undo_says_so(
     apply(workspace, Write("old", b"1"), turn="first")
     for number in range(5):
         apply(workspace, Write("a", str(number).encode()), turn="second")
-    outcome = workspace.journal.undo_last_turn("third")
+    outcome = Journal(workspace).undo_last_turn("third")
     assert outcome.undone == ("restored the earlier content of 'a'",)
     assert [kept for kept in outcome.kept if kept.startswith("the first 2 changes of the request stay")]
     assert (tmp_path / "a").read_bytes() == b"1"
     with pytest.raises(ExecutorError, match="nothing to undo any more: only the last"):
-        workspace.journal.undo_last_turn("fourth")
+        Journal(workspace).undo_last_turn("fourth")
     assert (tmp_path / "old").read_bytes() == b"1"
 
 
@@ -132,7 +132,7 @@ def test_the_bytes_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest
         apply(workspace, Trash("folder"), turn=str(number))
     kept = sum(path.stat().st_size for path in workspace.state.rglob("*") if path.is_file())
     assert kept < 10_000 + 4_000
-    assert workspace.journal.undo_last_turn("next").undone == ("restored 'folder'",)
+    assert Journal(workspace).undo_last_turn("next").undone == ("restored 'folder'",)
 
 
 def test_the_latest_change_is_kept_whatever_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_the_latest_change_is_kept_whatever_its_size(tmp_path: Path, monkeypatch
     (tmp_path / "a").write_bytes(b"x" * 1_000)
     apply(workspace, Write("b", b"b"), turn="first")
     apply(workspace, Trash("a"), turn="second")
-    assert workspace.journal.undo_last_turn("third").undone == ("restored 'a'",)
+    assert Journal(workspace).undo_last_turn("third").undone == ("restored 'a'",)
     assert (tmp_path / "a").stat().st_size == 1_000
 
 
@@ -153,7 +153,7 @@ def test_a_change_that_failed_leaves_no_record(tmp_path: Path) -> None:
         with pytest.raises(ExecutorError):
             apply(workspace, Write("a", b"2"), MakeFolder("a"))
     assert files(workspace) == before
-    assert workspace.journal.undo_last_turn("second").undone == ("removed 'a'",)
+    assert Journal(workspace).undo_last_turn("second").undone == ("removed 'a'",)
 
 
 # ── earlier versions ────────────────────────────────────────────────────────────────────────────────────────
@@ -174,11 +174,11 @@ def test_a_journal_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     half = workspace.state / "journal" / "00000003.jsonl"
     half.write_text('{"turn": "x", "tool": "t"}\n{"step": "folder", "path": "half"}\n{"step": "fol')
     (tmp_path / "half").mkdir()
-    workspace.journal.recover()
+    Journal(workspace).recover()
     assert not (tmp_path / "half").exists()
     assert [path.name for path in files(workspace)] == ["00000001-3.jsonl", "00000002-1.jsonl"]
-    assert workspace.journal.undo_last_turn("third").kept == ()
-    assert workspace.journal.undo_last_turn("fourth").kept == ()
+    assert Journal(workspace).undo_last_turn("third").kept == ()
+    assert Journal(workspace).undo_last_turn("fourth").kept == ()
     assert {path: content for path, (_, _, content) in snapshot(tmp_path).items()} == {"a": b"old"}
 
 
@@ -228,7 +228,7 @@ def test_foreign_lines_break_no_change_and_lose_nothing(
     record.write_bytes(b"\n".join([*([record.read_bytes()] if keep else []), *found, b""]))
     for number in range(3):
         apply(workspace, Write(f"later{number}", b"l"), turn="later")
-    workspace.journal.undo_last_turn("undo")
+    Journal(workspace).undo_last_turn("undo")
     assert not list(root.glob("later*"))
     backups = [path for path in workspace.state.rglob("a") if path.is_file()]
     assert (root / "a").read_bytes() in {b"1", b"2"}
@@ -272,9 +272,9 @@ def test_what_stands_in_place_of_a_record(tmp_path: Path, put: Callable[[Path], 
     record.unlink()
     put(record)
     apply(workspace, Write("c", b"1"), turn="third")
-    assert workspace.journal.undo_last_turn("fourth").undone == ("removed 'c'",)
+    assert Journal(workspace).undo_last_turn("fourth").undone == ("removed 'c'",)
     assert [path for path in workspace.state.rglob("b") if path.read_bytes() == b"precious"]
-    outcome = workspace.journal.undo_last_turn("fifth")
+    outcome = Journal(workspace).undo_last_turn("fifth")
     assert outcome.undone == ("removed 'a'",)
     assert any("00000002" in kept for kept in outcome.kept)
 
@@ -288,7 +288,7 @@ def test_what_stands_in_place_of_a_folder(tmp_path: Path, put: Callable[[Path], 
     (workspace.state / name).rename(saved)
     put(workspace.state / name)
     apply(workspace, Write("b", b"1"), turn="second")
-    assert workspace.journal.undo_last_turn("third").undone == ("removed 'b'",)
+    assert Journal(workspace).undo_last_turn("third").undone == ("removed 'b'",)
     assert len(list(workspace.state.glob(f"{name}.*.damaged"))) == 1
 
 
@@ -307,7 +307,7 @@ def test_foreign_files_beside_the_records(tmp_path: Path, names: list[str]) -> N
     for name in names:
         (workspace.state / "journal" / name).write_bytes(b"[[[")
     apply(workspace, Write("b", b"1"), turn="second")
-    assert workspace.journal.undo_last_turn("third").undone == ("removed 'b'",)
+    assert Journal(workspace).undo_last_turn("third").undone == ("removed 'b'",)
 
 
 def test_a_record_whose_name_is_taken_is_set_aside(tmp_path: Path) -> None:
@@ -316,9 +316,9 @@ def test_a_record_whose_name_is_taken_is_set_aside(tmp_path: Path) -> None:
     (record,) = files(workspace)
     twin = record.with_name("00000001.jsonl")
     twin.write_bytes(record.read_bytes() + b"\n")
-    workspace.journal.recover()
+    Journal(workspace).recover()
     assert [path.name for path in files(workspace)] == ["00000001-0.jsonl", "00000001.damaged"]
-    assert workspace.journal.undo_last_turn("second").undone == ("removed 'a'",)
+    assert Journal(workspace).undo_last_turn("second").undone == ("removed 'a'",)
 
 
 def test_the_note_of_what_was_pruned_names_few_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,7 +353,7 @@ run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
 
 def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
     body = """
-    journal = context.workspace.journal
+    journal = context.journal
     with journal.locked():
         changes = [Write("a", b"new"), Write("folder/b", b"b")]
         journal.apply(changes, turn=context.turn, tool="mine", then=wait)

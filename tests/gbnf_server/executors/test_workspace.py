@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+from gbnf_server.executors.journal import Journal
 from support.executors import snapshot
 
 NAMES = [
@@ -91,8 +92,8 @@ def test_no_change_reaches_what_lies_outside(
     before = snapshot(outside)
     beside = sorted(workspace.root.parent.iterdir())
     try:
-        with workspace.journal.locked():
-            workspace.journal.apply(changes, turn="t", tool="x", action=lambda: None)
+        with Journal(workspace).locked():
+            Journal(workspace).apply(changes, turn="t", tool="x", action=lambda: None)
     except ExecutorError:
         pass
     assert snapshot(outside) == before

@@ -190,8 +190,8 @@ def wait():
     (context.workspace.root / "pid").write_text(str(os.getpid()))
     time.sleep(60)
 
-with context.workspace.journal.locked():
-    context.workspace.journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
+with context.journal.locked():
+    context.journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
 return {}
 """
 
@@ -278,7 +278,7 @@ def test_a_cancelled_run_ends_after_the_call_that_was_under_way(tmp_path: Path, 
 
     asyncio.run(cancel_while_it_works())
     assert isinstance(seen[-1], ToolCalled)
-    assert work.workspace.journal.undo_last_turn("later").undone == ("removed 'whole.txt'",)
+    assert work.journal.undo_last_turn("later").undone == ("removed 'whole.txt'",)
 
 
 class Hesitant(ScriptedPerson):
