@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from gbnf.calls.parsing.tool_names import fold
+from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.contracts.fields import Choice, Field, FieldError, Lines, Text
 from gbnf.contracts.line_text import strip_markup, unwrap_answer
-from gbnf.grammar.emit import emit
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.tools.languages import supported_language
@@ -62,18 +63,22 @@ _NUMBERED = re.compile(r"(\d{1,2})[.):][ \t]+")
 class Contract:
     """An answer's fields in order: `Contract(best=pick(3), reason=text())`.
 
-    Names become placeholders in the prompt. Raises ValueError without fields, or where text with `rest`
-    isn't the last.
+    Names become placeholders in the prompt. Raises InvalidArgumentError without fields, or if text with
+    `rest` is not the last field.
     """
 
     def __init__(self, **fields: Field) -> None:
         if not fields:
-            raise ValueError("a contract without fields asks for nothing: give at least one, such as text()")
+            raise InvalidArgumentError(
+                "a contract without fields asks for nothing: give at least one, such as text()"
+            )
         self.fields: dict[str, Field] = dict(fields)
         for name in list(fields)[:-1]:
             field = fields[name]
             if isinstance(field, Text) and field.rest:
-                raise ValueError(f"the field {name!r} takes the rest of the answer, so it must be the last")
+                raise InvalidArgumentError(
+                    f"the field {name!r} takes the rest of the answer, so it must be the last"
+                )
 
     def prompt(self, language: str = "en") -> str:
         """The section of a prompt that says how to answer: placeholders, and no sample of an answer."""
@@ -94,8 +99,8 @@ class Contract:
         return "\n".join([_HEAD[language].format(count=count), "", *placeholder_lines])
 
     @cached_property
-    def rules(self) -> Rules:
-        """The grammar's productions; the start symbol is `root`."""
+    def grammar(self) -> Grammar:
+        """The grammar of the answers."""
         table = RuleTable(frozenset())
         root = table.reserve("root")
         parts: list[Expr] = []
@@ -103,17 +108,13 @@ class Contract:
             scope = Scope(table, (f"field{number}",))
             parts += [Literal("\n"), scope.add("", field.expr(scope))]
         table.define(root, seq(*parts[1:]))
-        return run_passes(Rules(table.productions))
-
-    def gbnf(self) -> str:
-        """The grammar as GBNF text."""
-        return emit(self.rules)
+        return Grammar(run_passes(Rules(table.productions)))
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The answer that says these values, as the grammar spells it.
+        """Return the answer with these values, as the grammar spells it.
 
-        Raises ValueError for a value that the grammar can't spell: one out of its range or list, a line that
-        begins like a list or holds a tag, a number that leaves its range by rounding.
+        Raises InvalidArgumentError for a value that the grammar cannot spell: one out of its range or list, a
+        line that begins like a list or contains a tag, a number that rounding moves out of its range.
         """
         return "\n".join(line for name, field in self.fields.items() for line in field.render(values[name]))
 

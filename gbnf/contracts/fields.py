@@ -18,12 +18,13 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.contracts.line_text import is_line, line_rule
+from gbnf.errors import GbnfError, InvalidArgumentError
 from gbnf.grammar.ir import Expr, literal, optional, seq
 
 OutOfRange: TypeAlias = Literal["refuse", "clamp"]
 
 
-class FieldError(ValueError):  # a finding about a line, caught where the answer is read
+class FieldError(GbnfError):
     """A line does not say what its field asks for; the message says why."""
 
 
@@ -221,15 +222,21 @@ _CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
 
 
 def pick(low: int, high: int | None = None) -> Pick:
-    """A pick from 1 to `low`, or from `low` to `high`. Raises ValueError for an empty range."""
+    """Declare a number from 1 to `low`, or from `low` to `high`.
+
+    Raises InvalidArgumentError for an empty range.
+    """
     first, last = (1, low) if high is None else (low, high)
     if first < 0 or last < first:
-        raise ValueError(f"pick({first}, {last}): there is nothing to pick; give 1 or more")
+        raise InvalidArgumentError(f"pick({first}, {last}): there is nothing to pick; give 1 or more")
     return Pick(first, last)
 
 
 def text(*, rest: bool = False, limit: int = 400) -> Text:
-    """A line of text; `rest`: all that is left. Raises ValueError for a limit that no grammar takes."""
+    """Declare a line of text, or with `rest` all remaining lines.
+
+    Raises InvalidArgumentError for a limit that is too large for a grammar.
+    """
     return Text(rest, _limit(limit))
 
 
@@ -241,12 +248,16 @@ def number(
     whole: bool = False,
     decimals: int = 6,
 ) -> Number:
-    """A number in a range. `outside="clamp"` moves one to the bound. Raises ValueError for an empty range."""
+    """Declare a number in a range; `out_of_range="clamp"` moves others to the nearest bound.
+
+    Raises InvalidArgumentError for an empty range.
+    """
     if maximum < minimum or (whole and (minimum != int(minimum) or maximum != int(maximum))):
-        raise ValueError(f"number({minimum}, {maximum}): the bounds are inverted, or not whole")
+        raise InvalidArgumentError(f"number({minimum}, {maximum}): the bounds are inverted, or not whole")
     if not 1 <= decimals <= _MOST_DECIMALS or out_of_range not in ("refuse", "clamp"):
-        raise ValueError(
-            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, or outside={out_of_range!r} unknown"
+        raise InvalidArgumentError(
+            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, "
+            f"or out_of_range={out_of_range!r} is unknown"
         )
     return Number(minimum, maximum, out_of_range, whole, decimals)
 
@@ -255,38 +266,45 @@ _MOST_DECIMALS = 12
 
 
 def choice(options: Sequence[str]) -> Choice:
-    """One of `options`. Raises ValueError where there is none, one has no letter, or two are alike."""
+    """Declare one of `options`.
+
+    Raises InvalidArgumentError if there is none, one has no letter or digit, or two are alike.
+    """
     given = tuple(options)
     folded = [fold(option) for option in given]
     if not given or not all(folded) or len(set(folded)) < len(folded):
-        raise ValueError(f"choice({list(given)!r}): give options with letters, each once whatever its case")
+        raise InvalidArgumentError(
+            f"choice({list(given)!r}): give options with letters, each once whatever its case"
+        )
     if any(option != option.strip() or not option.isprintable() or option[0] in "<`*" for option in given):
-        raise ValueError(f"choice({list(given)!r}): an option is one line, and begins with a letter or digit")
+        raise InvalidArgumentError(
+            f"choice({list(given)!r}): an option is one line, and begins with a letter or digit"
+        )
     return Choice(given)
 
 
 def lines(count: int, *, limit: int = 400) -> Lines:
-    """So many lines of text. Raises ValueError for none, or for more than a grammar takes."""
+    """Declare `count` lines of text. Raises InvalidArgumentError for none or too many."""
     if not 1 <= count <= _MOST_LINES:
-        raise ValueError(f"lines({count}): give 1 to {_MOST_LINES}")
+        raise InvalidArgumentError(f"lines({count}): give 1 to {_MOST_LINES}")
     return Lines(count, _limit(limit))
 
 
 def _limit(limit: int) -> int:
     if not 1 <= limit <= _LONGEST_LINE:
-        raise ValueError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
+        raise InvalidArgumentError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
     return limit
 
 
 _LONGEST_LINE = 1000
 
 
-def _unspelled(value: Any, wanted: str) -> ValueError:
-    return ValueError(f"{_shown(str(value))} can't be written: it must be {wanted}")
+def _unspelled(value: Any, wanted: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{_shown(str(value))} can't be written: it must be {wanted}")
 
 
 def _checked(said: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
-    """The lines; raises ValueError where one of `full` is none of the grammar's."""
+    """The lines; raises InvalidArgumentError where one of `full` is none of the grammar's."""
     for line in full:
         if not is_line(line, limit):
             raise _unspelled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from gbnf.errors import GbnfError
 from gbnf.grammar.code_points import SURROGATES, matchable
 from gbnf.grammar.ir import CharClass, char_class
 
@@ -13,7 +14,7 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _KNOWN = r"GBNF knows \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
 
 
-class EscapeError(Exception):
+class EscapeError(GbnfError):
     """A character that cannot be read: `offset` (into the token), `problem`, `hint`."""
 
     def __init__(self, offset: int, problem: str, hint: str) -> None:

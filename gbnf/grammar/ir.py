@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
+from gbnf.errors import GrammarError
+
 
 class Literal:
     """A terminal: this text, exactly. Never empty (`EPSILON` is the empty sequence)."""
@@ -240,9 +242,9 @@ def alt(*items: Expr) -> Expr:
 
 
 def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
-    """Repeat `item`. Raises ValueError where the bounds are negative or inverted."""
+    """Repeat `item`. Raises GrammarError for bounds that are negative or inverted."""
     if minimum < 0 or (maximum is not None and maximum < minimum):
-        raise ValueError(f"repetition bounds {{{minimum},{maximum}}} are negative or inverted")
+        raise GrammarError(f"repetition bounds {{{minimum},{maximum}}} are negative or inverted")
     if maximum == 0 or item == EPSILON:
         return EPSILON
     if item == EMPTY_LANGUAGE:

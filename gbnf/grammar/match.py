@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import chain, takewhile
 from typing import TypeAlias
 
-from gbnf.errors import AmbiguousGrammarError
+from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.analysis import find_left_recursion, is_nullable, nullable
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
@@ -67,7 +67,7 @@ class Match:
 class Matcher:
     """Follows texts through one grammar. What it learns of the grammar stays for the next text.
 
-    May be used by several threads at once. Raises ValueError for rules that are undefined or left-recursive
+    May be used by several threads at once. Raises GrammarError for rules that are undefined or left-recursive
     (`gbnf.grammar.parse.check` says more). What follows a text with it raises AmbiguousGrammarError where the
     text so far can be derived in more than `_MAX_VISITS` ways that go on differently.
     """
@@ -76,13 +76,13 @@ class Matcher:
         for name, expr in rules.productions.items():
             for used in references(expr):
                 if used not in rules.productions:
-                    raise ValueError(f"rule {name} refers to {used}, which is not defined: define it")
+                    raise GrammarError(f"rule {name} refers to {used}, which is not defined: define it")
         if rules.root not in rules.productions:
-            raise ValueError(f"there is no rule {rules.root}, the start symbol: add it")
+            raise GrammarError(f"there is no rule {rules.root}, the start symbol: add it")
         cycle = find_left_recursion(rules)
         if cycle:
             shown = " → ".join([*cycle, cycle[0]])
-            raise ValueError(f"left recursion: {shown}: turn it round, or repeat with *")
+            raise GrammarError(f"left recursion: {shown}: turn it round, or repeat with *")
         self._rules = rules
         self._nullable = nullable(rules)
         self._starts: dict[str, _Node] = {}

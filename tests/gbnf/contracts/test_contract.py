@@ -232,5 +232,5 @@ def test_a_line_that_was_read_is_written_again(line: str) -> None:
     read = contract.parse(contract.render({"best": line}), constrained=True)
     assert isinstance(read, ParsedAnswer)
     again = contract.render(read.values)
-    assert engine().match(contract.gbnf(), again).complete
+    assert engine().match(contract.grammar, again).complete
     assert contract.parse(again, constrained=True) == ParsedAnswer(read.values, again)
