@@ -43,31 +43,23 @@ def emit_rule(name: str, expr: Expr) -> str:
 
 def emit_expr(expr: Expr) -> str:
     """Return one expression as GBNF, without parentheses around it. Raises GrammarError as `emit` does."""
-    if expr.gbnf is None:
-        expr.gbnf = _write(expr)
-    return expr.gbnf
-
-
-def _write(expr: Expr) -> str:
+    if type(expr) is Ref:
+        return expr.name
+    if type(expr) is Literal:
+        return emit_literal(expr.text)
+    if type(expr) is CharClass:
+        return _emit_class(expr)
     if type(expr) is Seq:
         if not expr.items:
             return '""'
-        return " ".join(
-            [f"({i.gbnf or emit_expr(i)})" if type(i) is Alt else i.gbnf or emit_expr(i) for i in expr.items]
-        )
-    if type(expr) is Literal:
-        return emit_literal(expr.text)
+        return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in expr.items])
     if type(expr) is Alt:
         if not expr.items:
             raise GrammarError(
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                 "remove what refers to it"
             )
-        return " | ".join([item.gbnf or emit_expr(item) for item in expr.items])
-    if type(expr) is CharClass:
-        return _emit_class(expr)
-    if type(expr) is Ref:
-        return expr.name
+        return " | ".join([emit_expr(item) for item in expr.items])
     assert type(expr) is Repeat
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
