@@ -225,7 +225,7 @@ class _GbnfReader:
             _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.hint)
 
     def _repeat(self, part: _ParsedExpr, suffix: Token, depth: int) -> _ParsedExpr:
-        """Read a repetition like `handle_repetitions`: S{m,n} makes m copies, n-m new symbols; S{m,} a loop."""
+        """Read a repetition like `handle_repetitions`: S{m,n} is m copies and n-m symbols, S{m,} a loop."""
         self._check_depth(suffix, part.depth + 1)
         if not part.elements:
             self._fail(suffix, f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.')

@@ -17,7 +17,7 @@ def test_the_lazy_table_and_what_type_checkers_see_are_the_same() -> None:
     tree = ast.parse(Path(gbnf.__file__).read_text())
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {
-        alias.asname: node.module
+        alias.name: node.module
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

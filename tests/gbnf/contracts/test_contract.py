@@ -222,7 +222,7 @@ def test_contracts_that_ask_for_nothing_are_errors(make: Any) -> None:
     ],
 )
 def test_what_the_grammar_can_not_spell_is_not_written(field: Field, value: Any) -> None:
-    with pytest.raises(ValueError, match="can't be written: it must be"):
+    with pytest.raises(ValueError, match="cannot be rendered: it must be"):
         Contract(x=field).render({"x": value})
 
 
