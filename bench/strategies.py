@@ -72,7 +72,7 @@ def main(
         if server is not None:
             backend: Backend = stack.enter_context(LlamaServer(server))
         else:
-            backend = stack.enter_context(InProcess(model or model_path(), guard_grammars=False))
+            backend = stack.enter_context(InProcess(model or model_path()))
         log = out or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ladder.jsonl"
         results = compare_strategies(
             backend,

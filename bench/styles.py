@@ -114,7 +114,7 @@ def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], s
         {"role": "system", "content": system_prompt(tools, style=cell.style, language=case.language)},
         {"role": "user", "content": case.query},
     ]
-    grammar = str(compile_pool(tools[:-1], final_answer=True)) if cell.way == "grammar" else None
+    grammar = compile_pool(tools[:-1], final_answer=True) if cell.way == "grammar" else None
     begun = time.perf_counter()
     try:
         completion = backend.complete(

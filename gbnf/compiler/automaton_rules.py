@@ -18,6 +18,7 @@ from gbnf.compiler.character_classes import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.effort import spend
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
@@ -153,7 +154,7 @@ class _Writer:
 
     def _body_in_place(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         if state in self._open:
-            raise ValueError("a cycle of several states takes a scope for its productions")
+            raise InvalidArgumentError("a cycle of several states takes a scope for its productions")
         self._open.add(state)
         body = self._body(state, nesting)
         self._open.remove(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gbnf.compiler.rules import Scope
 from gbnf.effort import effort_cache
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 from gbnf.regular.automaton import Dfa
 
@@ -41,4 +42,4 @@ def _as_pattern(expr: Expr) -> str:
         case Repeat(item, minimum, maximum):
             return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
         case Ref(name):
-            raise ValueError(f"{name} is a nonterminal")
+            raise InvalidArgumentError(f"{name} is a nonterminal")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gbnf.effort import TooManyStates, effort_cache
+from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
 from gbnf.regular.operations import concatenation, iteration, product, words_table
@@ -74,7 +75,7 @@ class Dfa:
             for chars, target in row:
                 for number in classes[chars]:
                     if targets[number] not in (DEAD, target):
-                        raise ValueError(f"state {state} has two targets for one character: {row}")
+                        raise InvalidArgumentError(f"state {state} has two targets for one character: {row}")
                     targets[number] = target
             rows.append(tuple(targets))
         ends = frozenset(accepting)
@@ -121,7 +122,7 @@ class Dfa:
         """
         shortest = self.shortest()
         if shortest is None:
-            raise ValueError("the empty language has no words, so they have no lengths")
+            raise InvalidArgumentError("the empty language has no words, so they have no lengths")
         order = self._reverse_topological
         if order is None:
             return len(shortest), None

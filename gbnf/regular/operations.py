@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gbnf.effort import TooManyStates
+from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import SURROGATES, CharSet
 from gbnf.regular.transition_tables import DEAD, TransitionTable, explore, minimize
@@ -107,7 +108,7 @@ def words_table(words: Iterable[str], limit: int) -> TransitionTable:
             raise TooManyStates(limit)
     chars.pop("", None)
     if any(SURROGATES[0] <= ord(char) <= SURROGATES[1] for char in chars):
-        raise ValueError("a word holds half of a surrogate pair, which is no character")
+        raise InvalidArgumentError("a word holds half of a surrogate pair, which is no character")
     alphabet, _ = minterms([CharSet.single(ord(char)) for char in chars])
     # The start, found last, becomes state 0.
     last = len(numbers) - 1

@@ -18,7 +18,7 @@ from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.effort import EffortSpent, is_spent
-from gbnf.errors import SchemaError, is_rust_panic
+from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.keywords import unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
@@ -79,7 +79,7 @@ class Subschema:
         return id(self.raw)
 
 
-class UndecidedError(Exception):
+class UndecidedError(GbnfError):
     """jsonschema can't tell whether a value is valid."""
 
 

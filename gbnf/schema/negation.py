@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations, pairwise
 from typing import Any
 
+from gbnf.errors import GbnfError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import (
     ABOVE,
@@ -30,7 +31,7 @@ from gbnf.schema.keywords import (
 MAX_ONE_OF = 5
 
 
-class NoComplementError(Exception):
+class NoComplementError(GbnfError):
     """The complement can't be written with keywords that the model holds. `keyword` is the obstacle."""
 
     def __init__(self, keyword: str) -> None:

@@ -16,6 +16,7 @@ from jsonschema.exceptions import best_match
 from referencing import Registry, Resource, exceptions
 from referencing.jsonschema import DRAFT202012
 
+from gbnf.errors import GbnfError
 from gbnf.schema.applicators import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
 from gbnf.schema.validators import is_supported_pattern
 
@@ -40,7 +41,7 @@ _DECLARES_ELSEWHERE = frozenset(
 """Keywords beside which a required property may be declared elsewhere, or needs no declaration."""
 
 
-class ArgumentSchemaError(Exception):
+class ArgumentSchemaError(GbnfError):
     """A fault at `place` (keys and indices below the schema), with the value there and the way out."""
 
     def __init__(self, place: SchemaPath, value: Any, problem: str, hint: str) -> None:

@@ -67,7 +67,7 @@ def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) 
     from gbnf_server.evaluation.suite_files import load_suite  # noqa: PLC0415
 
     pool = load_manifests(manifests_path())
-    with InProcess(model, guard_grammars=False) as backend:
+    with InProcess(model) as backend:
         for name in names:
             suite = load_suite(name, pool)
             for configuration in named(configurations):

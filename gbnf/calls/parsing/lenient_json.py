@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from json_repair import repair_json
 
 from gbnf.calls.parsing.results import Repair
+from gbnf.errors import GbnfError
 
 #: Characters of broken JSON that are repaired; more is left unread. Repairing is slow beside reading.
 REPAIR_LIMIT = 32_000
@@ -27,7 +28,7 @@ _BEFORE_TEXT = "{[(,:="
 _LOG = re.compile(r"^While parsing (?:an? )?|, ignoring$|, stopping here$")
 
 
-class Unreadable(ValueError):  # noqa: N818  # a finding about a text, caught where the text is read
+class Unreadable(GbnfError, ValueError):  # noqa: N818  # a finding about a text, caught where it is read
     """This is no JSON value, and can't be made one. The message says why."""
 
 

@@ -70,7 +70,7 @@ def _value(node: ast.expr) -> Any:
         case ast.Dict(keys=keys, values=values):
             names = [None if key is None else _value(key) for key in keys]
             if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-                raise ValueError("a key is no string, or stands twice")
+                raise Unreadable("a key is no string, or stands twice")
             return {str(name): _value(value) for name, value in zip(names, values, strict=True)}
         case _:
-            raise ValueError("this is no literal")
+            raise Unreadable("this is no literal")

@@ -36,6 +36,7 @@ from gbnf.calls.parsing.tags import (
     write_mistral,
     write_tagged,
 )
+from gbnf.errors import InvalidArgumentError
 
 Writer: TypeAlias = Callable[[Sequence[ToolCall]], str]
 
@@ -74,4 +75,6 @@ def render_tool_calls(calls: ToolCall | Sequence[ToolCall], syntax: CallSyntaxNa
     for known in CALL_SYNTAXES:
         if known.name == syntax:
             return known.write([calls] if isinstance(calls, ToolCall) else calls)
-    raise ValueError(f"shape={syntax!r} is none of {', '.join(known.name for known in CALL_SYNTAXES)}")
+    raise InvalidArgumentError(
+        f"shape={syntax!r} is none of {', '.join(known.name for known in CALL_SYNTAXES)}"
+    )

@@ -15,16 +15,20 @@ What must stay true of every backend:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.reasoning import ReasoningTags
 
 Dialect = Literal["gbnf", "json_schema", "none"]
-"""What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
+"""What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
+
+AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
+"""What constrains an answer: a `Grammar`; for backends of the dialect "json_schema", a JSON Schema."""
 
 
 def dialect_of(backend: object) -> Dialect:
@@ -105,7 +109,7 @@ class Backend(Protocol):
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -121,7 +125,7 @@ class Backend(Protocol):
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.http_client import Flow, HttpClient
 
 
@@ -21,7 +21,7 @@ class HttpBackend(ABC):
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -34,7 +34,7 @@ class HttpBackend(ABC):
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -60,7 +60,7 @@ class HttpBackend(ABC):
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Completion
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import ReasoningTags, open_reasoning_tags, split_reasoning
 from gbnf_server.backends.streaming import ReasoningFilter
@@ -43,7 +43,6 @@ class InProcess:
         threads: int | None = None,
         prompt_style: PromptStyle | None = None,
         gpu_layers: int | None = None,
-        guard_grammars: bool = True,
         engine: GrammarEngineName = "llama.cpp",
         jump_forward: bool = True,
         parallel: int = 1,
@@ -55,8 +54,7 @@ class InProcess:
 
         `context_length` (tokens): by default what the model was trained for, up to 8192. `threads`: by
         default one per usable CPU, or one for a small model. `prompt_style`: by default "minimal" for the
-        embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar, and is only
-        for grammars that all come from our compiler. `engine`: what enforces grammars, "llama.cpp" or
+        embedded model, else "full". `engine`: what enforces grammars, "llama.cpp" or
         "llguidance". `jump_forward`: text that the grammar forces is appended, not sampled. `parallel`: how
         many calls may share the model at once, each with a context of its own. `top_k`, `top_p`, `min_p`
         truncate what is sampled at a temperature above 0; these values keep all.
@@ -74,7 +72,6 @@ class InProcess:
         self.context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
-        self._guarded = guard_grammars
         self._jumps = (
             jump_forward and not model.has_recurrent_state
         )  # what was evaluated may have to be taken back
@@ -96,7 +93,7 @@ class InProcess:
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -112,7 +109,7 @@ class InProcess:
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -153,7 +150,7 @@ class InProcess:
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         sampler: Sampler,
         stop: threading.Event,
@@ -161,8 +158,7 @@ class InProcess:
     ) -> Completion:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
-        if grammar is not None and self._guarded:
-            guard_grammar(grammar)
+        grammar = None if grammar is None else guard_grammar(grammar)
         slot = Slot()
         try:
             self._kv_cache.register(slot)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Completion
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
@@ -58,8 +58,7 @@ class LlamaServer(HttpBackend):
     Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
     server that is still loading its model (HTTP 503) for up to `loading_timeout` seconds. `timeout` is how long an
     answer may take, in seconds, up to its last byte. `prompt_style`: by default
-    "minimal" for the embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar,
-    and is only for grammars that all come from our compiler.
+    "minimal" for the embedded model, else "full".
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class LlamaServer(HttpBackend):
         backoff: float = 0.25,
         loading_timeout: float = 60.0,
         prompt_style: PromptStyle | None = None,
-        guard_grammars: bool = True,
     ) -> None:
         """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
         self._http = HttpClient(
@@ -87,7 +85,6 @@ class LlamaServer(HttpBackend):
         self.url = self._http.url
         self.name = f"llama-server at {self.url}"
         self._prompt_style = prompt_style
-        self._guarded = guard_grammars
         self._properties: _ServerProperties | None = None
         self._reuses = True
 
@@ -122,7 +119,7 @@ class LlamaServer(HttpBackend):
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -130,10 +127,7 @@ class LlamaServer(HttpBackend):
     ) -> Flow[Completion]:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
-        if grammar is not None and self._guarded:
-            guard_grammar(
-                grammar
-            )  # a server hangs and crashes on the same grammars as the engine in this process
+        grammar = None if grammar is None else guard_grammar(grammar)
         properties = yield from self._fetch_properties(anew=True)
         prompt, images = yield from self._prompt(messages, properties, constrained=grammar is not None)
         body: dict[str, Any] = {
@@ -146,7 +140,7 @@ class LlamaServer(HttpBackend):
         }
         self._reuses = True
         if grammar is not None:
-            body["grammar"] = grammar
+            body["grammar"] = str(grammar)
         elif properties.reasoning_tags is not None:
             body["preserved_tokens"] = list(
                 properties.reasoning_tags.tokens

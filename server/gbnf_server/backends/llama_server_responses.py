@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import httpx
 
+from gbnf import Grammar
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.http_client import value_of
 from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
@@ -44,7 +45,7 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
 
 
 def read_completion(
-    answer: dict[str, Any], grammar: str | None, opened: ReasoningTags | None = None
+    answer: dict[str, Any], grammar: Grammar | None, opened: ReasoningTags | None = None
 ) -> Completion:
     """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it.
 

@@ -17,7 +17,6 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ import httpx
 
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion, Dialect
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -91,7 +90,7 @@ class Ollama(HttpBackend):
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -111,7 +110,7 @@ class Ollama(HttpBackend):
     def _body(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -137,7 +136,7 @@ class Ollama(HttpBackend):
             },
         }
         if grammar is not None:
-            body["format"] = read_schema(grammar, self.name)
+            body["format"] = require_schema(grammar, self.name)
             body["think"] = False
         return body
 
@@ -146,7 +145,7 @@ class Ollama(HttpBackend):
         response: httpx.Response,
         streamed: dict[str, Any] | None,
         body: dict[str, Any],
-        schema: str | None,
+        grammar: AnswerFormat | None,
     ) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
@@ -160,10 +159,11 @@ class Ollama(HttpBackend):
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
         reasoning, wrong, reclaimed = message_text(value_at(answer, "message", "thinking")) or "", None, False
-        if schema is None:
+        if grammar is None:
             thought, text = split_reasoning(text)
             reasoning = reasoning or thought
         elif finish == "stop":
+            schema = require_schema(grammar, self.name)
             text, reclaimed = reclaim(text, reasoning, lambda said: schema_violation(schema, said))
             wrong = schema_violation(schema, text)
         return Completion(
@@ -204,12 +204,8 @@ class Ollama(HttpBackend):
         return ServerResponseError(status, error)
 
 
-def read_schema(text: str, name: str) -> dict[str, Any]:
-    """The JSON Schema in `text`. Raises GrammarRefused where a GBNF grammar stands there instead."""
-    try:
-        schema = json.loads(text)
-    except ValueError:
-        schema = None
-    if not isinstance(schema, dict):
+def require_schema(grammar: AnswerFormat, name: str) -> Mapping[str, Any]:
+    """Return the JSON Schema. Raises GrammarRefused for a grammar."""
+    if not isinstance(grammar, Mapping):
         raise GrammarRefused(f"{name} takes a JSON Schema and no GBNF; see gbnf.dialects.call_schema")
-    return schema
+    return grammar

@@ -19,9 +19,10 @@ from typing import Any, Literal
 
 import httpx
 
+from gbnf import Grammar
 from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import Completion, Dialect
+from gbnf_server.backends.base import AnswerFormat, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -31,7 +32,7 @@ from gbnf_server.backends.http_client import (
     parse_response,
 )
 from gbnf_server.backends.image_messages import openai_message
-from gbnf_server.backends.ollama import read_schema
+from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.reasoning import reclaim, split_reasoning
 from gbnf_server.backends.streaming import ChatStream, ReasoningFilter
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
@@ -103,7 +104,7 @@ class OpenAICompatible(HttpBackend):
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -144,7 +145,7 @@ class OpenAICompatible(HttpBackend):
     def _body(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -167,25 +168,23 @@ class OpenAICompatible(HttpBackend):
                 body["chat_template_kwargs"] = {"enable_thinking": False}
         return body if grammar is None else body | self._grammar_fields(grammar)
 
-    def _grammar_fields(self, grammar: str) -> dict[str, Any]:
-        """The fields that hold the model to the grammar, in the server's own way."""
-        if self.dialect == "gbnf":
-            guard_grammar(grammar)
+    def _grammar_fields(self, grammar: AnswerFormat) -> dict[str, Any]:
+        """Return the fields that constrain the answer, by the server's protocol."""
         match self.server:
             case "vllm":
-                return {"structured_outputs": {"grammar": xgrammar_text(grammar)}}
+                return {"structured_outputs": {"grammar": xgrammar_text(guard_grammar(grammar))}}
             case "vllm_old":
-                return {"guided_grammar": xgrammar_text(grammar)}
+                return {"guided_grammar": xgrammar_text(guard_grammar(grammar))}
             case "sglang":
-                return {"ebnf": xgrammar_text(grammar)}
+                return {"ebnf": xgrammar_text(guard_grammar(grammar))}
             case "lm_studio":
-                schema = {"name": "call", "strict": True, "schema": read_schema(grammar, self.name)}
+                schema = {"name": "call", "strict": True, "schema": require_schema(grammar, self.name)}
                 return {"response_format": {"type": "json_schema", "json_schema": schema}}
             case "plain":
                 raise GrammarRefused(f"{self.name} takes none: plan with grammar=False, soft=True")
 
     def _read(
-        self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: str | None
+        self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: AnswerFormat | None
     ) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
@@ -229,8 +228,8 @@ class OpenAICompatible(HttpBackend):
             reclaimed=reclaimed,
         )
 
-    def _violation(self, grammar: str, text: str, finish: str) -> str | None:
-        if self.dialect == "gbnf":
+    def _violation(self, grammar: AnswerFormat, text: str, finish: str) -> str | None:
+        if isinstance(grammar, Grammar):
             return grammar_violation(grammar, text, truncated=finish == "length")
         return schema_violation(grammar, text) if finish == "stop" else None
 

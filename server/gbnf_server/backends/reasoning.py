@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from gbnf.grammar.emit import emit
+from gbnf import Grammar
 from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, Rules, alt, char_class, seq
 from gbnf.prompts.messages import Message
 
@@ -201,8 +201,8 @@ def reclaim(text: str, reasoning: str, fault: Callable[[str], str | None]) -> tu
 
 
 @cache
-def reasoning_grammar(closing: str) -> str:
-    """GBNF: any text up to the first `closing`, after which nothing may come.
+def reasoning_grammar(closing: str) -> Grammar:
+    """Return the grammar of any text up to the first `closing`, after which nothing may come.
 
     The model may also end it without: its end-of-generation token may be that very marker.
     """
@@ -215,7 +215,7 @@ def reasoning_grammar(closing: str) -> str:
         paths += [seq(Literal(char), _state(length)) for char, length in sorted(others.items())]
         paths.append(seq(char_class(closing, negated=True), _state(0)))
         rules[_state(matched).name] = alt(*paths, EPSILON)
-    return emit(Rules({"root": _state(0), **rules}))
+    return Grammar(Rules({"root": _state(0), **rules}))
 
 
 def _state(matched: int) -> Ref:

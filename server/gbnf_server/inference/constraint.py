@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gbnf.errors import GrammarSyntaxError
+from gbnf import Grammar
 from gbnf.grammar import forced_continuation as forcing
 from gbnf.grammar.code_points import first_bytes
 from gbnf.grammar.forced_continuation import ForcedContinuation
@@ -97,12 +97,12 @@ class Utf8Decoder:
 class ConstraintBase:
     """The part of a constraint that all engines share: what our automaton says of the text so far."""
 
-    def __init__(self, model: NativeModel, gbnf: str) -> None:
+    def __init__(self, model: NativeModel, grammar: Grammar) -> None:
         self.seconds = 0.0
         self._model = model
         self._utf8 = Utf8Decoder(model)
         self._pending_text = ""  # characters that `_state` has not followed yet
-        self._state: MatchState | None = _state(gbnf)
+        self._state: MatchState | None = grammar.matcher.start()
 
     def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
         begun = time.perf_counter()
@@ -135,11 +135,11 @@ class ConstraintBase:
 class LlamaCppConstraint(ConstraintBase):
     """llama.cpp's own engine as judge."""
 
-    def __init__(self, model: NativeModel, grammar: NativeGrammar, gbnf: str) -> None:
-        """`grammar` is at its start, and stays there."""
-        super().__init__(model, gbnf)
-        self._start = grammar
-        self._grammar = grammar.clone()
+    def __init__(self, model: NativeModel, native: NativeGrammar, grammar: Grammar) -> None:
+        """`native` is the grammar in the engine, at its start; it is not changed."""
+        super().__init__(model, grammar)
+        self._start = native
+        self._grammar = native.clone()
         self._accepted_tokens: list[int] = []
 
     def allows(self, token: int) -> bool:
@@ -192,10 +192,3 @@ class LlamaCppConstraint(ConstraintBase):
 
 
 _CONTINUATION_BYTES = frozenset(range(0x80, 0xC0))
-
-
-def _state(gbnf: str) -> MatchState | None:
-    try:
-        return forcing.start(gbnf)
-    except (GrammarSyntaxError, ValueError):
-        return None  # the engine has taken it, unguarded: only the short cuts are missing

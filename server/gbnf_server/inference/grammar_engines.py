@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from typing import Literal, Protocol
 
+from gbnf import Grammar
 from gbnf_server.inference.constraint import Constraint, LlamaCppConstraint
 from gbnf_server.inference.native import NativeGrammar, NativeModel
 
@@ -18,7 +19,7 @@ _KEPT = 32  # grammars
 
 
 class GrammarEngine(Protocol):
-    def constraint(self, gbnf: str) -> Constraint:
+    def constraint(self, grammar: Grammar) -> Constraint:
         """What holds one answer to the grammar. Raises GrammarRefused."""
         ...
 
@@ -28,16 +29,16 @@ class LlamaCppEngine:
 
     def __init__(self, model: NativeModel) -> None:
         self._model = model
-        self._grammars: OrderedDict[str, NativeGrammar] = OrderedDict()
+        self._grammars: OrderedDict[Grammar, NativeGrammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def constraint(self, gbnf: str) -> LlamaCppConstraint:
+    def constraint(self, grammar: Grammar) -> LlamaCppConstraint:
         with self._lock:
-            grammar = self._grammars.pop(gbnf, None) or NativeGrammar.parse(self._model, gbnf)
-            self._grammars[gbnf] = grammar
+            native = self._grammars.pop(grammar, None) or NativeGrammar.parse(self._model, str(grammar))
+            self._grammars[grammar] = native
             if len(self._grammars) > _KEPT:
                 self._grammars.popitem(last=False)
-            return LlamaCppConstraint(self._model, grammar, gbnf)
+            return LlamaCppConstraint(self._model, native, grammar)
 
 
 def grammar_engine(name: GrammarEngineName, model: NativeModel) -> GrammarEngine:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from gbnf import Grammar
 from gbnf.dialects.lark import lark_text
-from gbnf.errors import GrammarSyntaxError
 from gbnf_server.errors import BackendError, GrammarRefused, SetupError
 from gbnf_server.inference.constraint import ConstraintBase, TokenIds, TokenMask
 from gbnf_server.inference.native import NativeModel
@@ -43,24 +43,20 @@ class LlguidanceEngine:
             # It takes the first of several for "the" end, and allows all of them where it allows one.
             ends = sorted(model.end_tokens)
             self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=ends)
-        self._grammars: OrderedDict[str, Any] = OrderedDict()
+        self._grammars: OrderedDict[Grammar, Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def constraint(self, gbnf: str) -> LlguidanceConstraint:
+    def constraint(self, grammar: Grammar) -> LlguidanceConstraint:
         """What holds one answer to the grammar. Raises GrammarRefused."""
         with self._lock:
-            matcher = self._grammars.pop(gbnf, None) or self._read(gbnf)
-            self._grammars[gbnf] = matcher
+            matcher = self._grammars.pop(grammar, None) or self._read(grammar)
+            self._grammars[grammar] = matcher
             if len(self._grammars) > _KEPT:
                 self._grammars.popitem(last=False)
-            return LlguidanceConstraint(self._model, matcher.deep_copy(), gbnf)
+            return LlguidanceConstraint(self._model, matcher.deep_copy(), grammar)
 
-    def _read(self, gbnf: str) -> Any:
-        try:
-            dialect = lark_text(gbnf)
-        except (GrammarSyntaxError, ValueError) as error:
-            raise GrammarRefused(str(error)) from error
-        matcher = self._matcher(self._tokenizer, dialect, log_level=0)
+    def _read(self, grammar: Grammar) -> Any:
+        matcher = self._matcher(self._tokenizer, lark_text(grammar), log_level=0)
         if matcher.is_error():
             raise GrammarRefused(str(matcher.get_error()))
         return matcher
@@ -69,8 +65,8 @@ class LlguidanceEngine:
 class LlguidanceConstraint(ConstraintBase):
     """llguidance as judge. What is forced our automaton says here, too: it also sees where a text ends."""
 
-    def __init__(self, model: NativeModel, matcher: Any, gbnf: str) -> None:
-        super().__init__(model, gbnf)
+    def __init__(self, model: NativeModel, matcher: Any, grammar: Grammar) -> None:
+        super().__init__(model, grammar)
         self._matcher = matcher
         self._token_mask: TokenMask | None = None  # of the whole vocabulary, at this place
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from gbnf.calls.validation import validate_call
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
@@ -64,7 +64,7 @@ class OfferedTools:
     described: tuple[Tool, ...]
     callable: tuple[Tool, ...]
     refers_to: tuple[int, ...]
-    grammar: str | None
+    grammar: AnswerFormat | None
 
 
 def check_completion(

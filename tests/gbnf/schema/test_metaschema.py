@@ -126,7 +126,7 @@ def test_a_required_flag_of_draft_3_loads_and_is_a_finding() -> None:
             "required": True,
         }
         grammar = compile_schema(schema)
-        assert engine().match(grammar.text, '{"a": 1}').complete
+        assert engine().match(grammar, '{"a": 1}').complete
         assert [finding.pointer for finding in grammar.report if finding.kind == "unenforced"] == [
             "/required"
         ]

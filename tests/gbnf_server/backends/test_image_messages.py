@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gbnf import compile_pool
-from gbnf.dialects import call_schema, schema_text
+from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.in_process import InProcess
@@ -23,8 +23,8 @@ from support.server import PROPS, Reply, completion, scripted
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 SEEN: list[Message] = [{"role": "user", "content": "what is it?", "images": [Image(b"\x89PNG", "image/png")]}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-GBNF = str(compile_pool([FINAL_ANSWER]))
-SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+GBNF = compile_pool([FINAL_ANSWER])
+SCHEMA = call_schema([FINAL_ANSWER])
 SEEING = {**PROPS, "modalities": {"vision": True, "audio": False}}
 
 

@@ -41,7 +41,7 @@ def test_what_is_sent() -> None:
         body = next(body for path, body in script.asked if path == "/completion")
     assert body == {
         "prompt": json.dumps(ASK),
-        "grammar": CALL,
+        "grammar": str(CALL),
         "n_predict": 7,
         "temperature": 0.5,
         "seed": 3,

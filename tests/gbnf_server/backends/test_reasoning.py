@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.calls import CallSyntaxName, ToolCall, render_tool_calls
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.prompts.messages import Message
@@ -240,5 +241,8 @@ def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
         thought = model.complete([ASK, reasoning_message("")], grammar=grammar, max_tokens=8)
         assert thought.completion_tokens <= 8
         assert (
-            model.complete([ASK, reasoning_message("so", closed=True)], grammar='root ::= "{}"').text == "{}"
+            model.complete(
+                [ASK, reasoning_message("so", closed=True)], grammar=Grammar.parse('root ::= "{}"')
+            ).text
+            == "{}"
         )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
@@ -214,7 +215,7 @@ def test_a_model_in_process_whose_prompt_opens_thoughts_says_nothing_until_they_
         whole = model.complete(ASK, grammar=None, max_tokens=40)
         model.clear_prompt_cache()
         streamed = model.complete(ASK, grammar=None, max_tokens=40, on_text=pieces.append)
-        constrained = model.complete(ASK, grammar="root ::= [a-z]{5}", max_tokens=40)
+        constrained = model.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"), max_tokens=40)
     assert (whole.text, whole.reasoning, whole.finish) == (streamed.text, streamed.reasoning, streamed.finish)
     assert "".join(pieces) == whole.text
     assert (bool(whole.reasoning), bool(whole.text)) == (thinks, not thinks)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf_server.backends.verification import grammar_violation
 
-CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
+CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
 WHOLE = '{"name": "find"}'
 
 
@@ -35,12 +36,12 @@ def test_what_is_said(text: str, truncated: bool, told: str) -> None:
 
 
 def test_a_character_that_the_cut_went_through_is_no_violation() -> None:
-    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=True) is None
-    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=False) is not None
+    assert grammar_violation(Grammar.parse('root ::= "è😀"'), "è\ufffd", truncated=True) is None
+    assert grammar_violation(Grammar.parse('root ::= "è😀"'), "è\ufffd", truncated=False) is not None
 
 
 def test_a_long_list_of_what_was_expected_is_clipped() -> None:
-    grammar = "root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20))
+    grammar = Grammar.parse("root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20)))
     told = grammar_violation(grammar, "!", truncated=False) or ""
     assert told.endswith(", …")
     assert len(told) < 120

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gbnf import load_manifests, validate_call
+from gbnf import Grammar, load_manifests, validate_call
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.backends.base import Completion, Dialect
 from gbnf_server.bundled import manifests_path
@@ -36,7 +36,7 @@ class Speaks:
     def __init__(self, shape: str) -> None:
         self._shape = shape
 
-    def complete(self, messages: Sequence[Any], *, grammar: str | None, **_limits: Any) -> Completion:
+    def complete(self, messages: Sequence[Any], *, grammar: Grammar | None, **_limits: Any) -> Completion:
         query = messages[1]["content"]
         case = next(case for case in SUITE.cases if query.startswith(case.query))
         [expected] = case.plans[0]
@@ -53,7 +53,7 @@ class Speaks:
             text = f"Sure!\n```json\n{text}\n```"
         elif grammar is None and self._shape == "prose":
             text = "I would rather talk."
-        if grammar is not None and "thought" in grammar:
+        if grammar is not None and "thought" in str(grammar):
             text = '{"thought": "so", ' + text.removeprefix("{")
         return Completion(text, "stop", 10, 5, 0, 0.01, 0.01)
 

@@ -68,16 +68,16 @@ def _judge(
     begun = time.perf_counter()
     try:
         tools = tools_of(entry.functions)
-        grammar = str(compile_pool(tuple(tools.values()), final_answer=not tools))  # some have no function
+        grammar = compile_pool(tuple(tools.values()), final_answer=not tools)  # some have no function
         result.seconds.append(time.perf_counter() - begun)
-        engine.check(grammar, trusted=True)
+        engine.check(grammar)
     except (GbnfError, GrammarRefused) as error:
         result.faults.append((entry.id, f"no grammar: {error}"))
         return
     result.counts["compiled"] += 1
     calls = [(name, arguments) for name, arguments in islice(right_calls(entry), CALLS_PER_ENTRY)]
     texts = [_text(tools[name], arguments) for name, arguments in calls]
-    for text, judged in zip(texts, engine.match_many(grammar, texts, trusted=True), strict=True):
+    for text, judged in zip(texts, engine.match_many(grammar, texts), strict=True):
         result.counts["right"] += 1
         if judged.complete:
             result.counts["accepted"] += 1
@@ -110,8 +110,8 @@ def _judge_foreign(
     texts = list(_foreign(entry, tools, pool))
     if not texts:
         return
-    grammar = str(compile_pool(tuple(pool.values())))
-    for text, judged in zip(texts, engine.match_many(grammar, texts, trusted=True), strict=True):
+    grammar = compile_pool(tuple(pool.values()))
+    for text, judged in zip(texts, engine.match_many(grammar, texts), strict=True):
         result.counts["foreign"] += 1
         if judged.complete:
             result.counts["foreign_accepted"] += 1
