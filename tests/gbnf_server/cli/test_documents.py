@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 
 from gbnf.tools import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
+from gbnf_server.demo_model import model_path
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("server/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("server/**/*.md")])
 
 
 def page(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_to_a_file_leads_to_one(path: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)\)", path.read_text("utf-8"))
     inside = [link for link in links if "://" not in link]
@@ -34,13 +35,13 @@ def test_every_variable_has_its_line() -> None:
         for file in (ROOT / folder).rglob("*.py")
         for name in re.findall(r"\bGBNF(?:_[A-Z]+)+\b", file.read_text("utf-8"))
     }
-    known = set(re.findall(r"`(\w+)`", page("docs/environment.md")))
+    known = set(re.findall(r"`(\w+)`", page("docs/reference/environment.md")))
     assert "GBNF_TIMEZONE" in read
     assert read - known == set()
 
 
 def test_every_key_of_a_manifest_has_its_line() -> None:
-    text = page("docs/manifests.md")
+    text = page("docs/reference/manifests.md")
     keys = {
         f"{table}.{field.name}"
         for table, of in (("offer", OfferPolicy), ("run", RunPolicy))
@@ -64,6 +65,65 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     assert len(lines) == 2
     assert done.stdout.startswith("refused at line 1, column 17")
     assert "left out" in done.stderr
+
+
+@pytest.mark.skipif(not model_path().is_file(), reason="there is no demonstration model yet")
+def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path: Path) -> None:
+    """Save each named block, run each `sh` block, and compare each `text` block with what was printed."""
+    (tmp_path / "model.gguf").write_bytes(model_path().read_bytes())
+    commands = "".join(
+        f'{name}() {{ "{sys.executable}" {module} "$@"; }}\n'
+        for name, module in (("gbnf", "-m gbnf_server"), ("python", ""))
+    )
+    printed = ""
+    blocks = re.findall(
+        r"(?:^`(\S+)`:\n\n)?^```(\w+)\n(.*?)^```$", page("docs/tutorial.md"), re.MULTILINE | re.DOTALL
+    )
+    for path, language, text in blocks:
+        if path:
+            file = tmp_path / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        elif language == "sh":
+            script = ["bash", "-euo", "pipefail", "-c", commands + text]
+            done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (text, done.stderr)
+            printed = done.stdout
+        else:
+            assert (language, text) == ("text", printed)
+    assert [language for _, language, _ in blocks].count("sh") >= 9
+
+
+def test_the_options_in_the_documents_exist() -> None:
+    known = page("docs/reference/cli.md")
+    commands = [
+        line
+        for path in PAGES
+        for block in re.findall(r"^```sh\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("gbnf ") and path.name != "CHANGELOG.md"
+    ]
+    unknown = []
+    for line in commands:
+        words = re.sub(r"\s#.*", "", line).split()
+        end = 3 if words[1] in {"server", "bench"} and f"## `gbnf {words[1]} {words[-1]}" in known else 2
+        section = re.split(rf"^#+ `{' '.join(words[:end])}`$", known, flags=re.MULTILINE)
+        options = re.findall(r"--[a-z][a-z-]*", " ".join(words))
+        listed = re.split(r"^## ", section[-1], flags=re.MULTILINE)[0] if len(section) == 2 else ""
+        unknown += [
+            (line, option) for option in options if f"`{option}" not in listed and f", {option}" not in listed
+        ]
+    assert commands
+    assert unknown == []
+
+
+@pytest.mark.parametrize("name", ["cli", "python"])
+def test_the_generated_reference_is_up_to_date(name: str) -> None:
+    if name == "python":
+        pytest.importorskip("griffe2md", reason="needs the extra docs")
+    command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_package_is_in_the_architecture() -> None:
