@@ -27,23 +27,17 @@ Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
 
 
-def dialect_of(backend: object) -> Dialect:
-    """A backend's `dialect`; one that has none takes GBNF."""
-    found: Dialect = getattr(backend, "dialect", "gbnf")
-    return found
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend supports.
 
+    `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
+    `takes_images`: whether messages may contain images; other backends refuse them.
+    """
 
-def reasoning_tags_of(backend: object) -> ReasoningTags | None:
-    """Where a backend's model begins and ends its thoughts, None where it can't be made to."""
-    found: ReasoningTags | None = getattr(backend, "markers", None)
-    return found
-
-
-def clear_prompt_cache(backend: object) -> None:
-    """Make the next call evaluate its whole prompt; a backend without `clear_prompt_cache` has no such wish."""
-    clear: Callable[[], None] | None = getattr(backend, "clear_prompt_cache", None)
-    if clear is not None:
-        clear()
+    dialect: Dialect = "gbnf"
+    reasoning_tags: ReasoningTags | None = None
+    takes_images: bool = False
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
@@ -83,23 +77,8 @@ class Completion:
         return self.completion_tokens - self.forced_tokens
 
 
-class Backend(Protocol):
-    """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together.
-
-    A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead. One that takes
-    the beginning of the model's thoughts (`thinking.begun`) has their `markers`. One whose messages may show
-    images says so in `takes_images`; the others refuse them. One that keeps prompts between calls can be told
-    to drop them (`clear_prompt_cache`), since what is reused changes the last digits of what comes after it.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def prompt_style(self) -> PromptStyle: ...
-
-    @property
-    def context_length(self) -> int: ...
+class Completer(Protocol):
+    """Completes conversations: the part of a backend that a run needs."""
 
     def complete(
         self,
@@ -130,8 +109,39 @@ class Backend(Protocol):
         """Answer the conversation without blocking the event loop; otherwise as `complete`."""
         ...
 
+
+class Backend(Completer, Protocol):
+    """A language model, in this process or behind a server. Its properties may send a request."""
+
+    @property
+    def name(self) -> str:
+        """The model or the server, for messages and reports."""
+        ...
+
+    @property
+    def prompt_style(self) -> PromptStyle:
+        """The style of the system prompt that suits the model."""
+        ...
+
+    @property
+    def context_length(self) -> int:
+        """The longest conversation in tokens, prompt and answer together."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend supports."""
+        ...
+
+    def clear_prompt_cache(self) -> None:
+        """Evaluate the whole prompt of the next call, if the backend controls its cache.
+
+        A reused prefix changes the last digits of the logits after it.
+        """
+        ...
+
     def close(self) -> None:
-        """Let go of the model. Calling twice is fine; completing afterwards is an error."""
+        """Release the model. Idempotent; completing afterwards is an error."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -45,7 +45,11 @@ class HttpBackend(ABC):
             self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
         )
 
+    def clear_prompt_cache(self) -> None:  # noqa: B027 - overridden where the server allows it
+        """Do nothing: most servers have no request for it."""
+
     def close(self) -> None:
+        """Close the connections. Idempotent."""
         self._http.close()
 
     def __enter__(self) -> Self:

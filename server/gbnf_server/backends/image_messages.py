@@ -1,6 +1,6 @@
 """Images in messages, in each server's own way. Pure.
 
-A backend that takes images says so in an attribute `takes_images`. What a message's images are on the wire:
+The formats on the wire:
 
     chat servers    content: [{"type": "text", …}, {"type": "image_url", "image_url": {"url": "data:…"}}]
     Ollama          images: ["base64"]
@@ -15,11 +15,6 @@ from typing import Any
 
 from gbnf.prompts.messages import Image, Message
 from gbnf_server.errors import BackendError
-
-
-def takes_images(backend: object) -> bool:
-    """Whether a backend takes messages with images. May ask its server."""
-    return bool(getattr(backend, "takes_images", False))
 
 
 def refuse_images(messages: Sequence[Message], name: str) -> None:

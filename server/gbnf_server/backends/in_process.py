@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion
 from gbnf_server.backends.chat_template import ChatTemplate
-from gbnf_server.backends.reasoning import ReasoningTags, open_reasoning_tags, split_reasoning
+from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
 from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.errors import ContextOverflow, ModelLoadError
 from gbnf_server.inference.constraint import Constraint
@@ -74,6 +74,7 @@ class InProcess:
         self.context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
+        self.capabilities = Capabilities(reasoning_tags=self._template.reasoning_tags)
         self._guarded = guard_grammars
         self._jumps = (
             jump_forward and not model.has_recurrent_state
@@ -86,11 +87,6 @@ class InProcess:
             threads=threads or (1 if model.is_small else _usable_cpus()),
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
-
-    @property
-    def reasoning_tags(self) -> ReasoningTags | None:
-        """Where the model's thoughts begin and end, None for one that does not think aloud."""
-        return self._template.reasoning_tags
 
     def complete(
         self,

@@ -17,13 +17,12 @@ from typing import Any
 
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.backends.reasoning import (
-    ReasoningTags,
     close_reasoning,
     find_reasoning_tags,
     open_reasoning_tags,
@@ -46,8 +45,7 @@ class _ServerProperties:
     prompt_style: PromptStyle
     roles: TemplateRoles
     escape: Escape
-    reasoning_tags: ReasoningTags | None
-    takes_images: bool
+    capabilities: Capabilities
     media_marker: str
     model: str
 
@@ -106,14 +104,9 @@ class LlamaServer(HttpBackend):
         return self._http.drive(self._fetch_properties()).model
 
     @property
-    def reasoning_tags(self) -> ReasoningTags | None:
-        """Where the model's thoughts begin and end, None for one that does not think aloud."""
-        return self._http.drive(self._fetch_properties()).reasoning_tags
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether the server was started with a model that sees (`--mmproj`)."""
-        return self._http.drive(self._fetch_properties()).takes_images
+    def capabilities(self) -> Capabilities:
+        """What the model supports: images only if the server was started with `--mmproj`."""
+        return self._http.drive(self._fetch_properties()).capabilities
 
     def clear_prompt_cache(self) -> None:
         """Have the server evaluate the next call's prompt from its first token, whatever it remembers."""
@@ -147,10 +140,8 @@ class LlamaServer(HttpBackend):
         self._reuses = True
         if grammar is not None:
             body["grammar"] = grammar
-        elif properties.reasoning_tags is not None:
-            body["preserved_tokens"] = list(
-                properties.reasoning_tags.tokens
-            )  # else special tokens are left out
+        elif (tags := properties.capabilities.reasoning_tags) is not None:
+            body["preserved_tokens"] = list(tags.tokens)  # otherwise the server drops special tokens
         begun = open_reasoning_tags(prompt)
         if on_text is None:
             response = yield from self._http.request("POST", "/completion", body, tokens=max_tokens)
@@ -166,15 +157,16 @@ class LlamaServer(HttpBackend):
         self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool
     ) -> Flow[tuple[str, list[str]]]:
         """The prompt, with a marker for each image, and the images."""
-        if not properties.takes_images:
+        if not properties.capabilities.takes_images:
             refuse_images(messages, self.name)
         told, images = insert_image_markers(
             adapt_messages(messages, properties.roles, properties.escape), properties.media_marker
         )
         said, begin = split_reasoning_message(told)
-        if begin is not None and properties.reasoning_tags is not None:
+        tags = properties.capabilities.reasoning_tags
+        if begin is not None and tags is not None:
             prompt = yield from self._render(said, thinking=True)
-            return opened(prompt, begin, properties.reasoning_tags), images
+            return opened(prompt, begin, tags), images
         prompt = yield from self._render(said)
         return close_reasoning(prompt) if constrained else prompt, images
 
@@ -206,8 +198,10 @@ class LlamaServer(HttpBackend):
                     | {marker}
                     | control_tokens_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
                 ),
-                find_reasoning_tags(template),
-                bool(value_at(props, "modalities", "vision")),
+                Capabilities(
+                    reasoning_tags=find_reasoning_tags(template),
+                    takes_images=bool(value_at(props, "modalities", "vision")),
+                ),
                 marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )

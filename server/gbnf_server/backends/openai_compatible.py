@@ -21,7 +21,7 @@ import httpx
 
 from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import Completion, Dialect
+from gbnf_server.backends.base import Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -79,11 +79,12 @@ class OpenAICompatible(HttpBackend):
         self._http = HttpClient(
             base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
-        self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
+        self.url, self.server = self._http.url, server
+        # the server itself handles images for a model without vision
+        self.capabilities = Capabilities(_DIALECTS[server], takes_images=True)
         self.prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
-        self.takes_images = True  # what becomes of them with a model that sees none is the server's affair
 
     @property
     def name(self) -> str:
@@ -160,7 +161,7 @@ class OpenAICompatible(HttpBackend):
             "top_p": 1.0,
             "stream": False,
         }
-        if self.dialect == "gbnf":
+        if self.capabilities.dialect == "gbnf":
             # nothing but the temperature shapes the choice; a model's own defaults would
             body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
             if grammar is not None:
@@ -169,7 +170,7 @@ class OpenAICompatible(HttpBackend):
 
     def _grammar_fields(self, grammar: str) -> dict[str, Any]:
         """The fields that hold the model to the grammar, in the server's own way."""
-        if self.dialect == "gbnf":
+        if self.capabilities.dialect == "gbnf":
             guard_grammar(grammar)
         match self.server:
             case "vllm":
@@ -230,7 +231,7 @@ class OpenAICompatible(HttpBackend):
         )
 
     def _violation(self, grammar: str, text: str, finish: str) -> str | None:
-        if self.dialect == "gbnf":
+        if self.capabilities.dialect == "gbnf":
             return grammar_violation(grammar, text, truncated=finish == "length")
         return schema_violation(grammar, text) if finish == "stop" else None
 

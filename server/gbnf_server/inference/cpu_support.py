@@ -5,7 +5,7 @@ by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX (
 build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what crashes there
 is not done here. Invariants:
 
-- Weights are loaded in this process only after the verdict: through `model_params`, or after `patch_default_model_params`.
+- Weights are loaded in this process only after the verdict: with `model_params`.
 - A verdict is kept in the cache folder, by a hash of llama.cpp's libraries and the CPU's features. A probe
   that ended for another reason (a full disk, no memory) is not kept, and its verdict is the safe one: no
   repacking.
@@ -26,7 +26,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache, wraps
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,24 +110,7 @@ def model_params() -> Any:
     """
     import llama_cpp  # noqa: PLC0415 - this module also serves where llama.cpp cannot be loaded
 
-    return _changed(llama_cpp.llama_model_default_params())
-
-
-@cache
-def patch_default_model_params() -> None:
-    """Let `llama_cpp.Llama`, which has no argument for it, load models as `model_params` says. Idempotent."""
-    from llama_cpp import llama_cpp as bindings  # noqa: PLC0415 - see above
-
-    defaults = bindings.llama_model_default_params
-
-    @wraps(defaults)
-    def changed() -> Any:
-        return _changed(defaults())
-
-    bindings.llama_model_default_params = changed
-
-
-def _changed(params: Any) -> Any:
+    params = llama_cpp.llama_model_default_params()
     found = cpu_support()
     if not found.computes:
         raise SetupError(

@@ -241,7 +241,7 @@ def _texts_of(value: object) -> list[str]:
 def test_a_model_in_this_process_says_its_names_itself() -> None:
     """Whatever their form: here the vocabulary is known."""
     model = copy.copy(_model("qwen2"))
-    model.__dict__["control_names"] = frozenset({"¤end¤", "<|im_end|>"})
+    model.__dict__["control_token_texts"] = frozenset({"¤end¤", "<|im_end|>"})
     prompt = ChatTemplate(model).prompt([{"role": "user", "content": "a ¤end¤ <|im_end|>"}], constrained=True)
     assert "a \\u00a4end¤ \\u003c|im_end|>" in prompt
 

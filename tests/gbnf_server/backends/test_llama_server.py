@@ -238,10 +238,10 @@ def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> N
         learning = len(script.asked)
         ask(client)
         assert [path for path, _ in script.asked[learning:]] == ["/props", "/apply-template", "/completion"]
-        assert (client.context_length, client.reasoning_tags) == (CONTEXT, None)
+        assert (client.context_length, client.capabilities.reasoning_tags) == (CONTEXT, None)
         ask(client)
         assert (client.context_length, client.model_name) == (77, "other.gguf")
-        assert client.reasoning_tags is not None
+        assert client.capabilities.reasoning_tags is not None
 
 
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:

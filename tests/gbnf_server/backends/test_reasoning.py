@@ -235,7 +235,7 @@ def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
         assert prompt.endswith("<|assistant|><think>\n")
         prompt = model._template.prompt([ASK, reasoning_message("so", closed=True)], constrained=True)
         assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
-        assert model.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert model.capabilities.reasoning_tags == KNOWN_REASONING_TAGS[0]
         grammar = reasoning_grammar("</think>")
         thought = model.complete([ASK, reasoning_message("")], grammar=grammar, max_tokens=8)
         assert thought.completion_tokens <= 8

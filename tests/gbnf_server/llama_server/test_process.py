@@ -133,7 +133,7 @@ def test_what_the_library_cannot_do_is_not_tried(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        llama_server_run, "verdict", lambda: CpuSupport(computes=True, repacks=False, reason="x")
+        llama_server_run, "cpu_support", lambda: CpuSupport(computes=True, repacks=False, reason="x")
     )
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(crashing_server(tmp_path, require_llama_server())))
     with start(model, threads=1):
