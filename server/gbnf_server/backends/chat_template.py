@@ -10,13 +10,13 @@ from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.reasoning import (
+    append_reasoning,
     close_reasoning,
     find_reasoning_tags,
-    opened,
     split_reasoning_message,
 )
-from gbnf_server.backends.template_roles import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
-from gbnf_server.errors import BackendError, ModelLoadError
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages, probe_roles
+from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError
 from gbnf_server.inference.bindings import Jinja2ChatFormatter, llama_cpp
 from gbnf_server.inference.native import NativeModel
 
@@ -41,7 +41,7 @@ class ChatTemplate:
                 bos_token=model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary)),
             )
             self._roles = self._probe()
-        except (jinja2.TemplateError, TemplateFailure) as error:
+        except (jinja2.TemplateError, ChatTemplateError) as error:
             raise ModelLoadError(f"{model.path} has a chat template that cannot be used: {error}") from None
 
     def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
@@ -51,17 +51,17 @@ class ChatTemplate:
         thinks = begin is not None and self.reasoning_tags is not None
         try:
             prompt = self._render(said, thinking=thinks)
-        except TemplateFailure as error:
+        except ChatTemplateError as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
         if begin is not None and self.reasoning_tags is not None:
-            return opened(prompt, begin, self.reasoning_tags)
+            return append_reasoning(prompt, begin, self.reasoning_tags)
         return close_reasoning(prompt) if constrained else prompt
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:
             return str(self._formatter(messages=list(messages), enable_thinking=thinking).prompt)
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise TemplateFailure(str(error)) from error  # templates raise whatever they like
+            raise ChatTemplateError(str(error)) from error  # templates raise whatever they like
 
     def _probe(self) -> TemplateRoles:
         probing = probe_roles()
@@ -70,7 +70,7 @@ class ChatTemplate:
             while True:
                 try:
                     rendered = self._render(messages)
-                except TemplateFailure as error:
+                except ChatTemplateError as error:
                     messages = probing.throw(error)
                 else:
                     messages = probing.send(rendered)

@@ -74,7 +74,7 @@ class RetryPolicy:
     connect_timeout: float = 5.0
     retries: int = 3
     backoff: float = 0.25
-    loading: float = 60.0
+    loading_timeout: float = 60.0
 
 
 class HttpClient:
@@ -162,7 +162,7 @@ class HttpClient:
                 asked = _retry_after(response)
                 busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and asked is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                left = self._retry_policy.loading - waited
+                left = self._retry_policy.loading_timeout - waited
                 if not (loading or busy) or left <= 0 or (asked or 0) > left:
                     return response
             seconds = max(pause, asked or 0)

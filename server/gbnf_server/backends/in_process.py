@@ -168,16 +168,16 @@ class InProcess:
             constrained = None if grammar is None else self._engine.constraint(grammar)
             if constrained is not None:
                 constrained.seconds = time.perf_counter() - begun
-            opened = open_reasoning_tags(prompt)
+            open_tags = open_reasoning_tags(prompt)
             reasoning_filter = (
                 None
                 if on_text is None
-                else ReasoningFilter(on_text, constrained=constrained is not None, opened=opened)
+                else ReasoningFilter(on_text, constrained=constrained is not None, open_tags=open_tags)
             )
             feed = None if reasoning_filter is None else reasoning_filter.feed
             answer = self._answer(tokens, constrained, max_tokens, sampler, stop, feed, slot)
             if constrained is None:
-                reasoning, text = split_reasoning(answer.text, opened)
+                reasoning, text = split_reasoning(answer.text, open_tags)
                 answer = replace(answer, text=text, reasoning=reasoning)
             return answer if reasoning_filter is None else reasoning_filter.end(answer)
         finally:

@@ -23,16 +23,16 @@ from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPoli
 from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.backends.reasoning import (
+    append_reasoning,
     close_reasoning,
     find_reasoning_tags,
     open_reasoning_tags,
-    opened,
     split_reasoning_message,
 )
 from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
-from gbnf_server.backends.template_roles import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages, probe_roles
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.errors import BackendError, ServerResponseError
+from gbnf_server.errors import BackendError, ChatTemplateError, ServerResponseError
 from gbnf_server.inference.grammar_checker import guard_grammar
 
 
@@ -142,16 +142,18 @@ class LlamaServer(HttpBackend):
             body["grammar"] = grammar
         elif (tags := properties.capabilities.reasoning_tags) is not None:
             body["preserved_tokens"] = list(tags.tokens)  # otherwise the server drops special tokens
-        begun = open_reasoning_tags(prompt)
+        open_tags = open_reasoning_tags(prompt)
         if on_text is None:
             response = yield from self._http.request("POST", "/completion", body, tokens=max_tokens)
-            return read_completion(unpack_response(response), grammar, begun)
-        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None, opened=begun)
+            return read_completion(unpack_response(response), grammar, open_tags)
+        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None, open_tags=open_tags)
         lines = CompletionStream(reasoning_filter, max_tokens)
         response = yield from self._http.request(
             "POST", "/completion", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
         )
-        return reasoning_filter.end(read_completion(unpack_response(response, lines.end()), grammar, begun))
+        return reasoning_filter.end(
+            read_completion(unpack_response(response, lines.end()), grammar, open_tags)
+        )
 
     def _prompt(
         self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool
@@ -166,7 +168,7 @@ class LlamaServer(HttpBackend):
         tags = properties.capabilities.reasoning_tags
         if begin is not None and tags is not None:
             prompt = yield from self._render(said, thinking=True)
-            return opened(prompt, begin, tags), images
+            return append_reasoning(prompt, begin, tags), images
         prompt = yield from self._render(said)
         return close_reasoning(prompt) if constrained else prompt, images
 
@@ -219,13 +221,13 @@ class LlamaServer(HttpBackend):
                 except ServerResponseError as error:
                     if error.status not in {400, 500}:
                         raise
-                    messages = probing.throw(TemplateFailure(error.message))
+                    messages = probing.throw(ChatTemplateError(error.message))
                 else:
                     messages = probing.send(rendered)
         except StopIteration as found:
             roles: TemplateRoles = found.value
             return roles
-        except TemplateFailure as error:
+        except ChatTemplateError as error:
             raise BackendError(f"the model's chat template cannot be used: {error}") from None
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> Flow[str]:

@@ -44,11 +44,11 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
 
 
 def read_completion(
-    answer: dict[str, Any], grammar: str | None, opened: ReasoningTags | None = None
+    answer: dict[str, Any], grammar: str | None, open_tags: ReasoningTags | None = None
 ) -> Completion:
     """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it.
 
-    `opened`: the markers of the thoughts that the prompt has begun.
+    `open_tags`: the markers of the thoughts that the prompt has begun.
     """
     text, stop = answer.get("content"), answer.get("stop_type")
     if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
@@ -61,7 +61,7 @@ def read_completion(
     timings = answer.get("timings")
     reasoning, wrong = "", None
     if grammar is None:
-        reasoning, text = split_reasoning(text, opened)
+        reasoning, text = split_reasoning(text, open_tags)
     else:
         wrong = grammar_violation(grammar, text, truncated=finish == "length")
     return Completion(

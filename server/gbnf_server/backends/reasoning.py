@@ -97,13 +97,13 @@ def split_reasoning_message(messages: Sequence[Message]) -> tuple[Sequence[Messa
     return messages, None
 
 
-def opened(prompt: str, begin: Message, reasoning_tags: ReasoningTags) -> str:
-    """The prompt, and the thoughts behind it, in their markers."""
-    opening = "" if prompt.rstrip().endswith(reasoning_tags.opening.strip()) else reasoning_tags.opening
-    text = f"{prompt}{opening}{begin['content']}"
-    if begin.get("thinking") == "open":
+def append_reasoning(prompt: str, message: Message, reasoning_tags: ReasoningTags) -> str:
+    """Return the prompt with the reasoning of a `reasoning_message` behind it, in its tags."""
+    opening = "" if prompt.rstrip().endswith(reasoning_tags.begin) else reasoning_tags.opening
+    text = f"{prompt}{opening}{message['content']}"
+    if message.get("thinking") == "open":
         return text
-    line = "\n" if reasoning_tags.opening.endswith("\n") and begin["content"] else ""
+    line = "\n" if reasoning_tags.opening.endswith("\n") and message["content"] else ""
     return f"{text}{line}{reasoning_tags.closing}{reasoning_tags.answer_prefix}"
 
 
@@ -127,15 +127,15 @@ def close_reasoning(prompt: str) -> str:
     return prompt
 
 
-def split_reasoning(text: str, opened: ReasoningTags | None = None) -> tuple[str, str]:
+def split_reasoning(text: str, open_tags: ReasoningTags | None = None) -> tuple[str, str]:
     """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b").
 
-    `opened`: the prompt has begun the thoughts (`open_reasoning_tags`). Where thoughts never end, all of it is thoughts.
+    `open_tags`: the prompt has begun the thoughts (`open_reasoning_tags`). Where thoughts never end, all of it is thoughts.
     Where neither the prompt nor the text begins any, a closing marker may still end some, since a server
     may not show its prompt; see `find_unopened_end`.
     """
     bare = text.lstrip()
-    reasoning_tags = opened or next(
+    reasoning_tags = open_tags or next(
         (each for each in KNOWN_REASONING_TAGS if bare.startswith(each.begin)), None
     )
     if reasoning_tags is not None:

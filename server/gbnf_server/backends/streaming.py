@@ -26,14 +26,14 @@ OnText = Callable[[str], None]
 class ReasoningFilter:
     """Gives on the pieces of a text as they come, without the thoughts before it.
 
-    `held`: a grammar holds the answer, and all of it is text. `opened`: the prompt has begun the thoughts.
+    `held`: a grammar holds the answer, and all of it is text. `open_tags`: the prompt has begun the thoughts.
     Else they are known by the marker that they begin with; what only its end shows to have been a thought
     (`thinking.unannounced`) has been given on by then. Else the pieces are what `split_reasoning` calls text.
     """
 
-    def __init__(self, on_text: OnText, *, constrained: bool, opened: ReasoningTags | None = None) -> None:
-        self._on_text, self._reasoning_tags = on_text, opened
-        self._state = "text" if constrained else "start" if opened is None else "thinking"
+    def __init__(self, on_text: OnText, *, constrained: bool, open_tags: ReasoningTags | None = None) -> None:
+        self._on_text, self._reasoning_tags = on_text, open_tags
+        self._state = "text" if constrained else "start" if open_tags is None else "thinking"
         self._kept = ""
         self._said = False
 

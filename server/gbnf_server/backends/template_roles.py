@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
+from gbnf_server.errors import ChatTemplateError
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
 
@@ -34,14 +35,10 @@ class TemplateRoles:
     tool: bool
 
 
-class TemplateFailure(Exception):  # noqa: N818 - it is caught before anyone sees it
-    """A chat template that renders not even a plain question; the message says why."""
-
-
 def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
     """Find out which roles a template knows: yields conversations, is sent each one rendered.
 
-    Throw TemplateFailure in where the template refuses; the last one, for a plain question, comes out again.
+    Throw ChatTemplateError in where the template refuses; the last one, for a plain question, comes out again.
     """
     user: Message = {"role": "user", "content": _USER}
     system = yield from _renders([{"role": "system", "content": _SYSTEM}, user], _SYSTEM)
@@ -49,14 +46,14 @@ def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
         [user, {"role": "assistant", "content": _ASSISTANT}, {"role": "tool", "content": _TOOL}], _TOOL
     )
     if not (system or tool) and _USER not in (yield [user]):
-        raise TemplateFailure("it leaves out what the user says")
+        raise ChatTemplateError("it leaves out what the user says")
     return TemplateRoles(system, tool)
 
 
 def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
     try:
         return mark in (yield messages)
-    except TemplateFailure:
+    except ChatTemplateError:
         return False
 
 

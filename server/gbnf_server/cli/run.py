@@ -218,8 +218,7 @@ def _shown(
         return query, (), pool
     from gbnf import load_manifests
     from gbnf_server.bundled import describe_frame_manifest
-    from gbnf_server.cli.errors import InputError
-    from gbnf_server.errors import SetupError
+    from gbnf_server.errors import InputError, SetupError
     from gbnf_server.system.image_files import read_image
 
     try:

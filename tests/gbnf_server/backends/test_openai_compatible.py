@@ -45,7 +45,7 @@ GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 SERVERS: tuple[ServerKind, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
 GRAMMARS: dict[ServerKind, str | None] = {
     "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,

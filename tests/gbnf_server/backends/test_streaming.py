@@ -40,7 +40,7 @@ ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = str(compile_pool([FINAL_ANSWER]))
 SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 Ask = Callable[..., tuple[Completion, list[str]]]
 
