@@ -1,16 +1,16 @@
-"""The seam between the planner and a language model: messages and a grammar in, one text out.
+"""The interface between the planner and a language model: messages and a grammar in, one text out.
 
-What must stay true of every backend:
+Invariants of every backend:
 
-- With a grammar, the text is in the grammar's language, or `grammar_violation` says what is wrong with it.
-- A text that was cut (by the token limit or by the end of the context) says so with `finish="length"`.
-- No message's text is read as a control token: only messages that `conversation.adapt` returns are sent.
-- Whatever goes wrong is an error of `gbnf_server.errors`; the backend stays usable after it.
+- With a grammar, the text is in the grammar's language, or `grammar_violation` describes the difference.
+- A text that was truncated (by the token limit or the end of the context) has `finish="length"`.
+- No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
+- All errors are those of `gbnf_server.errors`; the backend stays usable afterwards.
 - One backend may be called from several threads.
-- `on_text` gets each new piece of the answer's text as it is written: whole characters only, and all pieces
-  together are the completion's `text`. Thoughts are not among them: a backend that tells thoughts from text
-  only at the end sends nothing before. It may be called in another thread than the caller's, never in two at
-  a time. What it raises ends the call and passes on.
+- `on_text` gets each new piece of the answer's text as it is generated: whole characters only, and the pieces
+  add up to the completion's `text`. They contain no reasoning: a backend that can separate the two only at
+  the end sends nothing before. It may be called in another thread, but never in two at a time. An exception
+  in it ends the call and propagates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.reasoning import ReasoningTags
 
 Dialect = Literal["gbnf", "json_schema", "none"]
-"""What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
+"""What a backend takes as its grammar: GBNF, a JSON Schema (`gbnf.dialects`), or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,20 @@ class Capabilities:
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
-"""`general.name` of the embedded model, which was trained on the minimal prompt."""
+"""`general.name` of the bundled model, which was trained with the minimal prompt style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of a model.
+    """One answer of a model. Times are in seconds.
 
-    `finish` is "length" for a text that was cut: it is never to be executed. `cached_tokens` of the
-    `prompt_tokens` were still in the model's memory. Times are seconds. `grammar_violation` is None where the
-    text fits the grammar, or none was asked for (a cut text fits when it is a prefix of the language).
-    `reasoning` is what the model thought aloud before its text, where the backend can tell the two apart.
-    `grammar_s` is what the grammar took of the whole, from reading it to masking with it; None where the
-    backend does not tell, or none was asked for. `forced_tokens` of the `completion_tokens` cost no step of
-    the model, since the grammar let them be foreseen. `reclaimed`: the text stood where the server keeps
-    thoughts, and was taken from there since it fits the grammar.
+    `finish`: "length" for a truncated text, whose calls must not be executed. `cached_tokens`: how many of the
+    `prompt_tokens` were in the KV cache. `grammar_violation`: None if the text fits the grammar (a truncated
+    text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning before the
+    text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and computing
+    token masks, None if unknown or without a grammar. `forced_tokens`: how many of the `completion_tokens` the
+    grammar forced, without a step of the model. `reclaimed`: the server returned the text as reasoning, but
+    it fits the grammar.
     """
 
     text: str
@@ -73,7 +72,7 @@ class Completion:
 
     @property
     def sampled_tokens(self) -> int:
-        """How many of the tokens cost a step of the model each."""
+        """How many of the tokens the model sampled, each in one step."""
         return self.completion_tokens - self.forced_tokens
 
 
@@ -90,9 +89,9 @@ class Completer(Protocol):
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation. Temperature 0 is greedy, and ignores the seed.
+        """Answer the conversation. Temperature 0 is greedy and ignores the seed.
 
-        Raises GrammarRefused, ContextOverflow, BackendUnreachable, ServerError or BackendError.
+        Raises GrammarRefused, ContextOverflow, BackendUnreachable, ServerResponseError or BackendError.
         """
         ...
 

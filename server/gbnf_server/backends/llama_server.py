@@ -1,11 +1,9 @@
-"""A llama-server over HTTP, never trusted.
+"""A llama-server over HTTP, whose answers are verified.
 
 A call renders the messages with the model's own template (`/apply-template`) and completes the prompt with
-our grammar (`/completion`). That way nothing on the server parses the answer: no thoughts are split off into
-another field, no tool format is looked for, and the grammar binds from the first character that we get.
-The text is then replayed through our own matcher.
-
-What to do is written as flows of `exchange`, which does it, blocking or not.
+our grammar (`/completion`). So the server does not parse the answer: it separates no reasoning, looks for no
+tool calls, and the grammar applies from the first character that we get. Our own matcher then verifies the
+text.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ from gbnf_server.inference.grammar_checker import guard_grammar
 
 @dataclass(frozen=True, slots=True)
 class _ServerProperties:
-    """What a server says of itself and its model; `told` is its own words, which change with either."""
+    """Properties of a server and its model. `props`: the response that they were read from."""
 
-    told: dict[str, Any]
+    props: dict[str, Any]
     context_length: int
     prompt_style: PromptStyle
     roles: TemplateRoles
@@ -51,13 +49,12 @@ class _ServerProperties:
 
 
 class LlamaServer(HttpBackend):
-    """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
+    """A llama-server at an address.
 
-    Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
-    server that is still loading its model (HTTP 503) for up to `loading_timeout` seconds. `timeout` is how long an
-    answer may take, in seconds, up to its last byte. `prompt_style`: by default
-    "minimal" for the embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar,
-    and is only for grammars that all come from our compiler.
+    `api_key`: by default that of a server that this user started there. `timeout`, `connect_timeout`,
+    `retries`, `backoff`, `loading_timeout`: see `RetryPolicy`. `prompt_style`: by default "minimal" for the
+    bundled model, otherwise "full". `guard_grammars=False` skips parsing each new grammar, and is only for
+    grammars of our own compiler.
     """
 
     def __init__(
@@ -73,14 +70,14 @@ class LlamaServer(HttpBackend):
         prompt_style: PromptStyle | None = None,
         guard_grammars: bool = True,
     ) -> None:
-        """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
+        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
         self._http = HttpClient(
             url,
             server_name="llama-server",
             api_key=api_key,
             retry_policy=RetryPolicy(timeout, connect_timeout, retries, backoff, loading_timeout),
             hint="Start one with `gbnf server start --model …`",
-            on_broken=self._forget,
+            on_broken=self._clear_properties,
         )
         self.url = self._http.url
         self.name = f"llama-server at {self.url}"
@@ -91,16 +88,17 @@ class LlamaServer(HttpBackend):
 
     @property
     def context_length(self) -> int:
-        """The tokens that one conversation may have, as the server says. Asks it, the first time."""
+        """The longest conversation in tokens, as the server reports it."""
         return self._http.drive(self._fetch_properties()).context_length
 
     @property
     def prompt_style(self) -> PromptStyle:
+        """The style of the system prompt: the one given, otherwise by the server's model."""
         return self._prompt_style or self._http.drive(self._fetch_properties()).prompt_style
 
     @property
     def model_name(self) -> str:
-        """The name of the model's file, as the server says."""
+        """The name of the model's file, as the server reports it."""
         return self._http.drive(self._fetch_properties()).model
 
     @property
@@ -109,7 +107,7 @@ class LlamaServer(HttpBackend):
         return self._http.drive(self._fetch_properties()).capabilities
 
     def clear_prompt_cache(self) -> None:
-        """Have the server evaluate the next call's prompt from its first token, whatever it remembers."""
+        """Make the server evaluate the whole prompt of the next call."""
         self._reuses = False
 
     def _complete(
@@ -122,18 +120,16 @@ class LlamaServer(HttpBackend):
         on_text: Callable[[str], None] | None,
     ) -> Flow[Completion]:
         if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
+            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
         if grammar is not None and self._guarded:
-            guard_grammar(
-                grammar
-            )  # a server hangs and crashes on the same grammars as the engine in this process
-        properties = yield from self._fetch_properties(anew=True)
+            guard_grammar(grammar)  # a server hangs and crashes on the same grammars as the engine here
+        properties = yield from self._fetch_properties(refresh=True)
         prompt, images = yield from self._prompt(messages, properties, constrained=grammar is not None)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": max_tokens,
             "temperature": temperature,
-            "samplers": ["temperature"],  # as in process: nothing but the temperature shapes the choice
+            "samplers": ["temperature"],  # nothing else, as in this process
             "seed": seed,
             "cache_prompt": self._reuses,
         }
@@ -158,32 +154,30 @@ class LlamaServer(HttpBackend):
     def _prompt(
         self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool
     ) -> Flow[tuple[str, list[str]]]:
-        """The prompt, with a marker for each image, and the images."""
+        """Return the prompt, with a marker for each image, and the images."""
         if not properties.capabilities.takes_images:
             refuse_images(messages, self.name)
-        told, images = insert_image_markers(
+        marked, images = insert_image_markers(
             adapt_messages(messages, properties.roles, properties.escape), properties.media_marker
         )
-        said, begin = split_reasoning_message(told)
+        shown, reasoning = split_reasoning_message(marked)
         tags = properties.capabilities.reasoning_tags
-        if begin is not None and tags is not None:
-            prompt = yield from self._render(said, thinking=True)
-            return append_reasoning(prompt, begin, tags), images
-        prompt = yield from self._render(said)
+        if reasoning is not None and tags is not None:
+            prompt = yield from self._render(shown, thinking=True)
+            return append_reasoning(prompt, reasoning, tags), images
+        prompt = yield from self._render(shown)
         return close_reasoning(prompt) if constrained else prompt, images
 
-    def _fetch_properties(self, *, anew: bool = False) -> Flow[_ServerProperties]:
-        """The facts, asked for once; with `anew` again: another model may have come up at the address."""
+    def _fetch_properties(self, *, refresh: bool = False) -> Flow[_ServerProperties]:
+        """Return the cached properties; with `refresh`, check first whether server or model have changed."""
         properties = self._properties
-        if properties is not None and not anew:
+        if properties is not None and not refresh:
             return properties
         props = yield from self._request("GET", "/props")
-        if properties is None or props != properties.told:
+        if properties is None or props != properties.props:
             length = parse_count(value_at(props, "default_generation_settings", "n_ctx"))
             if not length:
-                raise BackendError(
-                    f"{self.url}/props does not tell the context's length. Is it a llama-server?"
-                )
+                raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
             is_demonstration = any(
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
@@ -211,7 +205,7 @@ class LlamaServer(HttpBackend):
         return properties
 
     def _probe(self) -> Flow[TemplateRoles]:
-        """Drive `conversation.probe` with the server's own template."""
+        """Run `probe_roles` with the server's template."""
         probing = probe_roles()
         try:
             messages = next(probing)
@@ -228,23 +222,23 @@ class LlamaServer(HttpBackend):
             roles: TemplateRoles = found.value
             return roles
         except ChatTemplateError as error:
-            raise BackendError(f"the model's chat template cannot be used: {error}") from None
+            raise BackendError(f"the model's chat template fails: {error}") from None
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> Flow[str]:
         body = {"messages": list(messages), "chat_template_kwargs": {"enable_thinking": thinking}}
         answer = yield from self._request("POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
-            raise BackendError(f"{self.url}/apply-template answered without a prompt. Is it a llama-server?")
+            raise BackendError(f"{self.url}/apply-template returned no prompt. Is it a llama-server?")
         return prompt
 
     def _request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> Flow[dict[str, Any]]:
-        """The object that one request is answered with. Raises BackendUnreachable, or what `unpack_response` does."""
+        """Send a request, and return the JSON object of the response."""
         return unpack_response((yield from self._http.request(method, path, body)))
 
-    def _forget(self) -> None:
+    def _clear_properties(self) -> None:
         self._properties = None
 
 
 _MEDIA_MARKER = "<__media__>"
-"""What stands for an image in a prompt, where the server does not say; llama.cpp's own choice."""
+"""The marker of an image in a prompt, if the server reports none: llama.cpp's default."""

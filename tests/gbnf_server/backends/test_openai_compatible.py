@@ -305,7 +305,7 @@ def test_the_model_and_its_context() -> None:
         (Reply(422, {"detail": "response_format: no such type"}), GrammarRefused, "no such type"),
         (Reply(401, {"error": "Unauthorized"}), ServerResponseError, "401: Unauthorized"),
         (Reply(500, ""), ServerResponseError, "500"),
-        (Reply(200, {"choices": []}), BackendError, "without a message"),
+        (Reply(200, {"choices": []}), BackendError, "returned no message"),
         (Reply(200, {"choices": [{"message": {"content": 5}}]}), BackendError, "answered with 5"),
         (Reply(200, "[" * 200_000), ServerResponseError, "200"),
     ],

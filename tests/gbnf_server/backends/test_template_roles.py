@@ -108,7 +108,7 @@ def test_roles_are_found_whether_the_template_refuses_or_drops_the_others(
 
 
 def test_a_template_that_renders_nothing_is_found_out() -> None:
-    with pytest.raises(ChatTemplateError, match="leaves out"):
+    with pytest.raises(ChatTemplateError, match="leaves out user"):
         _probe(lambda _: "")
 
 
