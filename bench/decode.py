@@ -48,8 +48,8 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.bundled import manifests_path
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import SetupError
-from gbnf_server.inference.cpu_support import patch_default_model_params
 from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.process_globals import patch_default_model_params
 from gbnf_server.llama_server import api_keys, build
 from scripted import Shape, write_model
 

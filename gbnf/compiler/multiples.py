@@ -80,7 +80,8 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
 @effort_cache(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """The canonical decimals that are multiples of `divisor`: the digits read so far modulo it, in units of
-    its last decimal, and how many decimals were read."""
+    its last decimal, and how many decimals were read.
+    """
     places = 0
     while (divisor * 10**places).denominator != 1:
         places += 1

@@ -44,7 +44,8 @@ class Subject(Protocol):
 
 def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
     """`steps` are the earlier steps that calls may refer to. `closed`: as in `compile_pool` and
-    `compile_schema`, with their defaults."""
+    `compile_schema`, with their defaults.
+    """
     if isinstance(of, bool | Mapping):
         return SchemaSubject(of)
     return PoolSubject(tuple(of), tuple(steps), closed=closed is not False)

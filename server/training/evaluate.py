@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf import load_manifests
 from gbnf_server.bundled import manifests_path
 from gbnf_server.demo_model import model_path
-from gbnf_server.inference.cpu_support import patch_default_model_params
+from gbnf_server.inference.process_globals import patch_default_model_params
 from training.chat import conversation
 from training.source import Source
 from training.traces import trace

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from gbnf_server.backends.base import DEMO_MODEL_NAME
 from gbnf_server.demo_model import model_path
-from gbnf_server.inference.cpu_support import patch_default_model_params
+from gbnf_server.inference.process_globals import patch_default_model_params
 from training import tokenizer as tokens
 from training.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, conversation, pieces
 from training.model import Model, Shape

@@ -1,4 +1,4 @@
-"""What every backend behind HTTP shares: a call is a flow over an `HttpClient`, driven in either way."""
+"""The common part of the HTTP backends: a call is a `Flow`, which an `HttpClient` drives, blocking or async."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gbnf_server.backends.http_client import Flow, HttpClient
 
 
 class HttpBackend(ABC):
-    """A backend whose model runs in a server. `_complete` says what to send, and what the answer means."""
+    """A backend whose model runs in a server. `_complete` sends requests and parses the responses."""
 
     _http: HttpClient
 
@@ -27,7 +27,7 @@ class HttpBackend(ABC):
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation; see `Backend`. What `grammar` is, `dialect` says."""
+        """Answer the conversation; see `Backend`. `capabilities.dialect` determines what `grammar` is."""
         return self._http.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
 
     async def acomplete(
@@ -40,12 +40,16 @@ class HttpBackend(ABC):
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
+        """Like `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
         return await self._http.adrive(
             self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
         )
 
+    def clear_prompt_cache(self) -> None:  # noqa: B027 - overridden where the server allows it
+        """Do nothing: most servers have no request for it."""
+
     def close(self) -> None:
+        """Close the connections. Idempotent."""
         self._http.close()
 
     def __enter__(self) -> Self:

@@ -1,20 +1,20 @@
-"""Follow an answer through our own matcher: a server that ignored the grammar is found out here.
+"""Verify an answer with our own matcher, since a server may have ignored the grammar.
 
-Independent of the engine that was to enforce it: servers have answered HTTP 200 to grammars that they could
-not read, and generated without.
+Independent of the engine that should have enforced it: servers have answered with HTTP 200 to grammars that
+they could not parse, and generated without them.
 """
 
 from __future__ import annotations
 
 from gbnf import Grammar
 
-_SHOWN = 5  # expected terminals that a message lists
+_SHOWN = 5  # expected terminals in a message
 
 
 def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | None:
-    """Return why an answer does not match, None if it does. A truncated one has to match as a prefix only."""
+    """Return how an answer violates the grammar, None if it fits. A truncated one has to be a prefix only."""
     if truncated:
-        text = text.rstrip("\ufffd")  # a server's sign for a character that the cut went through
+        text = text.rstrip("\ufffd")  # a server's replacement for a character that was truncated
     match = grammar.match(text)
     if match.complete or (truncated and match.accepted):
         return None
@@ -22,5 +22,5 @@ def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | 
     if match.accepted:
         found = "the text ends" if text else "the text is empty"
     else:
-        found = f"{text[match.position : match.position + 20]!r} stands"
-    return f"at character {match.position} {found} where the grammar expects {expected}"
+        found = f"found {text[match.position : match.position + 20]!r}"
+    return f"at character {match.position}: {found}, expected {expected}"

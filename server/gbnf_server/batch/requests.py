@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gbnf.errors import GbnfError
+from gbnf_server.errors import InputError
 
 _KEYS = ("query", "id", "workspace")
 
 
-class BatchFileError(GbnfError):
+class BatchFileError(InputError):
     """A file of requests cannot be read; the message names the file, the line and what is wrong there."""
 
 

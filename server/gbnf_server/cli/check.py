@@ -65,7 +65,7 @@ def check(
 
 
 def _read(path: str) -> str:
-    from gbnf_server.cli.errors import InputError
+    from gbnf_server.errors import InputError
 
     try:
         if path == "-":

@@ -1,9 +1,4 @@
-"""What can be wrong with what the bench is given, as part of the tree in `gbnf.errors`.
-
-GbnfError
-├── SuiteErrors         every fault of one suite: file, place inside, value, way out of each
-└── RecordError         a file of stored runs, or of a leaderboard, that cannot be read
-"""
+"""Errors of the files that the bench reads."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.errors import GbnfError
+from gbnf_server.errors import InputError
 
 KeyPath = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
@@ -44,7 +39,7 @@ class SuiteError:
         return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.hint}".rstrip()
 
 
-class InvalidSuite(GbnfError):  # noqa: N818 - several errors, so the plural says it
+class InvalidSuite(InputError):  # noqa: N818 - several errors, so the plural says it
     """Every fault of one suite, in the file's order. Field: `errors`."""
 
     def __init__(self, path: str, faults: Sequence[Fault]) -> None:
@@ -55,7 +50,7 @@ class InvalidSuite(GbnfError):  # noqa: N818 - several errors, so the plural say
         super().__init__("\n".join([f"{count} in a suite:", *(f"  {error}" for error in self.errors)]))
 
 
-class ResultsFileError(GbnfError):
+class ResultsFileError(InputError):
     """Stored runs, or a leaderboard's files, that cannot be read; the message names file, place, way out."""
 
 

@@ -1,6 +1,6 @@
-"""The engines that can hold an answer, by name: llama.cpp's own, and llguidance where it is installed.
+"""The grammar engines by name: llama.cpp's own, and llguidance if it is installed.
 
-An `GrammarEngine` reads a grammar once and keeps it: the next answer under the same grammar begins from a copy.
+A `GrammarEngine` parses a grammar once and caches it: the next answer with the same grammar starts from a copy.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ _KEPT = 32  # grammars
 
 
 class GrammarEngine(Protocol):
+    """Creates the constraints of answers, over one model's vocabulary."""
+
     def constraint(self, grammar: Grammar) -> Constraint:
-        """What holds one answer to the grammar. Raises GrammarRefused."""
+        """Return a constraint for one answer. Raises GrammarRefused."""
         ...
 
 
 class LlamaCppEngine:
-    """llama.cpp's own grammar engine, on one model's vocabulary. For several threads."""
+    """llama.cpp's own grammar engine, over one model's vocabulary. Thread-safe."""
 
     def __init__(self, model: NativeModel) -> None:
         self._model = model
@@ -33,6 +35,7 @@ class LlamaCppEngine:
         self._lock = threading.Lock()
 
     def constraint(self, grammar: Grammar) -> LlamaCppConstraint:
+        """Return a constraint for one answer. Raises GrammarRefused."""
         with self._lock:
             native = self._grammars.pop(grammar, None) or NativeGrammar.parse(self._model, str(grammar))
             self._grammars[grammar] = native
@@ -42,7 +45,7 @@ class LlamaCppEngine:
 
 
 def grammar_engine(name: GrammarEngineName, model: NativeModel) -> GrammarEngine:
-    """Raises SetupError where the engine is not installed, ValueError where there is none of that name."""
+    """Return an engine. Raises SetupError if it is not installed, ValueError for an unknown name."""
     match name:
         case "llama.cpp":
             return LlamaCppEngine(model)
@@ -51,4 +54,4 @@ def grammar_engine(name: GrammarEngineName, model: NativeModel) -> GrammarEngine
 
             return LlguidanceEngine(model)
         case _:
-            raise ValueError(f"there is no grammar engine {name!r}; there are llama.cpp and llguidance")
+            raise ValueError(f"unknown grammar engine {name!r}. Use llama.cpp or llguidance.")

@@ -155,7 +155,7 @@ def test_a_real_server_that_ignores_the_grammar_is_found_out(llama_server: Llama
         key = {"Authorization": f"Bearer {llama_server.api_key}"}
         client._http.client = httpx.Client(base_url=llama_server.url, headers=key, transport=_Mangling())
         answer = client.complete(ASK, grammar=CALL, max_tokens=20)
-    assert "where the grammar expects" in (answer.grammar_violation or "")
+    assert ", expected " in (answer.grammar_violation or "")
 
 
 def test_without_a_grammar_nothing_is_judged(backend: LlamaServer, ask: Ask) -> None:
@@ -228,10 +228,10 @@ def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> N
         learning = len(script.asked)
         ask(client)
         assert [path for path, _ in script.asked[learning:]] == ["/props", "/apply-template", "/completion"]
-        assert (client.context_length, client.reasoning_tags) == (CONTEXT, None)
+        assert (client.context_length, client.capabilities.reasoning_tags) == (CONTEXT, None)
         ask(client)
         assert (client.context_length, client.model_name) == (77, "other.gguf")
-        assert client.reasoning_tags is not None
+        assert client.capabilities.reasoning_tags is not None
 
 
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:

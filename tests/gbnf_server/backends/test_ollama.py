@@ -38,7 +38,7 @@ ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "
 SCHEMA = call_schema([FINAL_ANSWER])
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 # ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift`, which its issue tracker tells of;
 # closed, so that a field that Ollama doesn't know is found.

@@ -45,7 +45,7 @@ GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 SERVERS: tuple[ServerKind, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
 GRAMMARS: dict[ServerKind, AnswerFormat | None] = {
     "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,
@@ -305,7 +305,7 @@ def test_the_model_and_its_context() -> None:
         (Reply(422, {"detail": "response_format: no such type"}), GrammarRefused, "no such type"),
         (Reply(401, {"error": "Unauthorized"}), ServerResponseError, "401: Unauthorized"),
         (Reply(500, ""), ServerResponseError, "500"),
-        (Reply(200, {"choices": []}), BackendError, "without a message"),
+        (Reply(200, {"choices": []}), BackendError, "returned no message"),
         (Reply(200, {"choices": [{"message": {"content": 5}}]}), BackendError, "answered with 5"),
         (Reply(200, "[" * 200_000), ServerResponseError, "200"),
     ],

@@ -48,7 +48,7 @@ def given_on(
     text: str, sizes: list[int], opened: ReasoningTags | None = None, *, constrained: bool = False
 ) -> list[str]:
     pieces: list[str] = []
-    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, opened=opened)
+    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, open_tags=opened)
     for piece in cut(text, sizes):
         reasoning_filter.feed(piece)
     reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
@@ -79,7 +79,7 @@ def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: lis
     opened = open_reasoning_tags(prompt)
     said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
     whole = read_completion({"content": text, **said}, None, opened)
-    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, opened=opened)
+    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, open_tags=opened)
     lines = CompletionStream(reasoning_filter)
     for piece in cut(text, sizes):
         lines.feed("data: " + json.dumps({"content": piece, "stop": False}))

@@ -16,7 +16,7 @@ from gbnf import Grammar, compile_pool
 from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message
 from gbnf.tools import FINAL_ANSWER
-from gbnf_server.backends.base import AnswerFormat, Backend, Completion
+from gbnf_server.backends.base import AnswerFormat, Backend, Capabilities, Completion
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -40,7 +40,7 @@ ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 Ask = Callable[..., tuple[Completion, list[str]]]
 
@@ -470,7 +470,7 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
         LlamaServer(running.url) as there,
         InProcess(path, threads=1) as here,
     ):
-        assert there.reasoning_tags == here.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert there.capabilities == here.capabilities == Capabilities(reasoning_tags=KNOWN_REASONING_TAGS[0])
         for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
             grammar = Grammar.parse('root ::= "{" [a-z]{1,9} "}"')

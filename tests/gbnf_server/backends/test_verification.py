@@ -23,10 +23,10 @@ def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(le
 @pytest.mark.parametrize(
     ("text", "truncated", "told"),
     [
-        ("Sure! {", False, "at character 0 'Sure! {' stands where the grammar expects"),
+        ("Sure! {", False, "at character 0: found 'Sure! {', expected"),
         ("Sure! {", True, "at character 0"),
         ('{"name": "fend"}', False, "at character 11 'end\"}' stands"),
-        (WHOLE + "x", False, "at character 16 'x' stands where the grammar expects end of text"),
+        (WHOLE + "x", False, "at character 16: found 'x', expected end of text"),
         ("", False, "at character 0 the text is empty"),
         (WHOLE[:5], False, "at character 5 the text ends"),
     ],

@@ -36,6 +36,7 @@ from gbnf_server.evaluation.scoring import score
 from gbnf_server.evaluation.tables import case_table, compare_tables, quality_table
 from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import fingerprints as identity_module
+from support.backends import FakeBackend
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -48,10 +49,8 @@ SUITE = suite(
 )
 
 
-class Told:
+class Told(FakeBackend):
     """A backend that says the same few things in every run, and counts how often it is asked."""
-
-    name, prompt_style, context_length = "told", "minimal", 4096
 
     def __init__(self, *texts: str, lost_after: int | None = None) -> None:
         self.texts, self.asked, self.lost_after = texts, 0, lost_after

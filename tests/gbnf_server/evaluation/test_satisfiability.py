@@ -29,6 +29,7 @@ from gbnf_server.evaluation.patterns import (
 from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.scoring import RunScore, score
 from gbnf_server.evaluation.suite_files import bundled_suites, load_suite
+from support.backends import FakeBackend
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -36,10 +37,8 @@ SMALL = 5
 """Cases of a suite that are played; of a longer one, so many at equal distances."""
 
 
-class Player:
+class Player(FakeBackend):
     """A model that knows the plan. Its answer says all that its tools have said."""
-
-    name, prompt_style, context_length = "player", "minimal", 4096
 
     def __init__(self, case: Case) -> None:
         self._calls = [] if case.abstain else list(_played(case))

@@ -22,16 +22,17 @@ from gbnf_server.evaluation.metadata import about
 from gbnf_server.evaluation.results import Results
 from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.strategies import best_strategy, strategy_table
+from support.backends import FakeBackend
 from support.toys import make_tool
 
 POOL = load_manifests(manifests_path())
 SUITE, LEFT_OUT = generate_suite(POOL)
 
 
-class Speaks:
+class Speaks(FakeBackend):
     """A model that knows the case: it calls rightly, but only in the shape that it likes."""
 
-    name, prompt_style, context_length, dialect = "speaker", "full", 4096, "gbnf"
+    prompt_style = "full"
 
     def __init__(self, shape: str) -> None:
         self._shape = shape
@@ -57,12 +58,10 @@ class Speaks:
             text = '{"thought": "so", ' + text.removeprefix("{")
         return Completion(text, "stop", 10, 5, 0, 0.01, 0.01)
 
-    def close(self) -> None: ...
-
 
 def climbed(shape: str, names: Sequence[str] = ()) -> Results:
     strategies = tuple(each for each in STRATEGIES if not names or each.name in names)
-    backend: Any = Speaks(shape)  # as much of a backend as the planner asks for
+    backend: Any = Speaks(shape)
     bench = Bench([SUITE], strategies, POOL, backend, model="m", options=RunOptions(), execute=stub_result)
     records = tuple(bench.run(job) for job in bench.jobs)
     return Results(

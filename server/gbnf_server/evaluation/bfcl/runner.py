@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Backend, clear_prompt_cache, dialect_of
+from gbnf_server.backends.base import Backend
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
@@ -104,7 +104,7 @@ class LeaderboardRun:
         settings = self._settings(question.entry, question.configuration)
         clock = steady_clock(datetime.now(UTC))
         if not self._options.warm:
-            clear_prompt_cache(self._backend)
+            self._backend.clear_prompt_cache()
         planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
         reply: Any = None
         error: GbnfError | None = None
@@ -152,7 +152,7 @@ class LeaderboardRun:
             seed=self._options.seed,
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
-            dialect=dialect_of(self._backend),
+            dialect=self._backend.capabilities.dialect,
             **configuration.settings,
         )
 
