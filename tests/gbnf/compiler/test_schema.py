@@ -20,16 +20,14 @@ from gbnf.errors import SchemaError
 from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import references
 from support.oracle import engine
-from support.schemas import (
-    DOCUMENTS,
+from support.schemas import DOCUMENTS, SHALLOW, spelled
+from support.values import (
     JSON_VALUES,
     SERIALISERS,
-    SHALLOW,
     VALIDATORS,
     canonical,
     in_declared_order,
     is_valid,
-    spelled,
     values_near,
 )
 

@@ -11,7 +11,8 @@ from jsonschema import Draft3Validator, Draft202012Validator
 
 from gbnf.effort import limit_effort
 from gbnf.schema.validators import extend_validator, pattern_matches
-from support.schemas import DOCUMENTS, JSON_VALUES, VALIDATORS, is_valid, values_near
+from support.schemas import DOCUMENTS
+from support.values import JSON_VALUES, VALIDATORS, is_valid, values_near
 
 
 @given(st.data())
