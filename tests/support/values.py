@@ -37,6 +37,11 @@ JSON_VALUES = st.recursive(
 )
 
 
+#: A value of each type and size.
+VALUES_OF_EACH_TYPE = [
+    None, True, 0, 1, 0.5, "", "a", "2024-02-29", [], [1], ["a"], [1, "a"], {}, {"a": 1}, {"a": "b"}
+]  # fmt: skip
+
 #: The drafts, by their first years or numbers; None is a schema that declares none.
 VALIDATORS = {
     4: jsonschema.Draft4Validator,
