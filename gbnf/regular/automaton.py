@@ -7,14 +7,14 @@ Every operation that may multiply states stops at a budget with `TooManyStates`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from gbnf.effort import TooManyStates, effort_cache
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
-from gbnf.regular.operations import concatenation, iteration, product, words_table
+from gbnf.regular.operations import product, words_table
 from gbnf.regular.transition_tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
 
 #: An edge of an explicit automaton: the characters, as `CharSet.of` takes them, and the target.
@@ -26,11 +26,6 @@ class Dfa:
     """A regular language. State 0 is the start. Build it with the constructors below."""
 
     table: TransitionTable
-
-    @staticmethod
-    def empty() -> Dfa:
-        """The language without words."""
-        return _EMPTY
 
     @staticmethod
     def all_words() -> Dfa:
@@ -51,9 +46,9 @@ class Dfa:
         return Dfa(minimize(ONE_CLASS, rows, range(minimum, last + 1)))
 
     @staticmethod
-    def of_words(words: Iterable[str], limit: int = MAX_STATES) -> Dfa:
+    def of_words(words: Iterable[str]) -> Dfa:
         """Exactly these words. A word with a lone surrogate raises ValueError."""
-        return Dfa(words_table(words, limit))
+        return Dfa(words_table(words))
 
     @staticmethod
     def from_transitions(transitions: Sequence[Iterable[Edge]], accepting: Iterable[int]) -> Dfa:
@@ -109,10 +104,6 @@ class Dfa:
     def is_empty(self) -> bool:
         return not self.table.accepting
 
-    @property
-    def is_finite(self) -> bool:
-        return self._reverse_topological is not None
-
     @cached_property
     def lengths(self) -> tuple[int, int | None]:
         """The least and the greatest length of a word, in characters (None: without bound).
@@ -129,35 +120,6 @@ class Dfa:
         for state in order:
             longest[state] = max((longest[target] + 1 for target in self.targets(state)), default=0)
         return len(shortest), longest[0]
-
-    def count(self, limit: int) -> int | None:
-        """How many words there are; None where they are more than `limit`."""
-        order = self._reverse_topological
-        if order is None:
-            return None
-        sizes = [len(chars) for chars in self.table.alphabet.sets()]
-        counts: dict[int, int] = {}
-        for state in order:
-            row = self.table.rows[state]
-            counts[state] = (state in self.table.accepting) + sum(
-                size * counts[target] for size, target in zip(sizes, row, strict=True) if target != DEAD
-            )
-        return counts[0] if counts[0] <= limit else None
-
-    def finite_words(self, limit: int) -> tuple[str, ...] | None:
-        """All words, sorted; None where they are more than `limit`."""
-        return None if self.count(limit) is None else tuple(sorted(self._words_from(0)))
-
-    def _words_from(self, state: int) -> Iterator[str]:
-        sets = self.table.alphabet.sets()
-        pending = [(state, "")]
-        while pending:
-            state, word = pending.pop()
-            if state in self.table.accepting:
-                yield word
-            for chars, target in zip(sets, self.table.rows[state], strict=True):
-                if target != DEAD:
-                    pending.extend((target, word + char) for char in chars)
 
     def shortest(self) -> str | None:
         """A shortest word, the first of them by code points; None where there are no words."""
@@ -181,24 +143,6 @@ class Dfa:
         return [target for target in dict.fromkeys(self.table.rows[state]) if target != DEAD]
 
     @cached_property
-    def transitions(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-        """For each state its edges as sorted disjoint ranges of code points: (low, high, target)."""
-        ranges = list(self.table.alphabet.ranges())
-        rows = []
-        for row in self.table.rows:
-            edges: list[tuple[int, int, int]] = []
-            for low, high, number in ranges:
-                target = row[number]
-                if target == DEAD:
-                    continue
-                if edges and edges[-1][1] == low - 1 and edges[-1][2] == target:
-                    edges[-1] = (edges[-1][0], high, target)
-                else:
-                    edges.append((low, high, target))
-            rows.append(tuple(edges))
-        return tuple(rows)
-
-    @cached_property
     def _reverse_topological(self) -> list[int] | None:
         """The states, each behind all that follow it; None where there is a cycle."""
         waiting = [len(self.targets(state)) for state in range(len(self.table.rows))]
@@ -218,29 +162,19 @@ class Dfa:
 
     def __and__(self, other: Dfa) -> Dfa:
         """The words of both."""
-        return Dfa(product(self.table, other.table, lambda one, two: one and two, MAX_STATES))
+        return Dfa(product(self.table, other.table, lambda one, two: one and two))
 
     def __or__(self, other: Dfa) -> Dfa:
         """The words of either."""
-        return Dfa(product(self.table, other.table, lambda one, two: one or two, MAX_STATES))
+        return Dfa(product(self.table, other.table, lambda one, two: one or two))
 
     def __sub__(self, other: Dfa) -> Dfa:
         """The words of the first that are not words of the second."""
-        return Dfa(product(self.table, other.table, lambda one, two: one and not two, MAX_STATES))
+        return Dfa(product(self.table, other.table, lambda one, two: one and not two))
 
     def __invert__(self) -> Dfa:
         """Every other word."""
         return _ALL_WORDS - self
-
-
-def concat(left: Dfa, right: Dfa) -> Dfa:
-    """A word of the left language followed by one of the right."""
-    return Dfa(concatenation(left.table, right.table, MAX_STATES))
-
-
-def star(language: Dfa) -> Dfa:
-    """Any number of words of the language, none included, one behind the other."""
-    return Dfa(iteration(language.table, MAX_STATES))
 
 
 _EMPTY = Dfa(EMPTY_TABLE)
