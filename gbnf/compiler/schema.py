@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
+from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
@@ -61,15 +61,9 @@ def compilation(schema: Any) -> Iterator[None]:
     """Around the work on one schema. Raises SchemaError for what nests too deeply to be compiled.
 
     Also for texts with half a surrogate pair.
-
-    Python's cycle collector pauses: what a compilation makes holds next to no cycles, and looking for them
-    again and again takes half the time of a large schema. What is made belongs to a function called inside,
-    so that it is gone before the collector looks again.
     """
-    was_collecting = gc.isenabled()
-    gc.disable()
     try:
-        with limit_effort():
+        with paused_garbage_collection(), limit_effort():
             yield
     except ValueError:
         pointer = lone_surrogate(schema)
@@ -82,9 +76,6 @@ def compilation(schema: Any) -> Iterator[None]:
             raise
         problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
         raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 def check_whitespace(whitespace: str) -> None:

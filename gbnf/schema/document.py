@@ -204,12 +204,6 @@ class Document:
         self._pointers[id(raw)] = pointer
         return pointer
 
-    def is_supported_pattern(self, pattern: str) -> bool:
-        """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
-        from gbnf.schema.validators import is_supported_pattern  # noqa: PLC0415  # most schemas need none
-
-        return is_supported_pattern(pattern)
-
     def allows(self, subschema: Subschema, value: Any) -> bool:
         """Whether jsonschema finds `value` valid at `place`.
 

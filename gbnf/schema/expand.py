@@ -20,6 +20,7 @@ from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback
 from gbnf.schema.intersections import array_shape, closed_property_names, number_shape, object_shape
 from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE, TYPES
 from gbnf.schema.negation import NoComplementError
+from gbnf.schema.pattern_matching import is_supported_pattern
 from gbnf.schema.strings import merge_strings, string_language, string_shape
 from gbnf.schema.value_sets import (
     ALL_VALUES,
@@ -321,9 +322,8 @@ class Expander:
             except UndecidedError as error:
                 reason = f"the values are not judged by what stands here: {error}"
                 self._report(facet.pointer, keyword, reason)
-            if isinstance(
-                pattern := facet.raw.get("pattern"), str
-            ) and not self._document.is_supported_pattern(pattern):
+            pattern = facet.raw.get("pattern")
+            if isinstance(pattern, str) and not is_supported_pattern(pattern):
                 reason = "it can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"

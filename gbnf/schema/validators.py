@@ -1,25 +1,19 @@
-"""jsonschema's validators, taught what they can't read by themselves.
+"""jsonschema's validator classes, extended where they read a schema differently than the compiler.
 
-Patterns: jsonschema hands them to Python's `re`, in which `$` also matches before a last line feed and `\\d`
-any digit of Unicode. Here they mean what ECMA-262 says, by `gbnf.regular`; the package `regex`, which can
-be given a time limit, judges only by those that have no automaton there (backreferences, too many states). A
-pattern that neither reads allows every text.
-Private keywords (`gbnf.schema.keywords`): a complement may hold them, and values are judged by them too.
+Patterns are matched by `gbnf.schema.pattern_matching`, as ECMA-262 reads them. The private keywords of
+`gbnf.schema.keywords` are rules too, since values are also judged by complements.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.effort import EffortSpent, TooManyStates, limit_nesting, may_backtrack, spend
-from gbnf.regular.errors import PatternError
+from gbnf.effort import limit_nesting, spend
 from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,
@@ -31,9 +25,7 @@ from gbnf.schema.keywords import (
     NOT_WORDS,
     REFERENCES,
 )
-
-if TYPE_CHECKING:
-    import regex
+from gbnf.schema.pattern_matching import pattern_matches
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
@@ -45,10 +37,6 @@ _RULE_WORK = 8
 _ASKING_WORK = 24
 #: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
 _MAX_DEPTH = 120
-#: Signs of a pattern for `regex`, which writes out what must come: `(ab+){3}` is four times `ab` and `b`.
-_LARGEST = 100_000
-#: Seconds that one pattern without an automaton may take for one text.
-_LONGEST_S = 1.0
 _NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
 
 
@@ -111,83 +99,6 @@ def _nesting(rule: _Rule) -> _Rule:
             yield from rule(validator, value, instance, schema) or ()
 
     return nesting
-
-
-def pattern_matches(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is found in the text; None for a pattern of no known language.
-
-    Where work is bounded, only automata are asked: whatever backtracks may take time without end, which
-    nobody can count. Elsewhere it gets `_LONGEST_S`, and then nothing is known.
-    """
-    answer = _automaton_matches(pattern, text)
-    if answer is None and may_backtrack() and (expression := _in_python(pattern)) is not None:
-        with suppress(TimeoutError):
-            return expression.search(text, timeout=_LONGEST_S) is not None
-    return answer
-
-
-def _automaton_matches(pattern: str, text: str) -> bool | None:
-    """By the pattern's automaton; None where it has none."""
-    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
-
-    spend(1 + len(text) // 4)
-    try:
-        return search(pattern).accepts(text)
-    except EffortSpent:
-        raise
-    except (PatternError, TooManyStates):
-        return None
-
-
-def is_supported_pattern(pattern: str) -> bool:
-    """Whether `pattern_matches` can tell."""
-    return _automaton_matches(pattern, "") is not None or (
-        may_backtrack() and _in_python(pattern) is not None
-    )
-
-
-_TOKEN = re.compile(r"\\k<\w+>|\\.|\[(?:\\.|[^\]\\])*\]|\$|\.|\(\?<(?![=!])", re.DOTALL)
-_IN_PYTHON = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "(?<": "(?P<"}
-
-
-def _reference(token: str) -> str:
-    return f"(?P={token[3:-1]})" if token.startswith("\\k<") else token
-
-
-_SIGN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(?P<least>\+|\{(?P<count>\d+)(?:,\d*)?\})|.", re.DOTALL)
-#: Comments, and the flag for them, which `_expanded_length` does not follow.
-_COMMENTS = re.compile(r"\(\?(?:#|[a-zA-Z]*x)")
-
-
-def _expanded_length(pattern: str) -> int:
-    """About how many signs `regex` makes of the pattern: a group's least repetitions, and one more."""
-    groups, last = [0], 0
-    for sign in _SIGN.finditer(pattern):
-        if sign["least"]:
-            more = last * int((sign["count"] or "1")[:9])
-            groups[-1], last = groups[-1] + more, last + more
-        elif sign[0] == "(":
-            groups.append(1)
-        elif sign[0] == ")" and len(groups) > 1:
-            last = groups.pop()
-            groups[-1] += last
-        elif sign[0] not in "*?":
-            groups[-1], last = groups[-1] + 1, 1
-    return sum(groups)
-
-
-@lru_cache(maxsize=128)
-def _in_python(pattern: str) -> regex.Pattern[str] | None:
-    """A pattern in the words of Python, `$` being the very end; None where there are none."""
-    import regex  # noqa: PLC0415  # most patterns have an automaton
-
-    if _COMMENTS.search(pattern) or _expanded_length(pattern) > _LARGEST:
-        return None
-    translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
-    try:
-        return regex.compile(translated, regex.ASCII)
-    except (regex.error, ValueError, OverflowError, RecursionError):
-        return None
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
