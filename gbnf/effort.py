@@ -68,13 +68,13 @@ def spend(work: int) -> None:
 
 
 def is_spent() -> bool:
-    """Whether the count is used up."""
+    """Return whether the count is used up."""
     effort = _current.get()
     return effort is not None and effort.limit is not None and effort.used > effort.limit
 
 
 def may_backtrack() -> bool:
-    """Whether patterns may be matched by a library whose work can't be counted."""
+    """Return whether patterns may be matched by a library whose work can't be counted."""
     effort = _current.get()
     return effort is None or effort.may_backtrack
 
@@ -133,7 +133,7 @@ class _Outcome(NamedTuple):
 def effort_cache(
     maxsize: int,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """As `functools.lru_cache`, for functions that spend: a call costs the same whether cached or not.
+    """Return as `functools.lru_cache`, for functions that spend: a call costs the same whether cached or not.
 
     In each count the first call with certain arguments costs, and the others nothing.
 

@@ -31,30 +31,30 @@ class Alphabet:
     size: int
 
     def class_of(self, char: str) -> int:
-        """The number of the character's class; -1 for a surrogate."""
+        """Return the number of the character's class; -1 for a surrogate."""
         return self.classes[bisect_right(self.starts, ord(char)) - 1]
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """The partition from the first character to the last: (low, high, class)."""
+        """Yield the partition from the first character to the last: (low, high, class)."""
         ends = (*self.starts[1:], sys.maxunicode + 1)
         for low, end, number in zip(self.starts, ends, self.classes, strict=True):
             if number != _OUTSIDE:
                 yield low, end - 1, number
 
     def sets(self) -> tuple[CharSet, ...]:
-        """The characters of each class."""
+        """Return the characters of each class."""
         pairs: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
         for low, high, number in self.ranges():
             pairs[number].append((low, high))
         return tuple(CharSet(tuple(ranges)) for ranges in pairs)
 
     def merged(self, labels: Sequence[Hashable]) -> Alphabet:
-        """The coarser alphabet in which the classes of one label are one class."""
+        """Return the coarser alphabet in which the classes of one label are one class."""
         intervals = zip(self.starts, self.classes, strict=True)
         return _partition((start, labels[number]) for start, number in intervals)[0]
 
     def classes_at(self, starts: Sequence[int]) -> Iterator[int]:
-        """The class at each of the code points, which ascend and hold all of `self.starts`."""
+        """Yield the class at each of the code points, which ascend and hold all of `self.starts`."""
         current = dict(zip(self.starts, self.classes, strict=True))
         number = _OUTSIDE
         for start in starts:
@@ -66,7 +66,7 @@ ONE_CLASS = Alphabet((0, SURROGATES[0], SURROGATES[1] + 1), (0, _OUTSIDE, 0), 1)
 
 
 def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
-    """The coarsest alphabet that tells apart what the sets do, and who holds each class.
+    """Return the coarsest alphabet that tells apart what the sets do, and who holds each class.
 
     Bit `i` of the second value's entry for a class says whether set `i` holds the class.
     """
@@ -88,7 +88,7 @@ def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
 
 
 def common_refinement(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[tuple[int, int]]]:
-    """The coarsest alphabet finer than both, and the pair of classes that each of its classes lies in."""
+    """Return the coarsest alphabet finer than both, and the pair of classes that each of its classes lies in."""
     if left == right:
         return left, [(number, number) for number in range(left.size)]
     starts = sorted({*left.starts, *right.starts})
@@ -97,7 +97,7 @@ def common_refinement(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[t
 
 
 def _partition(intervals: Iterable[tuple[int, Label]]) -> tuple[Alphabet, list[Label]]:
-    """The alphabet whose classes are the labels of the intervals, which begin at the given code points."""
+    """Return the alphabet whose classes are the labels of the intervals, which begin at the given code points."""
     numbers: dict[Label, int] = {}
     starts: list[int] = []
     classes: list[int] = []

@@ -29,13 +29,13 @@ class Dfa:
 
     @staticmethod
     def all_words() -> Dfa:
-        """Every word."""
+        """Return every word."""
         return _ALL_WORDS
 
     @staticmethod
     @effort_cache(maxsize=256)
     def of_length(minimum: int, maximum: int | None, limit: int = MAX_STATES) -> Dfa:
-        """The words of so many characters (maximum None: without bound)."""
+        """Return the words of so many characters (maximum None: without bound)."""
         if maximum is not None and maximum < minimum:
             return _EMPTY
         last = minimum if maximum is None else maximum
@@ -47,12 +47,12 @@ class Dfa:
 
     @staticmethod
     def of_words(words: Iterable[str]) -> Dfa:
-        """Exactly these words. A word with a lone surrogate raises ValueError."""
+        """Return exactly these words. A word with a lone surrogate raises ValueError."""
         return Dfa(words_table(words))
 
     @staticmethod
     def from_transitions(transitions: Sequence[Iterable[Edge]], accepting: Iterable[int]) -> Dfa:
-        """An automaton written out: the edges that leave each state, state 0 being the start.
+        """Return an automaton written out: the edges that leave each state, state 0 being the start.
 
         Edges may name one target several times. Raises ValueError where two targets share a character.
         """
@@ -89,7 +89,7 @@ class Dfa:
     # What is in the language
 
     def accepts(self, text: str) -> bool:
-        """Whether the text is a word of the language. Lone surrogates are in no word."""
+        """Return whether the text is a word of the language. Lone surrogates are in no word."""
         state, rows, class_of = 0, self.table.rows, self.table.alphabet.class_of
         for char in text:
             number = class_of(char)
@@ -122,7 +122,7 @@ class Dfa:
         return len(shortest), longest[0]
 
     def shortest(self) -> str | None:
-        """A shortest word, the first of them by code points; None where there are no words."""
+        """Return a shortest word, the first of them by code points; None where there are no words."""
         if self.is_empty:
             return None
         firsts = [chr(chars.ranges[0][0]) for chars in self.table.alphabet.sets()]
@@ -139,7 +139,7 @@ class Dfa:
     # How it is made up
 
     def targets(self, state: int) -> list[int]:
-        """The states that follow, each once, in the order of the first characters that lead to them."""
+        """Return the states that follow, each once, in the order of the first characters that lead to them."""
         return [target for target in dict.fromkeys(self.table.rows[state]) if target != DEAD]
 
     @cached_property
@@ -161,19 +161,19 @@ class Dfa:
     # Operations
 
     def __and__(self, other: Dfa) -> Dfa:
-        """The words of both."""
+        """Return the words of both."""
         return Dfa(product(self.table, other.table, lambda one, two: one and two))
 
     def __or__(self, other: Dfa) -> Dfa:
-        """The words of either."""
+        """Return the words of either."""
         return Dfa(product(self.table, other.table, lambda one, two: one or two))
 
     def __sub__(self, other: Dfa) -> Dfa:
-        """The words of the first that are not words of the second."""
+        """Return the words of the first that are not words of the second."""
         return Dfa(product(self.table, other.table, lambda one, two: one and not two))
 
     def __invert__(self) -> Dfa:
-        """Every other word."""
+        """Return every other word."""
         return _ALL_WORDS - self
 
 

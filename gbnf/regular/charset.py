@@ -24,7 +24,7 @@ class CharSet:
 
     @staticmethod
     def of(*parts: str | tuple[int, int] | CharSet) -> CharSet:
-        """The characters of strings, of inclusive ranges of code points and of other sets, together."""
+        """Return the characters of strings, of inclusive ranges of code points and of other sets, together."""
         pairs: list[tuple[int, int]] = []
         for part in parts:
             if isinstance(part, str):
@@ -51,14 +51,14 @@ class CharSet:
         return sum(high - low + 1 for low, high in self.ranges)
 
     def __iter__(self) -> Iterator[str]:
-        """The characters, in the order of their code points."""
+        """Return the characters, in the order of their code points."""
         return (chr(code) for low, high in self.ranges for code in range(low, high + 1))
 
     def __or__(self, other: CharSet) -> CharSet:
         return CharSet(_normal([*self.ranges, *other.ranges]))
 
     def __invert__(self) -> CharSet:
-        """Every other character."""
+        """Return every other character."""
         gaps, start = [], 0
         for low, high in (*self.ranges, (sys.maxunicode + 1, 0)):
             if start < low:

@@ -25,12 +25,12 @@ from gbnf.regular.subset_construction import determinise
 
 @effort_cache(maxsize=4096)
 def search(pattern: str) -> Dfa:
-    """The texts in which the pattern is found somewhere. Raises PatternError and TooManyStates."""
+    """Return the texts in which the pattern is found somewhere. Raises PatternError and TooManyStates."""
     return _language(parse_pattern(pattern), pattern)
 
 
 def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
-    """The texts in which the expression is found.
+    """Return the texts in which the expression is found.
 
     `within` makes it the body of that lookaround: found at the start of what follows the place, or at the
     end of what stands before it.
@@ -49,7 +49,7 @@ def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
 
 
 def _body(condition: Condition, pattern: str) -> Dfa:
-    """What must hold behind the place, or before it, for the lookaround's body to match."""
+    """Return what must hold behind the place, or before it, for the lookaround's body to match."""
     lookaround = condition.lookaround
     if lookaround.behind and may_look_ahead(lookaround.item):
         raise UnsupportedPatternError(pattern, lookaround.position, "a lookbehind that asks what follows")

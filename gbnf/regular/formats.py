@@ -26,7 +26,7 @@ class Format:
 
 @effort_cache(maxsize=256)
 def format_language(name: str) -> Dfa | None:
-    """The strings of a format, or None for a format that is not held."""
+    """Return the strings of a format, or None for a format that is not held."""
     known = FORMATS.get(name)
     return None if known is None else search(f"^(?:{known.pattern})$")
 
@@ -67,7 +67,7 @@ _ATEXT = "0-9A-Za-z!#$%&'*+/=?^_`{|}~"  # and the hyphen, which is itself when i
 
 
 def _mailbox(beyond: str) -> str:
-    """A mailbox, with the characters of `beyond` in names and domains too."""
+    """Return a mailbox, with the characters of `beyond` in names and domains too."""
     dot_string = rf"[{_ATEXT}{beyond}-]+(?:\.[{_ATEXT}{beyond}-]+)*"
     quoted = rf'"(?:[ !#-\[\]-~{beyond}]|\\[ -~])*"'
     label = f"[0-9A-Za-z{beyond}](?:[0-9A-Za-z{beyond}-]*[0-9A-Za-z{beyond}])?"

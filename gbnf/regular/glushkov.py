@@ -87,7 +87,7 @@ _NO_POSITIONS = _PositionSets(nullable=True, first=0, last=0)
 def position_automaton(
     node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
 ) -> PositionAutomaton:
-    """The texts of the expression, with any text before and any text behind where so asked.
+    """Return the texts of the expression, with any text before and any text behind where so asked.
 
     `before` is what stands before the whole. Raises TooManyStates.
     """
@@ -110,7 +110,7 @@ def position_automaton(
 
 
 def bits(positions: int) -> Iterator[int]:
-    """The numbers of the positions in a set."""
+    """Yield the numbers of the positions in a set."""
     while positions:
         lowest = positions & -positions
         yield lowest.bit_length() - 1
@@ -204,7 +204,7 @@ class _Builder:
         return tail
 
     def resolve(self, number: int, before: Preceding) -> Steps:
-        """The steps from a position once the assertions on the way are decided, as far as they can be.
+        """Return the steps from a position once the assertions on the way are decided, as far as they can be.
 
         `before` is what stands before the whole expression.
         """

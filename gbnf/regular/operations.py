@@ -13,7 +13,7 @@ from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, ex
 def product(
     left: TransitionTable, right: TransitionTable, keep: Callable[[bool, bool], bool]
 ) -> TransitionTable:
-    """The words for which `keep(left has it, right has it)`. `keep(False, False)` must be False.
+    """Return the words for which `keep(left has it, right has it)`. `keep(False, False)` must be False.
 
     The states are pairs; a side whose word is lost for good stays at DEAD.
     """
@@ -39,7 +39,7 @@ def product(
 
 
 def words_table(words: Iterable[str]) -> TransitionTable:
-    """Exactly these words: a trie, whose equal branches are found from the leaves up.
+    """Return exactly these words: a trie, whose equal branches are found from the leaves up.
 
     Raises ValueError for a word with a lone surrogate, TooManyStates.
     """
@@ -83,5 +83,5 @@ def words_table(words: Iterable[str]) -> TransitionTable:
 
 
 def _with_dead_row(table: TransitionTable) -> list[Sequence[int]]:
-    """The rows, and at index DEAD one that leads nowhere."""
+    """Return the rows, and at index DEAD one that leads nowhere."""
     return [*table.rows, (DEAD,) * table.alphabet.size]

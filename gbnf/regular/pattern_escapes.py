@@ -54,7 +54,7 @@ class Cursor:
         return found
 
     def read_class(self, position: int) -> CharSet:
-        """A class, from behind its opening bracket."""
+        """Return a class, from behind its opening bracket."""
         negated = self.looking_at("^")
         self.index += negated
         parts: list[str | tuple[int, int] | CharSet] = []
@@ -91,7 +91,7 @@ class Cursor:
         return self.read_escape(self.index - 1)
 
     def read_escape(self, position: int) -> str | CharSet:
-        """The character, or the set of them, that an escape means inside a class and out."""
+        """Return the character, or the set of them, that an escape means inside a class and out."""
         if self.index >= len(self.pattern):
             raise self.malformed("a backslash with nothing behind it", position)
         char = self.pattern[self.index]

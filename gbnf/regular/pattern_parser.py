@@ -33,7 +33,7 @@ _LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False),
 
 
 def parse_pattern(pattern: str) -> Node:
-    """The syntax tree of a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
+    """Return the syntax tree of a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
     parser = _PatternParser(pattern)
     node = parser.disjunction(0)
     if parser.index < len(pattern):
@@ -177,7 +177,7 @@ class _PatternParser(Cursor):
                         raise self.unsupported(f"the flag {letter!r} is not known", position)
 
     def _escape(self, position: int) -> Node:
-        """What stands behind a backslash outside a class."""
+        """Return what stands behind a backslash outside a class."""
         if self.index >= len(self.pattern):
             raise self.malformed("a backslash with nothing behind it", position)
         char = self.pattern[self.index]

@@ -77,7 +77,7 @@ ANY_TEXT = Repetition(ANY, 0, None)
 
 
 def is_anchored_at_start(node: Node) -> bool:
-    """Whether every match begins at the start of the text, as far as is plain to see."""
+    """Return whether every match begins at the start of the text, as far as is plain to see."""
     match node:
         case Start():
             return True
@@ -95,7 +95,7 @@ def is_anchored_at_start(node: Node) -> bool:
 
 
 def is_anchored_at_end(node: Node) -> bool:
-    """Whether every match ends at the end of the text, as far as is plain to see."""
+    """Return whether every match ends at the end of the text, as far as is plain to see."""
     match node:
         case End():
             return True
@@ -113,7 +113,7 @@ def is_anchored_at_end(node: Node) -> bool:
 
 
 def has_word_boundary(node: Node) -> bool:
-    """Whether a word boundary is asked for anywhere inside."""
+    """Return whether a word boundary is asked for anywhere inside."""
     match node:
         case Boundary():
             return True
@@ -126,7 +126,7 @@ def has_word_boundary(node: Node) -> bool:
 
 
 def may_look_ahead(node: Node) -> bool:
-    """Whether there is an assertion inside that may ask what follows: any but the start of the text."""
+    """Return whether there is an assertion inside that may ask what follows: any but the start of the text."""
     match node:
         case Concatenation(items) | Alternation(items):
             return any(map(may_look_ahead, items))

@@ -29,7 +29,7 @@ _STEP_WORK = 10  # what one step under conditions costs, in steps without
 
 
 def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -> Dfa:
-    """The language of a position automaton. `bodies` holds one for each of its conditions.
+    """Return the language of a position automaton. `bodies` holds one for each of its conditions.
 
     A lookahead's body is the language of all that may follow the place, a lookbehind's of all that may stand
     before it; a negative lookaround's is complemented already. Raises TooManyStates.
@@ -150,7 +150,7 @@ class _ConditionalSubsets:
     def _with_conditions(
         self, lookaheads: _PendingLookaheads, conditions: Iterable[Condition], behind: Sequence[int]
     ) -> _PendingLookaheads | None:
-        """The open promises and those of the conditions; None where a lookbehind fails."""
+        """Return the open promises and those of the conditions; None where a lookbehind fails."""
         for condition in conditions:
             number = self._numbers[condition]
             if not condition.lookaround.behind:
@@ -160,7 +160,7 @@ class _ConditionalSubsets:
         return lookaheads
 
     def _advance(self, lookaheads: _PendingLookaheads, classes: Sequence[int]) -> _PendingLookaheads | None:
-        """The promises that are open one character on; None where one can't come true any more."""
+        """Return the promises that are open one character on; None where one can't come true any more."""
         kept = []
         for number, at in lookaheads:
             rows = self._bodies[number].table.rows

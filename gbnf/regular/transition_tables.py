@@ -40,7 +40,7 @@ def explore(
     accepts: Callable[[State], bool],
     limit: int = MAX_STATES,
 ) -> TransitionTable:
-    """Every state that can be reached, minimised.
+    """Return every state that can be reached, minimised.
 
     `successors` gives a state for each class of the alphabet; a falsy one is dead. Raises TooManyStates.
     """
@@ -67,14 +67,14 @@ def explore(
 
 
 def _row_work(alphabet: Alphabet) -> int:
-    """What one row costs, in the units of `gbnf.effort`."""
+    """Return what one row costs, in the units of `gbnf.effort`."""
     return 2 + alphabet.size // 2
 
 
 def minimize(
     alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collection[int]
 ) -> TransitionTable:
-    """The minimal form of a table whose states can all be reached."""
+    """Return the minimal form of a table whose states can all be reached."""
     spend(_row_work(alphabet) * len(rows))
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
@@ -107,7 +107,7 @@ def _equivalence(
     live: set[int],
     accepting: frozenset[int],
 ) -> list[int]:
-    """The block of each state: two states are in one block exactly when they accept the same words.
+    """Return the block of each state: two states are in one block exactly when they accept the same words.
 
     Partition refinement. A state is looked at again when one of its targets changed its block, and where a
     block falls apart its largest part keeps the number: so no state changes its block more than log2(n)

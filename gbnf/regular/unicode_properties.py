@@ -44,7 +44,7 @@ _NAMED_SCRIPTS = {
 
 @cache
 def unicode_property(text: str) -> CharSet | None:
-    """What stands between the braces of `\\p{...}`: a general category, a script, ASCII, Any or Alphabetic.
+    """Return what stands between the braces of `\\p{...}`: a general category, a script, ASCII, Any or Alphabetic.
 
     None for a property that isn't known here. Categories follow the Unicode version of `unicodedata`.
     Scripts go by the characters' names and are an approximation: letters, and for Han also signs.
@@ -114,7 +114,7 @@ def _script(name: str) -> CharSet | None:
 
 
 def ignoring_case(chars: CharSet) -> CharSet:
-    """The characters of the set, and those that differ from one of them in case alone."""
+    """Return the characters of the set, and those that differ from one of them in case alone."""
     if len(chars) > len(_cased()):
         return CharSet.of(chars, *[orbit for orbit in _orbits() if any(char in chars for char in orbit)])
     return CharSet.of(chars, *[orbit for char in chars if (orbit := _cased().get(char))])
@@ -122,7 +122,7 @@ def ignoring_case(chars: CharSet) -> CharSet:
 
 @cache
 def _orbits() -> tuple[str, ...]:
-    """The characters that are one when case is ignored, as strings of at least two."""
+    """Return the characters that are one when case is ignored, as strings of at least two."""
     orbits: dict[str, str] = {}
     for char in map(chr, range(0x1E944)):  # no letter beyond has a case
         folded = char.casefold()

@@ -72,7 +72,7 @@ _COMMENTS = re.compile(r"\(\?(?:#|[a-zA-Z]*x)")
 
 
 def _expanded_length(pattern: str) -> int:
-    """Estimate the pattern's length in `regex`: each group is repeated its minimum of times, and once more."""
+    """Estimate the pattern's length in `regex`: each group is repeated its minimum of times plus one."""
     groups, last = [0], 0
     for element in _ELEMENT.finditer(pattern):
         if element["least"]:

@@ -31,20 +31,20 @@ _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
 
 
-#: What one rule takes, in the units of `gbnf.effort`.
+#: The work of one rule, in the units of `gbnf.effort`.
 _RULE_WORK = 8
-#: What one takes that asks other schemas: it resolves a reference, or evolves a validator.
-_ASKING_WORK = 24
-#: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
+#: The work of a rule that descends into subschemas: it resolves a reference, or evolves a validator.
+_DESCENT_WORK = 24
+#: How deeply rules that descend into subschemas may nest: each takes three Python calls.
 _MAX_DEPTH = 120
 _NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
 
 
 @cache
 def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
-    """A validator class of jsonschema that reads more, in subschemas too; the rest it reads as before.
+    """Extend a validator class of jsonschema; its other keywords are unchanged.
 
-    `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
+    `every_draft`: for schemas that declare no draft; `dependencies` means what it meant up to draft 7.
     """
     known = validator.VALIDATORS
     overrides: dict[str, Callable[[_Rule], _Rule]] = {
@@ -78,7 +78,7 @@ def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
 
 
 def _counted(rule: _Rule) -> _Rule:
-    """The rule, its work counted."""
+    """Return the rule with its work counted."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
@@ -88,13 +88,13 @@ def _counted(rule: _Rule) -> _Rule:
 
 
 def _nesting(rule: _Rule) -> _Rule:
-    """A rule that asks other schemas, its work counted, and how deep such rules are within one another.
+    """Return a rule that descends into subschemas with its work counted and its nesting limited.
 
-    A schema may ask itself, and jsonschema would go on until Python's stack ends, in whichever library.
+    A schema may refer to itself without end; jsonschema would recurse until Python's stack is exhausted.
     """
 
     def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        spend(_ASKING_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        spend(_DESCENT_WORK + (len(value) if isinstance(value, list | dict) else 0))
         with limit_nesting(_MAX_DEPTH):
             yield from rule(validator, value, instance, schema) or ()
 
@@ -119,8 +119,8 @@ def _additional_properties(usual: _Rule) -> _Rule:
     def rule(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         patterns = schema.get("patternProperties")
         if patterns and validator.is_type(instance, "object"):
-            instance = {key: held for key, held in instance.items() if not _matches_any(patterns, key)}
-            schema = {keyword: held for keyword, held in schema.items() if keyword != "patternProperties"}
+            instance = {key: member for key, member in instance.items() if not _matches_any(patterns, key)}
+            schema = {keyword: member for keyword, member in schema.items() if keyword != "patternProperties"}
         yield from usual(validator, value, instance, schema) or ()
 
     return rule
@@ -135,7 +135,7 @@ def _unevaluated_properties(
 ) -> Iterator[ValidationError]:
     if not validator.is_type(instance, "object"):
         return
-    own = {keyword: held for keyword, held in schema.items() if keyword != "unevaluatedProperties"}
+    own = {keyword: member for keyword, member in schema.items() if keyword != "unevaluatedProperties"}
     evaluated = _evaluated(validator, instance, own)
     left = [key for key in instance if key not in evaluated]
     if value is False and left:
@@ -146,7 +146,7 @@ def _unevaluated_properties(
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
-    """The keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
+    """Return the keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
     if not isinstance(schema, Mapping):
         return set()
     with limit_nesting(_MAX_DEPTH):
@@ -194,7 +194,7 @@ def _required(usual: _Rule) -> _Rule:
 
 
 def _items(usual: _Rule, *, tuples: bool) -> _Rule:
-    """With `true` and `false`, which draft 4 does not have, and with `tuples`, which 2020-12 does not."""
+    """Return a rule that also allows booleans (not in draft 4) and, with `tuples`, arrays (not 2020-12)."""
 
     def rule(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         first = items if tuples and isinstance(items, list) else []
@@ -212,7 +212,7 @@ _EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 
 
 def _bound(usual: _Rule) -> _Rule:
-    """With draft 4's flags."""
+    """Return a rule that also allows the flags of draft 4."""
 
     def rule(validator: Any, bound: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         flagged = any(
