@@ -1,8 +1,10 @@
 """Regular languages as deterministic automata, closed under the boolean operations.
 
-A `Dfa` is a value: minimal and numbered canonically, so two of them are equal, and hash alike, exactly when
-they accept the same words. A word is a string of characters (code points without surrogates).
-Every operation that may multiply states stops at a budget with `TooManyStates`.
+A word is a string of characters (code points without surrogates).
+
+Invariants: a `Dfa` is minimal and numbered canonically, so two of them are equal, and have the same hash,
+exactly if they accept the same words. Every operation that may multiply states raises `TooManyStates` above
+a limit.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Dfa:
     @staticmethod
     @effort_cache(maxsize=256)
     def of_length(minimum: int, maximum: int | None, limit: int = MAX_STATES) -> Dfa:
-        """Return the words of so many characters (maximum None: without bound)."""
+        """Return the words of `minimum` to `maximum` characters (None: without bound)."""
         if maximum is not None and maximum < minimum:
             return _EMPTY
         last = minimum if maximum is None else maximum
@@ -52,7 +54,7 @@ class Dfa:
 
     @staticmethod
     def from_transitions(transitions: Sequence[Iterable[Edge]], accepting: Iterable[int]) -> Dfa:
-        """Return an automaton written out: the edges that leave each state, state 0 being the start.
+        """Return an explicit automaton: the edges that leave each state, state 0 being the start.
 
         Edges may name one target several times. Raises ValueError where two targets share a character.
         """
@@ -60,7 +62,7 @@ class Dfa:
         sets = list(dict.fromkeys(chars for row in edges for chars, _ in row))
         alphabet, holders = minterms(sets)
         classes = {
-            chars: [number for number, held in enumerate(holders) if held >> index & 1]
+            chars: [number for number, bits in enumerate(holders) if bits >> index & 1]
             for index, chars in enumerate(sets)
         }
         rows = []
@@ -86,7 +88,7 @@ class Dfa:
     def _hash(self) -> int:
         return hash(self.table)
 
-    # What is in the language
+    # Words
 
     def accepts(self, text: str) -> bool:
         """Return whether the text is a word of the language. Lone surrogates are in no word."""
@@ -102,6 +104,7 @@ class Dfa:
 
     @property
     def is_empty(self) -> bool:
+        """Whether there are no words."""
         return not self.table.accepting
 
     @cached_property
@@ -136,15 +139,15 @@ class Dfa:
                     pending.append(target)
         raise AssertionError("an automaton in minimal form accepts something, or is empty")
 
-    # How it is made up
+    # Structure
 
     def targets(self, state: int) -> list[int]:
-        """Return the states that follow, each once, in the order of the first characters that lead to them."""
+        """Return the next states, each once, in the order of the first characters that lead to them."""
         return [target for target in dict.fromkeys(self.table.rows[state]) if target != DEAD]
 
     @cached_property
     def _reverse_topological(self) -> list[int] | None:
-        """The states, each behind all that follow it; None where there is a cycle."""
+        """The states, each after all that follow it; None if there is a cycle."""
         waiting = [len(self.targets(state)) for state in range(len(self.table.rows))]
         sources: list[list[int]] = [[] for _ in self.table.rows]
         for state in range(len(self.table.rows)):

@@ -13,13 +13,13 @@ from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, ex
 def product(
     left: TransitionTable, right: TransitionTable, keep: Callable[[bool, bool], bool]
 ) -> TransitionTable:
-    """Return the words for which `keep(left has it, right has it)`. `keep(False, False)` must be False.
+    """Return the words for which `keep(in left, in right)` is true. `keep(False, False)` must be False.
 
-    The states are pairs; a side whose word is lost for good stays at DEAD.
+    The states are pairs; a side that can't accept any more stays at DEAD.
     """
     alphabet, pairs = common_refinement(left.alphabet, right.alphabet)
     left_rows, right_rows = _with_dead_row(left), _with_dead_row(right)
-    # What may still be kept where the left side, or the right side, or neither is dead.
+    # Whether nothing can be kept any more where the left side, the right side, both or neither live.
     lost = [
         [
             not any(keep(one, two) for one in {False, left_lives} for two in {False, right_lives})
@@ -39,7 +39,7 @@ def product(
 
 
 def words_table(words: Iterable[str]) -> TransitionTable:
-    """Return exactly these words: a trie, whose equal branches are found from the leaves up.
+    """Return exactly these words, from a trie whose equal branches are merged from the leaves up.
 
     Raises ValueError for a word with a lone surrogate, TooManyStates.
     """
