@@ -21,7 +21,7 @@ from gbnf.grammar.ir import Rules
 from gbnf.tools import Tool
 from support.hostile_schemas import hostile_schema
 from support.oracle import engine
-from support.schemas import VALIDATORS
+from support.values import VALIDATORS
 
 KEYWORDS = [
     "$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",

@@ -19,7 +19,8 @@ from gbnf.grammar.generate import generate
 from support.oracle import engine
 from support.patterns import TEXTS as PATTERN_TEXTS
 from support.patterns import patterns, python_finds
-from support.schemas import DOCUMENTS, JSON_VALUES, is_valid, values_near
+from support.schemas import DOCUMENTS
+from support.values import JSON_VALUES, is_valid, values_near
 
 _WHITESPACE = st.sampled_from(["default", "compact", "spaced", "free"])
 

@@ -20,7 +20,8 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.bundled import manifests_path
 from support.oracle import engine
 from support.pools import json_values
-from support.schemas import NAMES, SCHEMAS, values_near
+from support.schemas import SCHEMAS
+from support.values import NAMES, values_near
 
 _TOOL_NAMES = ["a_b", "aB", "a.b", "json", "a", "root", "string", "final", "x-y", "get_now", "A"]
 

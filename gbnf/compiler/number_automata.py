@@ -10,20 +10,20 @@ from gbnf.regular.automaton import Dfa
 
 
 def intersection(left: Expr, right: Expr) -> Expr:
-    """The spellings that both expressions derive. None of the three holds a nonterminal."""
+    """Return the spellings that both expressions derive. None of the three holds a nonterminal."""
     return automaton_expr(expr_language(left) & expr_language(right))
 
 
 @effort_cache(maxsize=256)
 def expr_language(expr: Expr) -> Dfa:
-    """The automaton of an expression without nonterminals."""
+    """Return the automaton of an expression without nonterminals."""
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most numbers don't need it
 
     return search(f"^(?:{_as_pattern(expr)})$")
 
 
 def automaton_expr(words: Dfa, scope: Scope | None = None) -> Expr:
-    """The words of an automaton, as they are. Without a scope, in one expression."""
+    """Return the words of an automaton, as they are. Without a scope, in one expression."""
     from gbnf.compiler.automaton_rules import words_expr  # noqa: PLC0415  # most numbers don't need it
 
     return words_expr(words, scope)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
+from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
@@ -60,16 +60,10 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
 def compilation(schema: Any) -> Iterator[None]:
     """Limit the effort of the compilation inside, and translate its errors.
 
-    Python's cyclic garbage collector is paused: a compilation makes hardly any cycles, and looking for them
-    takes half the time of a large schema. Call a function inside, so that its objects are freed before the
-    collector runs again.
-
     Raises SchemaError for a schema that is nested too deeply, or that contains half a surrogate pair.
     """
-    was_collecting = gc.isenabled()
-    gc.disable()
     try:
-        with limit_effort():
+        with paused_garbage_collection(), limit_effort():
             yield
     except ValueError:
         pointer = lone_surrogate(schema)
@@ -82,9 +76,6 @@ def compilation(schema: Any) -> Iterator[None]:
             raise
         problem = "a value, a key or a chain of references in it is nested too deeply to be compiled"
         raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 def check_whitespace(whitespace: str) -> None:

@@ -18,7 +18,7 @@ from referencing.jsonschema import DRAFT202012
 
 from gbnf.errors import GbnfError
 from gbnf.schema.applicators import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
-from gbnf.schema.validators import is_supported_pattern
+from gbnf.schema.pattern_matching import is_supported_pattern
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ROOT_URI = "urn:args"

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from gbnf.schema.applicators import resolve_pointer
-from gbnf.schema.validators import pattern_matches
+from gbnf.schema.pattern_matching import pattern_matches
 
 _OPENING = ("additionalProperties", "unevaluatedProperties")
 _LISTS = ("allOf", "anyOf", "oneOf")

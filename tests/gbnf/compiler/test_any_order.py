@@ -15,7 +15,8 @@ from gbnf.compiler.objects import MAX_ANY_ORDER
 from gbnf.compiler.schema import compile_schema
 from gbnf.grammar.generate import generate
 from support.oracle import engine
-from support.schemas import DRAFTS, is_valid, spelled
+from support.schemas import DRAFTS, spelled
+from support.values import is_valid
 
 NAMES = [
     f"{word}{suffix}"

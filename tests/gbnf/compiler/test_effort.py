@@ -24,7 +24,7 @@ from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import engine
-from support.schemas import JSON_VALUES
+from support.values import JSON_VALUES
 
 
 def _chain(length: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf.testing import derivations
 from support.oracle import engine
-from support.schemas import is_valid
+from support.values import is_valid
 
 NUMBER, INTEGER = {"type": "number"}, {"type": "integer"}
 LARGEST = sys.float_info.max

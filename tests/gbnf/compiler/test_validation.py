@@ -16,7 +16,8 @@ from gbnf.errors import GbnfError
 from gbnf.grammar.generate import generate
 from gbnf.tools import Tool
 from support.oracle import engine
-from support.schemas import SCHEMAS, canonical, in_declared_order, values_near
+from support.schemas import SCHEMAS
+from support.values import canonical, in_declared_order, values_near
 
 #: More digits than a float holds: Python then compares another number than the one that is written.
 _TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")

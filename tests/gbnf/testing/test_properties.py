@@ -26,7 +26,7 @@ from gbnf.testing import (
 )
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
-from support.schemas import is_valid
+from support.values import is_valid
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
