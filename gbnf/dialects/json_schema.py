@@ -23,6 +23,7 @@ from gbnf.calls.validation.closed_schema import validation_schema
 from gbnf.errors import PoolError, SchemaError
 from gbnf.schema.applicators import SchemaPath, map_subschemas, walk
 from gbnf.schema.keywords import KEYWORDS
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.argument_schema import DIALECT
 from gbnf.tools.step_references import offered_args
@@ -88,8 +89,8 @@ def schema_violation(schema: str, text: str) -> str | None:
     `schema` is the text of a schema; an answer that was cut can't be judged by one.
     """
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as fault:
+        value = parse_json(text)
+    except InvalidJsonError as fault:
         return f"the text is no JSON value ({fault})"
     try:
         error = best_match(_validator(schema).iter_errors(value))

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.surrogates import has_surrogate
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
@@ -68,7 +69,7 @@ def emit_literal(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if "\0" in text:
         raise ValueError(f"llama.cpp cannot match NUL, which the literal {text!r} holds: remove it")
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if has_surrogate(text):
         raise ValueError(f"a surrogate is no character, and the literal {text!r} holds one: remove it")
     return '"' + "".join([_escape(char, _LITERAL_ESCAPES) for char in text]) + '"'
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gbnf.effort import TooManyStates
 from gbnf.regular.alphabet import common_refinement, minterms
-from gbnf.regular.charset import SURROGATES, CharSet
+from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD, TransitionTable, explore, minimize
+from gbnf.surrogates import has_surrogate
 
 
 def product(
@@ -106,7 +107,7 @@ def words_table(words: Iterable[str], limit: int) -> TransitionTable:
         if len(numbers) > limit:
             raise TooManyStates(limit)
     chars.pop("", None)
-    if any(SURROGATES[0] <= ord(char) <= SURROGATES[1] for char in chars):
+    if has_surrogate("".join(chars)):
         raise ValueError("a word holds half of a surrogate pair, which is no character")
     alphabet, _ = minterms([CharSet.single(ord(char)) for char in chars])
     # The start, found last, becomes state 0.

@@ -9,7 +9,7 @@ from textwrap import dedent
 from typing import Any
 
 from gbnf.calls.parsing.key_values import KeyValueBlock, indent_of, says_structure
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.readers import (
     LINE,
     LOOSE_NAME,
@@ -22,6 +22,7 @@ from gbnf.calls.parsing.readers import (
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import fold
+from gbnf.strict_json import InvalidJsonError
 
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings that say that the block is a call."""
@@ -90,7 +91,7 @@ def named_lines(
         try:
             value, repairs = load(text)
             return RawCall(name, value, syntax, (*repairs, *note), truncated=truncated)
-        except Unreadable as error:
+        except InvalidJsonError as error:
             return RawCall(name, None, syntax, truncated=truncated, error=str(error))
     properties = properties_of(name, context)
     block = KeyValueBlock(lines, properties)

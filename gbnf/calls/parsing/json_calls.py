@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gbnf.calls.parsing.lenient_json import Loaded, Unreadable, closing, extent, load, strict
+from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.strict_json import InvalidJsonError, parse_json
 
 NAME_KEYS = ("name", "tool", "function", "tool_name", "action")
 ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "params", "action_input")
@@ -65,7 +66,7 @@ def read_body(
     if found.closed:
         try:
             loaded = load(text[start : found.end])
-        except Unreadable as error:
+        except InvalidJsonError as error:
             return ParsedJson(
                 found.end, _unreadable(text[start : found.end], str(error), syntax), closed=True
             )
@@ -94,7 +95,7 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
         return None
     try:
         loaded = load(text[start:])
-    except Unreadable:
+    except InvalidJsonError:
         return None
     listed = entries(loaded.value, names) or []
     note = Repair("cut", "the text ends inside the call")
@@ -115,8 +116,8 @@ def _closed_with_mark(head: str, opened: str) -> Any:
         return None
     mark = ', "\\u0000cut": 1' if opened[-1] == "{" else ', "\\u0000cut"'
     try:
-        return strict(head + mark + closing(opened))
-    except Unreadable:
+        return parse_json(head + mark + closing(opened))
+    except InvalidJsonError:
         return None
 
 

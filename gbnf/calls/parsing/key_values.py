@@ -18,8 +18,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load, strict
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.results import Repair
+from gbnf.strict_json import InvalidJsonError, parse_json
 
 _KEY = re.compile(
     r'(?:(?P<json>"(?:[^"\\]|\\.)*")|(?P<bare>[^\s:"\'{}\[\],#-][^:"{}\[\]]{0,80}?))[ \t]*:(?=[ \t]|$)'
@@ -65,8 +66,8 @@ class KeyValueBlock:
         rest = line[match.end() :].strip()
         if match["json"]:
             try:
-                return str(strict(match["json"])), rest
-            except Unreadable:
+                return str(parse_json(match["json"])), rest
+            except InvalidJsonError:
                 return None
         return match["bare"], rest
 
@@ -136,15 +137,15 @@ class KeyValueBlock:
                 return text[1:-1]
             return text
         try:
-            value = strict(text)
-        except Unreadable:
+            value = parse_json(text)
+        except InvalidJsonError:
             pass
         else:
             return text if is_text(schema) and not isinstance(value, str) else value
         if text[:1] in ("{", "[") and extent(text, 0).closed:
             try:
                 value, repairs = load(text)
-            except Unreadable:
+            except InvalidJsonError:
                 return text
             self.repairs += repairs
             return value

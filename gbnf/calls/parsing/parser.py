@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.results import (
     FinalAnswer,
     InvalidToolCall,
@@ -19,6 +19,7 @@ from gbnf.calls.parsing.results import (
 from gbnf.calls.parsing.scanner import Scanner, Segment
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
 
 #: Characters of a text that is read for calls; a longer one is an answer.
@@ -108,13 +109,13 @@ def _call(written: RawCall, number: int, names: ToolNames, notes: list[Repair]) 
         notes.append(Repair("name", f"took {written.name[:80]!r} for {tool.name!r}"))
     try:
         arguments, truncated = _arguments(written, tool, notes)
-    except Unreadable as error:
+    except InvalidJsonError as error:
         return InvalidToolCall(written.name, str(error))
     return ToolCall(written.id or f"call_{number}", tool.name, arguments, written.truncated or truncated)
 
 
 def _arguments(written: RawCall, tool: Tool, notes: list[Repair]) -> tuple[dict[str, Any], bool]:
-    """The arguments as an object, and whether their text was cut. Raises Unreadable where they are none."""
+    """The arguments as an object, and whether their text was cut. Raises InvalidJsonError where they are none."""
     given, truncated = written.arguments, False
     if isinstance(given, str) and given.lstrip()[:1] == "{":
         text = given.strip()
@@ -135,7 +136,7 @@ def _arguments(written: RawCall, tool: Tool, notes: list[Repair]) -> tuple[dict[
     if len(properties) == 1:
         notes.append(Repair("arguments", f"took what stands there for {properties[0]!r}"))
         return {properties[0]: given}, truncated
-    raise Unreadable(
+    raise InvalidJsonError(
         f"the arguments of '{tool.name}' must be an object, such as {{\"{properties[0]}\": …}}"
         if properties
         else f"'{tool.name}' takes no arguments; give {{}}"

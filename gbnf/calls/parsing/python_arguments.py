@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gbnf.calls.parsing.lenient_json import Unreadable, strict
 from gbnf.calls.parsing.results import Repair
+from gbnf.strict_json import parse_json
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -37,8 +37,8 @@ def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
             if not isinstance(members, dict) or members.keys() & values.keys():
                 return None
             values |= members
-        values = strict(json.dumps(values, allow_nan=False))
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, Unreadable):
+        values = parse_json(json.dumps(values, allow_nan=False))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     repairs: tuple[Repair, ...] = ()
     if call.args:

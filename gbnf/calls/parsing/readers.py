@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import Unreadable, closing, extent, load
+from gbnf.calls.parsing.lenient_json import closing, extent, load
 from gbnf.calls.parsing.python_arguments import read_arguments
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.strict_json import InvalidJsonError
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Tags between which models think aloud."""
@@ -74,7 +75,7 @@ def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> Pars
     truncated = not found.closed
     try:
         value, repairs = load(text[begin : found.end])
-    except Unreadable as error:
+    except InvalidJsonError as error:
         return ParsedSpan(
             found.end, (RawCall(name, None, syntax, truncated=truncated, error=str(error)),), not truncated
         )

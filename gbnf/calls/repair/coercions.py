@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.validation.messages import short_repr
+from gbnf.strict_json import InvalidJsonError
 
 CoercionKind: TypeAlias = Literal[
     "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
@@ -131,7 +132,7 @@ def _json_of(opening: str, kind: type) -> Any:
             return None
         try:
             found = load(text).value
-        except Unreadable:
+        except InvalidJsonError:
             return None
         return (found,) if isinstance(found, kind) else None
 

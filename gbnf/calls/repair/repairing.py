@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
@@ -14,6 +14,7 @@ from gbnf.calls.repair.coercions import Coercion
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
 from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpent, limit_effort
+from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 
@@ -102,7 +103,7 @@ def _object(arguments: Any, coercions: list[Coercion]) -> Any:
         if extent(text, 0) == (len(text), ""):
             try:
                 found = load(text).value
-            except Unreadable:
+            except InvalidJsonError:
                 return arguments
             coercions.append(Coercion("arguments", "parsed", arguments, found))
             return found
