@@ -69,6 +69,10 @@ class PoolError(GbnfError):
     """A pool that has no grammar: it is empty, or holds two tools of one name."""
 
 
+class InvalidArgumentError(GbnfError, ValueError):
+    """An argument of a function that is out of range, or an unknown name."""
+
+
 class GrammarSyntaxError(GbnfError):
     """GBNF text that llama.cpp would refuse, hang on or silently loosen. `line` and `column` count from 1."""
 
