@@ -15,7 +15,6 @@ Invariants:
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -28,6 +27,7 @@ from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError
 from gbnf.schema.applicators import map_subschemas, walk
 from gbnf.schema.keywords import KEYWORDS
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.argument_schema import DIALECT
 from gbnf.tools.step_references import offered_args
@@ -79,8 +79,8 @@ def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) 
 def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
     """Return why a complete answer is not valid against the schema, None if it is."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as fault:
+        value = parse_json(text)
+    except InvalidJsonError as fault:
         return f"the text is no JSON value ({fault})"
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     try:

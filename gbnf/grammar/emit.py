@@ -15,6 +15,7 @@ from functools import lru_cache
 from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.surrogates import has_surrogate
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
@@ -72,8 +73,8 @@ def emit_literal(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if "\0" in text:
         raise GrammarError(f"llama.cpp cannot match NUL: remove it from the literal {text!r}")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise GrammarError(f"a surrogate is no character: remove it from the literal {text!r}")
+    if has_surrogate(text):
+        raise GrammarError(f"a surrogate is not a character: remove it from the literal {text!r}")
     return '"' + "".join([_escape(char, _LITERAL_ESCAPES) for char in text]) + '"'
 
 

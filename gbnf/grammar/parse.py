@@ -25,6 +25,7 @@ from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.emit import emit
 from gbnf.grammar.escapes import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
+from gbnf.surrogates import has_surrogate
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
 MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
@@ -214,7 +215,7 @@ class _GbnfReader:
                     return _ParsedExpr(Ref(name), opening=frozenset({name}))
                 case "LITERAL":
                     text = parse_literal(token)
-                    if any("\ud800" <= char <= "\udfff" for char in text):
+                    if has_surrogate(text):
                         self._fail(token, "a surrogate is no character", "Write the character that is meant.")
                     return _ParsedExpr(literal(text), elements=bool(text))
                 case "CLASS":

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from gbnf.effort import TooManyStates
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import common_refinement, minterms
-from gbnf.regular.charset import SURROGATES, CharSet
+from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, explore, minimize
+from gbnf.surrogates import has_surrogate
 
 
 def product(
@@ -66,8 +67,8 @@ def words_table(words: Iterable[str]) -> TransitionTable:
         if len(numbers) > MAX_STATES:
             raise TooManyStates(MAX_STATES)
     chars.pop("", None)
-    if any(SURROGATES[0] <= ord(char) <= SURROGATES[1] for char in chars):
-        raise InvalidArgumentError("a word holds half of a surrogate pair, which is no character")
+    if has_surrogate("".join(chars)):
+        raise InvalidArgumentError("a word contains half of a surrogate pair, which is not a character")
     alphabet, _ = minterms([CharSet.single(ord(char)) for char in chars])
     # The start, found last, becomes state 0.
     last = len(numbers) - 1

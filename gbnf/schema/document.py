@@ -23,6 +23,7 @@ from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.keywords import unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
+from gbnf.surrogates import has_surrogate
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VALIDATORS: dict[str, Any] = {
@@ -259,7 +260,7 @@ def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
     pending = [(raw, pointer)]
     while pending:
         here, subschema = pending.pop()
-        if isinstance(here, str) and any("\ud800" <= char <= "\udfff" for char in here):
+        if isinstance(here, str) and has_surrogate(here):
             return subschema
         if isinstance(here, Mapping):
             pending += [(key, subschema) for key in here]

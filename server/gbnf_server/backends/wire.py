@@ -11,9 +11,9 @@ import itertools
 import json
 import reprlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
+from gbnf import surrogates
 from gbnf_server.errors import MalformedText
 
 _BOM = b"\xef\xbb\xbf"
@@ -81,13 +81,9 @@ class SurrogateJoiner:
 def join_surrogates(text: str) -> str:
     """Return the text with the halves of surrogate pairs joined. Raises MalformedText for one alone."""
     try:
-        return _joined(text)
+        return surrogates.join_surrogates(text)
     except UnicodeDecodeError:
         raise MalformedText("half of a surrogate pair") from None
-
-
-def _joined(text: str, errors: str = "strict") -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", errors)
 
 
 def _decoded(line: bytes) -> str:
@@ -134,9 +130,8 @@ def read(body: bytes) -> Any:
 def parse_error_body(body: bytes) -> Any:
     """Parse like `read`, for the body of an error: invalid Unicode becomes U+FFFD."""
     try:
-        return join_all_surrogates(
-            parse_json(body.removeprefix(_BOM).decode(errors="replace")), partial(_joined, errors="replace")
-        )
+        value = parse_json(body.removeprefix(_BOM).decode(errors="replace"))
+        return join_all_surrogates(value, surrogates.replace_lone_surrogates)
     except ValueError:
         return None
 

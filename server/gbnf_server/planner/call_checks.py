@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.validation import validate_call
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
@@ -132,8 +133,8 @@ def _read(completion: Completion, offer: OfferedTools, settings: Settings) -> tu
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )
     try:
-        return calls.parse(completion.text), ()
-    except ValueError as error:
+        return parse_json(completion.text), ()
+    except InvalidJsonError as error:
         raise CallRefused(
             "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
         ) from None
