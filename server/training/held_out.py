@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import GbnfError
 from gbnf_server.evaluation.cases import TIMEZONE, read_case
+from gbnf_server.evaluation.dsl import contains
 from gbnf_server.evaluation.snapshots import Snapshot, make_case_context, snapshot
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references, result_entries
@@ -124,27 +125,29 @@ def _person(one: Trace) -> dict[str, Any]:
 
 def _expected(step: Step, request: str) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(step.arguments)
-    anything = {"any": True}
+    optional: dict[str, Any] = {}
     match step.name:
-        case "compute":  # spaces in a sum say nothing
+        case "compute":  # spaces in an expression do not count
             signs = re.findall(r"[\w.]+|\*\*|\S", arguments["expression"])
             spelled = r"\s*".join(map(re.escape, signs))
-            arguments |= {"expression": {"matches": f"^{spelled}$"}}
+            arguments |= {"expression": {"pattern": f"^{spelled}$"}}
         case "find_events_empty":
-            arguments |= {
-                key: anything for key in ("limit", "duration_minutes", "part_of_day") if key not in arguments
+            optional = {
+                key: {} for key in ("limit", "duration_minutes", "part_of_day") if key not in arguments
             }
         case "get_inputs":
-            arguments = {"title": anything, "dialog": anything} | {
-                key: value for key, value in arguments.items() if key == "from_step"
-            }
+            arguments = {key: value for key, value in arguments.items() if key == "from_step"}
+            optional = {"title": {}, "dialog": {}}
         case "send_messages":
-            arguments |= {"subject": anything}
+            arguments.pop("subject", None)
+            optional = {"subject": {}}
             if "body" in arguments:
-                arguments["body"] = {"contains": _said(arguments["body"], request)}
+                arguments["body"] = contains(_said(arguments["body"], request))
         case "create_events":
-            arguments |= {"title": {"contains": arguments["title"]}}
-    return {"name": step.name, "arguments": arguments}
+            arguments |= {"title": contains(arguments["title"])}
+    return {"name": step.name, "arguments": arguments} | (
+        {"optional_arguments": optional} if optional else {}
+    )
 
 
 def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +175,7 @@ def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
     return (
         {"calls": [_expected(step, one.request) for step in steps]}
         | ({"after": after} if after else {})
-        | ({"answer": {"contains": said}} if said else {})
+        | ({"answer": said[0] if len(said) == 1 else {"allOf": said}} if said else {})
     )
 
 
@@ -226,12 +229,12 @@ def _after(before: Snapshot, end: Snapshot, request: str) -> dict[str, Any]:
     kept = {*end.files, *end.folders}
     gone = [path for path in (*before.files, *before.folders) if path not in kept]
     events = [
-        {"title": {"contains": event["title"]}, "start": event["start"], "end": event["end"]}
+        {"title": contains(event["title"]), "start": event["start"], "end": event["end"]}
         for event in end.events
         if event not in before.events
     ]
     messages = [
-        {"to": message["to"], "body": {"contains": _said(message["body"], request)}}
+        {"to": message["to"], "body": contains(_said(message["body"], request))}
         for message in end.messages
         if message not in before.messages
     ]
@@ -249,16 +252,17 @@ def _answer(steps: Iterable[Step], results: Iterable[Mapping[str, Any]]) -> list
             continue
         match step.name:
             case "compute" if steps[-1] is step:
-                said.append(str(result["value"]))
+                said.append(contains(str(result["value"])))
             case "read_files":
-                said += [" ".join(entry.split("\n")[0].split(" ")[:3]) for entry in result["entries"][:2]]
+                starts = (" ".join(entry.split("\n")[0].split(" ")[:3]) for entry in result["entries"][:2])
+                said += map(contains, starts)
             case "find_files":
-                said += [entry.rsplit("/", 1)[-1] for entry in result["entries"][:1]]
+                said += [contains(entry.rsplit("/", 1)[-1]) for entry in result["entries"][:1]]
             case "find_events_empty":
-                said += [entry.split("/")[0][-5:] for entry in result["entries"][:1]]
+                said += [contains(entry.split("/")[0][-5:]) for entry in result["entries"][:1]]
             case "get_now" if steps[-1] is step or len(steps) == 1:
                 day = int(result["date"][-2:])
-                said.append({"matches": rf"{result['time']}|{result['date']}|\b{day}\b"})
+                said.append({"pattern": rf"{result['time']}|{result['date']}|\b{day}\b"})
     return said
 
 
@@ -266,7 +270,8 @@ def toml(value: Any) -> str:
     """A JSON value in TOML, on one line."""
     match value:
         case dict():
-            return "{ " + ", ".join(f"{_key(key)} = {toml(each)}" for key, each in value.items()) + " }"
+            members = ", ".join(f"{_key(key)} = {toml(each)}" for key, each in value.items())
+            return f"{{ {members} }}" if members else "{}"
         case list() | tuple():
             return "[" + ", ".join(map(toml, value)) + "]"
         case _:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
+from gbnf_server.evaluation.bipartite_matching import maximum_matching
 from gbnf_server.evaluation.cases import ExpectedCall, Plan
-from gbnf_server.evaluation.patterns import (
-    Equals,
-    OneOf,
-    OptionalPattern,
-    Pattern,
-    exact_number,
-    fits_members,
-    maximum_matching,
-)
+from gbnf_server.evaluation.expectations import step_number
 
 References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
 """Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
@@ -151,7 +144,7 @@ def _calls(
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
     """The numbers of the expected calls that this one refers to."""
     for name in references.get(call.name, {}):
-        number = exact_number(call.arguments.get(name))
+        number = step_number(call.known.get(name))
         if number is not None:
             yield number
 
@@ -170,24 +163,19 @@ def _fits(
     """Whether the call is the expected one, by reference or with the referred entries written out."""
     if expected.name != call.name:
         return False
-    referring, written_out = dict(expected.arguments), dict(expected.arguments)
+    referring = written_out = expected
     for name, (target, is_text) in references.get(call.name, {}).items():
-        number = exact_number(expected.arguments.get(name))
+        number = step_number(expected.known.get(name))
         if number is None:
             continue
         source = earlier[number - 1]
         if source is None or source.step >= call.step:
-            return isinstance(expected.arguments[name], OptionalPattern) and fits_members(
-                {**expected.arguments, name: _ABSENT}, call.arguments
-            )
-        step: Pattern = Equals(source.step)
-        referring[name] = (
-            OptionalPattern(step) if isinstance(expected.arguments[name], OptionalPattern) else step
-        )
+            return name in expected.optional_arguments and expected.without(name).accepts(call.arguments)
+        referring = referring.replacing(name, source.step)
         if target is not None:
-            written_out[name] = _ABSENT
-            written_out[target] = Equals("\n".join(source.entries) if is_text else list(source.entries))
-    return fits_members(referring, call.arguments) or fits_members(written_out, call.arguments)
-
-
-_ABSENT: Pattern = OptionalPattern(OneOf(()))
+            entries = "\n".join(source.entries) if is_text else list(source.entries)
+            written_out = written_out.without(name).without(target)
+            written_out = replace(
+                written_out, arguments={**written_out.arguments, target: {"const": entries}}
+            )
+    return referring.accepts(call.arguments) or written_out.accepts(call.arguments)

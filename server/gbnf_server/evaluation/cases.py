@@ -6,17 +6,23 @@ table, defaults included, so that a case travels with its stored runs and is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf_server.evaluation.errors import Fault, KeyPath
+from gbnf_server.evaluation.expectations import (
+    ADDRESSES,
+    MOMENT,
+    TEXT,
+    Expectation,
+    accepts,
+    read_expectation,
+)
 from gbnf_server.evaluation.paths import all_inside, check_after, check_before, keyed_inside
-from gbnf_server.evaluation.pattern_types import check_addresses, check_moment, check_text
-from gbnf_server.evaluation.patterns import Pattern, read_pattern
 
 Complexity: TypeAlias = Literal["simple", "medium", "complex", "ambiguous"]
 COMPLEXITIES: tuple[Complexity, ...] = ("simple", "medium", "complex", "ambiguous")
@@ -34,15 +40,49 @@ ABSTENTION_TOOLS = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_exe
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
-    """A call to look for. `arguments`: name -> pattern; none beside them may be given.
+    """An expected call. `arguments` have to be given, `optional_arguments` may be, and no others.
 
-    Where a pattern for a step reference is exactly a number, it counts the expected calls of the plan, from
+    Where an expectation for a step reference is an integer, it counts the expected calls of the plan, from
     1: the step that made that call is meant, whatever its number is in a run.
     """
 
     name: str
-    arguments: Mapping[str, Pattern]
+    arguments: Mapping[str, Expectation]
+    optional_arguments: Mapping[str, Expectation] = field(default_factory=dict)
     optional: bool = False
+
+    @property
+    def known(self) -> Mapping[str, Expectation]:
+        """All arguments that may be given, with what is expected of each."""
+        return {**self.arguments, **self.optional_arguments}
+
+    def schema(self) -> Expectation:
+        """Return the schema of the arguments that are accepted."""
+        return {
+            "type": "object",
+            "properties": dict(self.known),
+            "required": list(self.arguments),
+            "additionalProperties": False,
+        }
+
+    def accepts(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call with these arguments is the expected one."""
+        return accepts(self.schema(), arguments)
+
+    def replacing(self, name: str, value: Any) -> ExpectedCall:
+        """Return this call with `value` for an argument that it has."""
+        changed = {name: {"const": value}}
+        if name in self.arguments:
+            return replace(self, arguments={**self.arguments, **changed})
+        return replace(self, optional_arguments={**self.optional_arguments, **changed})
+
+    def without(self, name: str) -> ExpectedCall:
+        """Return this call without one of its arguments."""
+        return replace(
+            self,
+            arguments={key: each for key, each in self.arguments.items() if key != name},
+            optional_arguments={key: each for key, each in self.optional_arguments.items() if key != name},
+        )
 
 
 Plan: TypeAlias = tuple[ExpectedCall, ...]
@@ -62,13 +102,13 @@ class InitialState:
 class ExpectedState:
     """A world that is right at the end. With `others`, changes that it does not name do no harm."""
 
-    files: Mapping[str, Pattern] = field(default_factory=dict)
+    files: Mapping[str, Expectation] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    events: tuple[Mapping[str, Pattern], ...] = ()
-    gone_events: tuple[Mapping[str, Pattern], ...] = ()
-    messages: tuple[Mapping[str, Pattern], ...] = ()
-    gone_messages: tuple[Mapping[str, Pattern], ...] = ()
+    events: tuple[Mapping[str, Expectation], ...] = ()
+    gone_events: tuple[Mapping[str, Expectation], ...] = ()
+    messages: tuple[Mapping[str, Expectation], ...] = ()
+    gone_messages: tuple[Mapping[str, Expectation], ...] = ()
     others: bool = False
 
 
@@ -105,7 +145,7 @@ class Case:
     before: InitialState
     script: PersonScript
     after: tuple[ExpectedState, ...]
-    answer: Pattern | None
+    answer: Expectation | None
     checks_calls: bool
     now: datetime
     user_email: str
@@ -138,7 +178,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
     after = tuple(_after(each, at) for each, at in expected_states(table))
-    answer = _pattern(table["answer"], ("answer",), check_text) if "answer" in table else None
+    answer = read_expectation(table["answer"], ("answer",), TEXT) if "answer" in table else None
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
     least, most = _steps(table, plans, checks_calls=checks_calls)
@@ -180,30 +220,20 @@ def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
 
 
 def _plan(calls: list[Mapping[str, Any]], at: KeyPath) -> Plan:
-    return tuple(
-        ExpectedCall(
-            call["name"],
-            {
-                name: _pattern(value, (*at, index, "arguments", name))
-                for name, value in call.get("arguments", {}).items()
-            },
-            call.get("optional", False),
-        )
-        for index, call in enumerate(calls)
+    return tuple(_expected_call(call, (*at, index)) for index, call in enumerate(calls))
+
+
+def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
+    required, optional = (
+        {name: read_expectation(value, (*at, key, name)) for name, value in call.get(key, {}).items()}
+        for key in ("arguments", "optional_arguments")
     )
-
-
-def _pattern(
-    value: Any, at: KeyPath, check: Callable[[Pattern, Any, KeyPath], None] | None = None
-) -> Pattern:
-    """The pattern of a value; `check` tells what it is compared with."""
-    try:
-        pattern = read_pattern(value)
-    except Fault as fault:
-        raise fault.prefixed(*at) from None
-    if check is not None:
-        check(pattern, value, at)
-    return pattern
+    for name in required.keys() & optional.keys():
+        raise Fault(
+            (*at, "optional_arguments", name), None, "the argument is among the arguments too",
+            "Take one of them out.",
+        )  # fmt: skip
+    return ExpectedCall(call["name"], required, optional, optional=call.get("optional", False))
 
 
 def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: bool) -> tuple[int, int]:
@@ -297,7 +327,7 @@ def _before(table: Mapping[str, Any]) -> InitialState:
     )
 
 
-_COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}
+_COMPARED = {"start": MOMENT, "end": MOMENT, "to": ADDRESSES}
 """Fields of events and messages that are no plain texts."""
 
 
@@ -310,20 +340,20 @@ def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], K
 
 
 def _after(table: Mapping[str, Any], at: KeyPath) -> ExpectedState:
-    def rows(key: str) -> tuple[Mapping[str, Pattern], ...]:
+    def rows(key: str) -> tuple[Mapping[str, Expectation], ...]:
         return tuple(
             {
-                name: _pattern(value, (*at, key, index, name), _COMPARED.get(name, check_text))
+                name: read_expectation(value, (*at, key, index, name), _COMPARED.get(name, TEXT))
                 for name, value in row.items()
             }
             for index, row in enumerate(table.get(key, ()))
         )
 
-    patterns = {
-        path: _pattern(value, (*at, "files", path), check_text)
+    texts = {
+        path: read_expectation(value, (*at, "files", path), TEXT)
         for path, value in table.get("files", {}).items()
     }
-    files = keyed_inside(patterns, (*at, "files"))
+    files = keyed_inside(texts, (*at, "files"))
     folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
     check_after(files, folders, gone, at)
     return ExpectedState(

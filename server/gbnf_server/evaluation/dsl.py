@@ -1,12 +1,12 @@
 """Suites in Python: the same tables as in TOML, made by functions, and read by the same reader.
 
-    from gbnf_server.evaluation.dsl import anything, call, case, contains, suite
+    from gbnf_server.evaluation.dsl import call, case, contains, suite
 
     SUITE = suite(
         "mine",
         case(
             "email anna@example.com that the train is late",
-            calls=[call("send_messages", to=["anna@example.com"], subject=anything(), body=anything())],
+            calls=[call("send_messages", to=["anna@example.com"], subject={}, body=contains("train"))],
             after={"messages": [{"to": ["anna@example.com"], "body": contains("train")}]},
         ),
     )
@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 from gbnf.tools import Tool
 from gbnf_server.evaluation.cases import Suite
 from gbnf_server.evaluation.errors import Fault, InvalidSuite
+from gbnf_server.evaluation.expectations import contained
 from gbnf_server.evaluation.suite_files import load_suite, read_suite
 
 Table: TypeAlias = dict[str, Any]
@@ -67,44 +68,23 @@ def case(query: str, **keys: Any) -> Table:
     return {"query": query, **keys}
 
 
-def call(name: str, /, *, optional: bool = False, **arguments: Any) -> Table:
-    """An expected call, its arguments as patterns."""
-    return {"name": name, "arguments": arguments, "optional": optional}
+def call(
+    name: str,
+    /,
+    *,
+    optional: bool = False,
+    optional_arguments: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Table:
+    """Return an expected call; each argument is a value or a JSON Schema."""
+    found = {"name": name, "arguments": arguments, "optional": optional}
+    return {**found, "optional_arguments": dict(optional_arguments)} if optional_arguments else found
 
 
-def contains(*members: Any) -> Table:
-    """Text or a list that holds all of these."""
-    return {"contains": list(members)}
-
-
-def matches(regex: str) -> Table:
-    """Text in which the regular expression is found."""
-    return {"matches": regex}
-
-
-def one_of(*patterns: Any) -> Table:
-    """What one of these fits."""
-    return {"one_of": list(patterns)}
-
-
-def unordered(*members: Any) -> Table:
-    """A list with these members in any order."""
-    return {"unordered": list(members)}
-
-
-def exactly(value: Any) -> Table:
-    """This value, though it might be taken for a pattern."""
-    return {"equals": value}
-
-
-def maybe(pattern: Any) -> Table:
-    """Nothing, or what the pattern fits."""
-    return {"optional": pattern}
-
-
-def anything() -> Table:
-    """Whatever, or nothing."""
-    return {"any": True}
+def contains(*texts: str) -> Table:
+    """Return the schema of texts that contain all of these, whatever their case."""
+    patterns = [{"pattern": contained(text)} for text in texts]
+    return patterns[0] if len(patterns) == 1 else {"allOf": patterns}
 
 
 def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:

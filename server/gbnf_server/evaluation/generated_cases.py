@@ -59,7 +59,7 @@ def _cases(tool: Tool, tools: Sequence[Tool], language: str) -> list[Table]:
         return []
     expected = {
         "name": tool.name,
-        "arguments": {name: {"equals": value} for name, value in arguments.items()},
+        "arguments": {name: {"const": value} for name, value in arguments.items()},
     }
     slug = tool.name.lower().replace("_", "-").replace(".", "-")
     asked: Table = {"query": query, "language": language}

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from gbnf_server.evaluation.errors import Fault, KeyPath
-from gbnf_server.evaluation.patterns import MISSING, Pattern, matches
 
 _Value = TypeVar("_Value")
 
@@ -49,11 +48,9 @@ def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) ->
                 )  # fmt: skip
 
 
-def check_after(
-    files: Mapping[str, Pattern], folders: Sequence[str], gone: Sequence[str], at: KeyPath
-) -> None:
+def check_after(files: Collection[str], folders: Sequence[str], gone: Sequence[str], at: KeyPath) -> None:
     """Raises Fault where what is to be gone is to be there."""
-    there = [path for path, pattern in files.items() if "*" not in path and not matches(pattern, MISSING)]
+    there = [path for path in files if "*" not in path]
     for index, path in enumerate(gone):
         for other in (*there, *folders):
             if f"{other}/".startswith(f"{path}/"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from gbnf_server.evaluation.call_matching import ActualCall, References, best_assignment
 from gbnf_server.evaluation.cases import ABSTENTION_TOOLS, Case
-from gbnf_server.evaluation.patterns import matches
+from gbnf_server.evaluation.expectations import accepts
 from gbnf_server.evaluation.run_log import RunRecord
 from gbnf_server.evaluation.state_checks import faults
 
@@ -72,7 +72,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
     answered = run["outcome"] == "answered"
     wrong = [] if answered else [f"the run ended {run['outcome']}: {run['error']}"]
     wrong += faults(case.after, record.before, record.after)
-    if answered and case.answer is not None and not matches(case.answer, run["answer"]):
+    if answered and case.answer is not None and not accepts(case.answer, run["answer"]):
         wrong.append(f"the answer is not as expected: {run['answer']}")
     if case.abstain and acting:
         wrong.append(f"{acting[0].name} was called, and no tool fits")

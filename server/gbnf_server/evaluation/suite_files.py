@@ -28,8 +28,8 @@ from gbnf.tools import BUILT_IN_TOOLS, Tool, load_manifests
 from gbnf_server.bundled import manifests_path, suites_path
 from gbnf_server.evaluation.cases import Case, ExpectedCall, Suite, read_case
 from gbnf_server.evaluation.errors import Fault, InvalidSuite, KeyPath
-from gbnf_server.evaluation.patterns import exact_number
-from gbnf_server.evaluation.satisfiability import check_arguments, check_gone
+from gbnf_server.evaluation.expectations import step_number
+from gbnf_server.evaluation.satisfiability import check_call, check_gone
 from gbnf_server.planner.fingerprints import digest
 
 
@@ -294,20 +294,20 @@ def _call_faults(call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str,
         return
     tool = pool[call.name]
     known = tool.model_args().get("properties", {})
-    for name, pattern in call.arguments.items():
-        number = exact_number(pattern) if name in tool.step_references else None
-        if name not in known:
-            yield Fault(
-                (*at, "arguments", name), None, f"{call.name} has no argument of this name",
-                _nearest(name, known),
-            )  # fmt: skip
-        elif number is not None and not 1 <= number <= index:
-            yield Fault(
-                (*at, "arguments", name), number, "no earlier call of the plan has this number",
-                "Count the expected calls from 1, or write {any = true}.",
-            )  # fmt: skip
-    if call.arguments.keys() <= known.keys():
+    for key in ("arguments", "optional_arguments"):
+        for name, expectation in getattr(call, key).items():
+            number = step_number(expectation) if name in tool.step_references else None
+            if name not in known:
+                yield Fault(
+                    (*at, key, name), None, f"{call.name} has no argument of this name", _nearest(name, known)
+                )
+            elif number is not None and not 1 <= number <= index:
+                yield Fault(
+                    (*at, key, name), number, "no earlier call of the plan has this number",
+                    "Count the expected calls from 1, or write {} for any step.",
+                )  # fmt: skip
+    if call.known.keys() <= known.keys():
         try:
-            check_arguments(call, tool, (*at, "arguments"))
+            check_call(call, tool, at)
         except Fault as fault:
             yield fault
