@@ -27,9 +27,10 @@ class ActualCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How well calls fit a plan. Of the `needed` calls, `exact_matches` were made, and `named` at least by name.
+    """How well calls match a plan.
 
-    `false_positives` calls were made and fit nothing of the plan.
+    Of the `needed` calls, `exact_matches` were made, and `named` at least by name; `false_positives` calls
+    were made and match nothing of the plan.
     """
 
     needed: int

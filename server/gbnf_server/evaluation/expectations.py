@@ -1,7 +1,7 @@
 """Expected values: JSON Schemas, judged by jsonschema.
 
-In a suite, a table is a JSON Schema (2020-12), and every other value stands for `const`. Patterns are those of
-ECMA-262, and may begin with `(?i)`.
+In a suite, a table is a JSON Schema (2020-12) without references, and every other value stands for `const`.
+Patterns are those of ECMA-262, and may begin with `(?i)`.
 """
 
 from __future__ import annotations

@@ -20,14 +20,15 @@ from gbnf_server.evaluation.state_checks import faults
 
 @dataclass(frozen=True, slots=True)
 class RunScore:
-    """What one run was worth.
+    """The score of one run.
 
-    `converged`: it answered, and world and answer (or, where a case gives neither, the calls) are right;
-    `faults` say why not. A `salvaged` run gave no answer of its own, and so has not converged. Of the
-    `needed` expected calls, `named` were made at least by name and `exact_matches` with right arguments; `false_positives` of
-    the `executed` calls fit nothing that was expected. `refusals` counts steps whose text was not executed,
-    by reason; `repaired` those whose call took repairs to read. Times are seconds: of the run, and of each
-    step's model call, compilation and grammar (() where the backend does not tell).
+    `converged`: it ended with an answer, and state and answer (or, where a case gives neither, the calls)
+    are as expected; `faults` say why not. A `salvaged` run gave no answer of its own, and so has not converged. Of
+    the `needed` expected calls, `named` were made at least by name and `exact_matches` with the expected
+    arguments; `false_positives` of the `executed` calls match nothing that was expected. `refusals` counts
+    steps whose text was not executed, by reason; `repaired` those whose call was repaired to be read. Times
+    are seconds: of the run, and of each step's model call, compilation and grammar (() where the backend does
+    not report it).
     """
 
     outcome: str
