@@ -1,9 +1,8 @@
-"""The held-out suite: `python -m training.held_out > bench/suites/held-out.toml`.
+"""Print the held-out suite: `python -m training.held_out > bench/suites/held-out.toml`.
 
-Requests of the generator's other half: every value and every combination of wording in them is kept from
-training (`training.source`). What must stay true: the suite is a function of its seed; what a
-case expects is what its own plan made of its own world, with the real executors; a request whose plan does
-not run there is left out.
+Requests of the generator's held-out half: no value and no combination of wording in them occurs in training
+(`training.source`). Invariants: the suite is a function of its seed; a case expects what its own plan gave in
+its own initial state, with the real executors; a request whose plan does not run there is left out.
 """
 
 from __future__ import annotations
@@ -287,14 +286,15 @@ def _key(key: str) -> str:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--count", type=int, default=COUNT)
-    asked = parser.parse_args()
-    made = cases(asked.seed, asked.count)
-    print(f"# Not written by hand: python -m training.held_out --seed {asked.seed} --count {asked.count}")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"seed of the requests (default {SEED})")
+    parser.add_argument("--count", type=int, default=COUNT, help=f"number of cases (default {COUNT})")
+    options = parser.parse_args()
+    made = cases(options.seed, options.count)
+    print(f"# Not written by hand: python -m training.held_out --seed {options.seed} --count {options.count}")
     print(f"description = {toml(DESCRIPTION)}")
     print(f'\n[defaults]\nnow = "2026-11-21T10:32" # a Saturday\ntimezone = {toml(TIMEZONE)}')
     for table in made:

@@ -23,12 +23,12 @@ class RunScore:
     """The score of one run.
 
     `converged`: it ended with an answer, and state and answer (or, where a case gives neither, the calls)
-    are as expected; `faults` say why not. A `salvaged` run gave no answer of its own, and so has not converged. Of
-    the `needed` expected calls, `named` were made at least by name and `exact_matches` with the expected
-    arguments; `false_positives` of the `executed` calls match nothing that was expected. `refusals` counts
-    steps whose text was not executed, by reason; `repaired` those whose call was repaired to be read. Times
-    are seconds: of the run, and of each step's model call, compilation and grammar (() where the backend does
-    not report it).
+    are as expected; `faults` say why not. A `salvaged` run gave no answer of its own, and so has not
+    converged. Of the `needed` expected calls, `named` were made at least by name and `exact_matches` with the
+    expected arguments; `false_positives` of the `executed` calls match nothing that was expected. `refusals`
+    counts steps whose text was not executed, by reason; `repaired` those whose call was repaired to be read.
+    Times are seconds: of the run, and of each step's model call, compilation and grammar (() where the
+    backend does not report it).
     """
 
     outcome: str
