@@ -1,9 +1,9 @@
 """Evaluate the demonstration model: `python -m training.evaluate --model model.gguf`.
 
 Two measures. The suites of the planner bench, whole runs with real executors, as `gbnf bench` does them: a
-run counts where its final state is as expected. And traces of the generator's held-out half, call by call after
-the correct history, greedily and without a grammar, so that the numbers show what was learnt and not what the
-grammar enforces.
+run counts where its final state is as expected. And traces of the generator's held-out half, call by call
+after the correct history, greedily and without a grammar, so that the numbers show what was learnt and not
+what the grammar enforces.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) 
 
 
 def answer(llama: Llama, turns: list[tuple[str, str]], most: int = 400) -> str:
-    """What the model says next, greedily."""
+    """Return what the model says next, greedily."""
     made: Any = llama.create_completion(
         conversation(turns) + "<|assistant|>", max_tokens=most, temperature=0.0
     )
@@ -101,7 +101,7 @@ class Score:
     json: int = 0
 
     def text(self) -> str:
-        """The score in lines to print."""
+        """Return the score in lines to print."""
         total, right = self.calls.total(), self.right.total()
         exact = f"exact calls {right}/{total} ({right / total:.1%}), valid JSON {self.json / total:.1%}"
         lines = [

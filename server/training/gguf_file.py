@@ -30,7 +30,7 @@ DESCRIPTION = (
 
 
 def load(folder: Path) -> tuple[Model, Tokenizer]:
-    """The model and tokenizer of a training folder."""
+    """Return the model and tokenizer of a training folder."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = Model(Shape(vocabulary=tokenizer.get_vocab_size()))
     model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
@@ -38,7 +38,7 @@ def load(folder: Path) -> tuple[Model, Tokenizer]:
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], Tokenizer]:
-    """The weights, for `Model.load_state_dict`, and the tokenizer of a GGUF file that `write` made."""
+    """Return the weights, for `Model.load_state_dict`, and the tokenizer of a GGUF file that `write` made."""
     reader = gguf.GGUFReader(path)
 
     def texts(key: str) -> list[str]:
@@ -68,7 +68,7 @@ def _permuted(weight: np.ndarray, heads: int) -> np.ndarray:
 
 
 def write(model: Model, tokenizer: Tokenizer, path: Path, *, kind: str = "Q8_0") -> None:
-    """The GGUF file; `kind` is the type of its matrices, Q8_0 or F16."""
+    """Write the GGUF file; `kind` is the type of its matrices, Q8_0 or F16."""
     shape = model.shape
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(DEMO_MODEL_NAME)
@@ -128,7 +128,7 @@ def _write_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def tokenizer_mismatches(llama: Llama, tokenizer: Tokenizer, count: int) -> list[str]:
-    """The texts that the two tokenizers split differently."""
+    """Return the texts that the two tokenizers split differently."""
     return [
         text
         for text in tokens.texts_to_compare(count)

@@ -66,7 +66,7 @@ def _kind(one: Trace) -> str:
 
 
 def _case(one: Trace) -> dict[str, Any] | None:
-    """The case of a trace; None where it cannot be one."""
+    """Return the case of a trace; None where it cannot be one."""
     if one.given or any(step.result is None or step.name in ELSEWHERE for step in one.steps):
         return None
     table: dict[str, Any] = {"query": one.request, "language": one.language}
@@ -150,7 +150,7 @@ def _expected(step: Step, request: str) -> dict[str, Any]:
 
 
 def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan makes of the world: the `after` and the `answer` of the case. Raises GbnfError."""
+    """Return what the plan makes of the world: the `after` and the `answer` of the case. Raises GbnfError."""
     case = read_case({"id": "x", **table})
     tools = shipped_tools()
     with tempfile.TemporaryDirectory(prefix="gbnf-held-out-") as folder:
@@ -179,7 +179,7 @@ def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _real(value: Any, one: Trace, steps: Sequence[Step], results: Sequence[Mapping[str, Any]]) -> Any:
-    """An argument as it has to be: a plan invents the sums and times that it goes on with.
+    """Return an argument as it has to be: a plan invents the sums and times that it goes on with.
 
     The executors tell the real ones. A text is as the request has it, which closes the gap before a mark.
     """
@@ -197,7 +197,7 @@ def _real(value: Any, one: Trace, steps: Sequence[Step], results: Sequence[Mappi
 
 
 def _told(text: str, step: Step, result: Mapping[str, Any]) -> str:
-    """A text that repeats a plan's invented sum or time, with the real one."""
+    """Return a text that repeats a plan's invented sum or time, with the real one."""
     invented = step.result or {}
     if step.name == "compute":
         return str(result["value"]) if text == str(invented["value"]) else text
@@ -212,13 +212,13 @@ def _told(text: str, step: Step, result: Mapping[str, Any]) -> str:
 
 
 def _moment(now: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a text may say of a moment: time, date, and its weekday in both languages."""
+    """Return what a text may say of a moment: time, date, and its weekday in both languages."""
     day = date.fromisoformat(now["date"]).weekday()
     return now["time"], now["date"], now["weekday"], WEEKDAYS_IT[day]
 
 
 def _said(text: str, request: str) -> str:
-    """A message's text without the question mark that may as well be the request's."""
+    """Return a message's text without the question mark that may as well be the request's."""
     return text.removesuffix("?") if request.endswith(text) else text
 
 
@@ -242,7 +242,7 @@ def _after(before: Snapshot, end: Snapshot, request: str) -> dict[str, Any]:
 
 
 def _answer(steps: Iterable[Step], results: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """What the answer has to tell, where a step is only asked for what it tells."""
+    """Return what the answer has to tell, where a step is only asked for what it tells."""
     steps = tuple(steps)
     used = {step.arguments.get("from_step") for step in steps}
     said: list[Any] = []
@@ -266,7 +266,7 @@ def _answer(steps: Iterable[Step], results: Iterable[Mapping[str, Any]]) -> list
 
 
 def toml(value: Any) -> str:
-    """A JSON value in TOML, on one line."""
+    """Return a JSON value in TOML, on one line."""
     match value:
         case dict():
             members = ", ".join(f"{_key(key)} = {toml(each)}" for key, each in value.items())

@@ -120,13 +120,13 @@ def _orthogonal(matrices: Tensor) -> Tensor:
 
 
 def learn_tokenizer(seed: int) -> Tokenizer:
-    """The tokenizer of the training traces."""
+    """Return the tokenizer of the training traces."""
     source = random.Random(seed)
     return tokens.learn([content for _ in range(12_000) for _, content in trace(source).turns()])
 
 
 def loss_of(model: Model, forward: Any, batch: Rows, device: str = "cpu") -> Tensor:
-    """The weighted mean of the next token's cross-entropy; `forward` is the model, compiled or not."""
+    """Return the weighted mean of the next token's cross-entropy; `forward` is the model, compiled or not."""
     ids, weights = torch.from_numpy(batch.tokens).to(device), torch.from_numpy(batch.weights).to(device)
     with torch.autocast(device, torch.bfloat16):
         vectors = forward(ids, torch.from_numpy(batch.members).to(device))

@@ -40,7 +40,7 @@ class Assignment:
 
 
 def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None, bool]]]:
-    """The step references of these tools."""
+    """Return the step references of these tools."""
     return {
         tool.name: {
             name: (target, tool.args["properties"].get(target or "", {}).get("type") == "string")
@@ -54,7 +54,7 @@ def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None
 def best_assignment(
     plans: Sequence[Plan], made: Sequence[ActualCall], references: References
 ) -> Assignment | None:
-    """The assignment to the plan that fits best; None where there is no plan."""
+    """Return the assignment to the plan that fits best; None where there is no plan."""
     found = [_assign(plan, made, references) for plan in plans]
     return max(
         found,
@@ -64,7 +64,7 @@ def best_assignment(
 
 
 def _assign(plan: Plan, made: Sequence[ActualCall], references: References) -> Assignment:
-    """The assignment with most needed calls, then most optional ones, then least strays by their names."""
+    """Return the assignment with most needed calls, then most optional ones, then fewest false positives."""
     chosen = _search(plan, made, references)
     needed = [index for index, call in enumerate(plan) if not call.optional]
     exact_matches = sum(chosen[index] is not None for index in needed)
@@ -122,7 +122,10 @@ def _matched(
     references: References,
     tried: Mapping[int, int | None],
 ) -> _Chosen:
-    """The choices with those that were tried, and as many others as can be: needed ones before optional."""
+    """Return the choices with those that were tried, and as many others as can be.
+
+    Needed ones before optional.
+    """
     places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
     left = [index for index in range(len(made)) if index not in tried.values()]
     calls = _calls(tried, made, len(plan))
@@ -138,12 +141,12 @@ def _matched(
 def _calls(
     tried: Mapping[int, int | None], made: Sequence[ActualCall], places: int
 ) -> list[ActualCall | None]:
-    """The made call of each of the first `places` expected ones, as far as they were tried."""
+    """Return the made call of each of the first `places` expected ones, as far as they were tried."""
     return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
 
 
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
-    """The numbers of the expected calls that this one refers to."""
+    """Return the numbers of the expected calls that this one refers to."""
     for name in references.get(call.name, {}):
         number = step_number(call.known.get(name))
         if number is not None:

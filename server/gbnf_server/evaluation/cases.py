@@ -1,4 +1,4 @@
-"""A case as a value: what a person says, in which world, and what should come of it.
+"""A case as a value: the request, the initial state, and the expected calls, state and answer.
 
 Cases are made by `read_case` from the table that a suite file or the Python notation gives; `source` is that
 table, defaults included, so that a case travels with its stored runs and is the same when it is read again.
@@ -90,7 +90,7 @@ Plan: TypeAlias = tuple[ExpectedCall, ...]
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The world at the start; see the suite format for the fields."""
+    """The state at the start; see the suite format for the fields."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """A world that is right at the end. With `others`, changes that it does not name do no harm."""
+    """An expected state at the end. With `others`, other changes are allowed."""
 
     files: Mapping[str, Expectation] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class ExpectedState:
 
 @dataclass(frozen=True, slots=True)
 class PersonScript:
-    """What the person says when asked: `choose` counts options from 1, `answers` are by kind or by name."""
+    """The person's answers: `choose` counts options from 1, `answers` are by kind or by name."""
 
     choose: int = 1
     answers: Mapping[str, Any] = field(default_factory=dict)
@@ -123,11 +123,11 @@ class PersonScript:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One request with its world and what should come of it. Made by `read_case`.
+    """One request with its initial state and what is expected. Made by `read_case`.
 
     `pool` None: every tool there is. `plans`: expected calls, one plan is enough; empty where `abstain`, or
     where only the world and the answer are looked at. `least_steps` and `most_steps` count the answer.
-    `checks_calls`: neither the world nor the answer tells, so the calls have to.
+    `checks_calls`: neither a state nor an answer is expected, so calls are compared.
     """
 
     id: str
@@ -154,7 +154,7 @@ class Case:
     source: Mapping[str, Any]
 
     def tools(self, tools: tuple[Tool, ...], decoys: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """The pool: the manifests' tools that the case names, and its decoys, in name order."""
+        """Return the pool: the manifests' tools that the case names, and its decoys, in name order."""
         kept = [tool for tool in tools if self.pool is None or tool.name in self.pool]
         kept += [tool for tool in decoys if tool.name in self.decoys]
         return tuple(sorted(kept, key=lambda tool: tool.name))
@@ -171,7 +171,7 @@ class Suite:
 
 
 def read_case(table: Mapping[str, Any]) -> Case:
-    """The case that a table of the suite format describes; its keys and types are checked already.
+    """Return the case that a table of the suite format describes; its keys and types are checked already.
 
     Raises Fault, whose place is inside the table.
     """
@@ -213,7 +213,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
 
 def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
     if "calls" in table and "plans" in table:
-        raise Fault(("plans",), None, "calls and plans stand side by side", "Put the calls into plans.")
+        raise Fault(("plans",), None, "calls and plans are both given", "Put the calls into plans.")
     if "calls" in table:
         return (_plan(table["calls"], ("calls",)),)
     return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
@@ -254,7 +254,7 @@ def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: b
 
 
 def _needed_steps(plans: tuple[Plan, ...]) -> int:
-    """The calls of the shortest plan, and the answer."""
+    """Return the calls of the shortest plan, and the answer."""
     return min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
 
 
@@ -278,18 +278,18 @@ def _script(table: Mapping[str, Any]) -> PersonScript:
 def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
     if abstain and plans:
         raise Fault(
-            ("abstain",), True, "a case that abstains expects calls",
+            ("abstain",), True, "a case that abstains has expected calls",
             "Take out calls and plans, or abstain.",
         )  # fmt: skip
     if not (abstain or plans or "after" in table or "answer" in table):
         raise Fault(
-            (), None, "nothing says when the case is right",
+            (), None, "nothing is expected",
             "Give calls, after, answer, or abstain = true.",
         )  # fmt: skip
     if not (abstain or plans or "first" in table):
-        raise Fault((), None, "nothing says which tool comes first", "Give calls, plans or first.")
+        raise Fault((), None, "no tool is expected to come first", "Give calls, plans or first.")
     if not (abstain or plans or "steps" in table):
-        raise Fault((), None, "nothing says how many steps are needed", "Give calls, plans or steps.")
+        raise Fault((), None, "the number of steps is missing", "Give calls, plans or steps.")
 
 
 def _complexity(plans: tuple[Plan, ...]) -> Complexity:
@@ -298,7 +298,7 @@ def _complexity(plans: tuple[Plan, ...]) -> Complexity:
 
 
 def _first(plans: tuple[Plan, ...]) -> list[str]:
-    """The first call of each plan, with those before it that are optional."""
+    """Return the first call of each plan, with those before it that are optional."""
     names = []
     for plan in plans:
         for call in plan:
@@ -332,7 +332,10 @@ _COMPARED = {"start": MOMENT, "end": MOMENT, "to": ADDRESSES}
 
 
 def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], KeyPath]]:
-    """The worlds that a case takes for right, each a table and its place: one, or several in an array."""
+    """Return the expected states of a case, each a table and its location.
+
+    One, or several in an array.
+    """
     given = table.get("after", {})
     if isinstance(given, Mapping):
         return [(given, ("after",))]
@@ -373,7 +376,7 @@ def _now(table: Mapping[str, Any]) -> datetime:
     try:
         zone = ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise Fault(("timezone",), name, "this is no IANA time zone", "Write one like Europe/Rome.") from None
+        raise Fault(("timezone",), name, "not an IANA time zone", "Write one like Europe/Rome.") from None
     moment = _moment(table.get("now", NOW), ("now",))
     if not isinstance(moment, datetime):
         raise Fault(("now",), table["now"], "the time of day is missing", f"Write it like {NOW}.")
@@ -381,11 +384,11 @@ def _now(table: Mapping[str, Any]) -> datetime:
 
 
 def _moment(text: str, at: KeyPath) -> datetime | date:
-    """A local time, or a whole day."""
+    """Return a local time, or a whole day."""
     try:
         moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
     except ValueError:
-        raise Fault(at, text, "this is no time", f"Write it like {NOW}, or {NOW[:10]}.") from None
+        raise Fault(at, text, "not a time", f"Write it like {NOW}, or {NOW[:10]}.") from None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         raise Fault(at, text, "a local time has no offset", f"Write it like {NOW}.")
     return moment

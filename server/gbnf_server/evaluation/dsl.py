@@ -44,12 +44,11 @@ def suite(
     decoys: Sequence[Mapping[str, Any]] = (),
     tools: Sequence[Tool] | None = None,
 ) -> Suite:
-    """A suite of these cases.
+    """Return a suite of these cases.
 
-    `executors` are the tools to choose from; where absent, those that the file is loaded for, else the
-    shipped ones.
+    `tools` are the tools to choose from; by default those that the file is loaded for, else the bundled ones.
 
-    Raises SuiteErrors with every fault.
+    Raises InvalidSuite with every fault.
     """
     content = {
         "name": name,
@@ -64,7 +63,7 @@ def suite(
 
 
 def case(query: str, **keys: Any) -> Table:
-    """A case; `keys` are those of the suite format."""
+    """Return a case; `keys` are those of the suite format."""
     return {"query": query, **keys}
 
 
@@ -88,7 +87,7 @@ def contains(*texts: str) -> Table:
 
 
 def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:
-    """The suites that come along under these names, or that these files hold. Raises SuiteErrors."""
+    """Return the bundled suites of these names, or those in these files. Raises InvalidSuite."""
     return tuple(
         found
         for name in names
@@ -97,9 +96,9 @@ def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...
 
 
 def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite, ...]:
-    """The suites that a Python file defines, in its order. It is executed. Raises SuiteErrors.
+    """Return the suites that a Python file defines, in its order. It is executed. Raises InvalidSuite.
 
-    `executors` are the tools that their cases choose from; the shipped ones where absent.
+    `tools` are those that cases choose from; by default the bundled ones.
     """
     if not path.is_file():
         raise InvalidSuite(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
@@ -123,7 +122,7 @@ def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite,
 
 
 def _failure(path: Path, error: BaseException) -> Fault:
-    """What went wrong in a Python file, and at which of its lines."""
+    """Return what went wrong in a Python file, and at which of its lines."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]

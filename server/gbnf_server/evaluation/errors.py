@@ -1,8 +1,8 @@
-"""What can be wrong with what the bench is given, as part of the tree in `gbnf.errors`.
+"""The bench's errors, part of the tree in `gbnf.errors`.
 
 GbnfError
-├── SuiteErrors         every fault of one suite: file, place inside, value, way out of each
-└── RecordError         a file of stored runs, or of a leaderboard, that cannot be read
+├── InvalidSuite         every fault of one suite: file, place inside, value, hint of each
+└── ResultsFileError         a file of stored runs, or of a leaderboard, that cannot be read
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ KeyPath = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 
 
-class Fault(ValueError):  # noqa: N818 - a part of SuiteErrors, which is the error
-    """One thing that is wrong. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
+class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
+    """One fault. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
 
     def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
         self.at, self.value, self.problem, self.hint = at, value, problem, hint
         super().__init__(problem)
 
     def prefixed(self, *at: str | int) -> Fault:
-        """The same fault, seen from further up."""
+        """Return the same fault with a prefix to its location."""
         return Fault((*at, *self.at), self.value, self.problem, self.hint)
 
 
@@ -56,7 +56,7 @@ class InvalidSuite(GbnfError):  # noqa: N818 - several errors, so the plural say
 
 
 class ResultsFileError(GbnfError):
-    """Stored runs, or a leaderboard's files, that cannot be read; the message names file, place, way out."""
+    """Unreadable stored runs or leaderboard files; the message names file, location and hint."""
 
 
 def dotted(at: KeyPath) -> str:

@@ -61,6 +61,7 @@ class Results:
         return tuple(sorted(found, key=lambda each: (order[each.suite, each.case.id], each.record.run)))
 
     def to_json(self) -> dict[str, Any]:
+        """Return the file's content, with numbers and scores for other programs."""
         scored = self.scored()
         return {
             "format": FORMAT,
@@ -98,7 +99,7 @@ class Results:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError or ValueError where the value is no stored bench."""
+        """Raise KeyError, TypeError or ValueError where the value is no stored bench."""
         computed = {
             "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
         }  # fmt: skip
@@ -125,12 +126,12 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a stored bench. Raises RecordError."""
+        """Read a stored bench. Raises ResultsFileError."""
         return load_stored(path, cls._scorable, "gbnf bench")
 
     @classmethod
     def _scorable(cls, value: Mapping[str, Any]) -> Self:
-        """The same, and sure to have tables: what its events lack is found now."""
+        """Return the results; checks that they can be scored."""
         results = cls.from_json(value)
         if not all(
             isinstance(each, str) for each in (results.about["label"], results.about["model"]["name"])

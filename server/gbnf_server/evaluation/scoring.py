@@ -115,7 +115,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
 
 
 def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """The seconds of each step's model calls: its thoughts and its call."""
+    """Return the seconds of each step's model calls: its reasoning and its call."""
     seconds: dict[int, float] = {}
     for event in called:
         if event.get("purpose") != "salvage":
@@ -124,7 +124,7 @@ def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[ActualCall]:
-    """The calls that were executed, a failed one too, in order; the final answer is none."""
+    """Return the calls that were executed, a failed one too, in order; the final answer is none."""
     executed = {event["step"] for event in events if event["event"] == "tool_called"}
     return [
         ActualCall(

@@ -1,4 +1,4 @@
-"""Whether a world is right: pure, from snapshots before and after to what is wrong, in words."""
+"""Whether a final state is as expected: pure, from snapshots before and after to a list of faults."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gbnf_server.evaluation.text_matching import body_fits, file_fits
 
 
 def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
-    """What keeps the world from being right; () where one of the expected worlds is there.
+    """Return how the final state differs from the expected one; () where it does not.
 
-    Of several expected worlds, the faults are those of the nearest one.
+    Of several expected states, the faults are those of the nearest one.
     """
     found = [tuple(_faults(after, before, end)) for after in expected_states]
     return min(found, key=len)
@@ -59,7 +59,7 @@ def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[s
 
 
 def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed: set[str]) -> dict[str, str]:
-    """Expected path -> the file that meets it, for those that are met, each by a file of its own.
+    """Return expected path -> the file that meets it, for those that are met, each by a file of its own.
 
     A path with a `*` means one of the files that the run wrote and that no other path names.
     """
