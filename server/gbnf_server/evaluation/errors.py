@@ -12,15 +12,15 @@ KeyPath = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 
 
-class Fault(ValueError):  # noqa: N818 - a part of SuiteErrors, which is the error
-    """One thing that is wrong. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
+class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
+    """One fault. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
 
     def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
         self.at, self.value, self.problem, self.hint = at, value, problem, hint
         super().__init__(problem)
 
     def prefixed(self, *at: str | int) -> Fault:
-        """The same fault, seen from further up."""
+        """Return the same fault with a prefix to its location."""
         return Fault((*at, *self.at), self.value, self.problem, self.hint)
 
 
@@ -51,7 +51,7 @@ class InvalidSuite(InputError):  # noqa: N818 - several errors, so the plural sa
 
 
 class ResultsFileError(InputError):
-    """Stored runs, or a leaderboard's files, that cannot be read; the message names file, place, way out."""
+    """Unreadable stored runs or leaderboard files; the message names file, location and hint."""
 
 
 def dotted(at: KeyPath) -> str:

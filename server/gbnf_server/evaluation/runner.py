@@ -50,6 +50,7 @@ class RunJob:
 
     @property
     def key(self) -> Key:
+        """The key of the job's record in a log."""
         return (self.suite.name, self.case.id, self.configuration.name, self.run)
 
 
@@ -89,7 +90,7 @@ class Bench:
         )
 
     def remaining(self, log: RunLog) -> tuple[RunJob, ...]:
-        """The jobs of which the log has no record that was made with all that is there now."""
+        """Return the jobs of which the log has no record that was made with all that is there now."""
         return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
 
     def run(self, job: RunJob) -> RunRecord:
@@ -155,7 +156,10 @@ class Bench:
 
 
 def settings_identity(settings: Settings) -> dict[str, Any]:
-    """What of the settings decides a run: not where the model is served, which has an identity of its own."""
+    """Return what of the settings decides a run.
+
+    Not where the model is served, which has an identity of its own.
+    """
     return {name: value for name, value in asdict(settings).items() if name != "backend"}
 
 

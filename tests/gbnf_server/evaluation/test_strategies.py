@@ -47,7 +47,7 @@ class Speaks(FakeBackend):
             call: dict[str, Any] = {"name": "final_answer", "arguments": {"message": "done"}}
         else:
             table = case.source["calls"][0]
-            arguments = {name: value["equals"] for name, value in table["arguments"].items()}
+            arguments = {name: value["const"] for name, value in table["arguments"].items()}
             call = {"name": table["name"], "arguments": arguments}
         text = json.dumps(call)
         if grammar is None and self._shape == "fenced":
@@ -79,7 +79,7 @@ def test_cases_of_manifests_can_be_won() -> None:
             assert len(tools) == len(POOL) - 1
             continue
         [table] = case.source["calls"]
-        arguments = {name: value["equals"] for name, value in table["arguments"].items()}
+        arguments = {name: value["const"] for name, value in table["arguments"].items()}
         assert validate_call({"name": table["name"], "arguments": arguments}, tools).ok
         assert table["name"] in {tool.name for tool in filter_pool(tools, case.query).kept}
         assert case.checks_calls

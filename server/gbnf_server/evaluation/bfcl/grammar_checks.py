@@ -121,7 +121,7 @@ def _judge_foreign(
 
 
 def _foreign(entry: LeaderboardEntry, tools: Mapping[str, Tool], pool: Mapping[str, Tool]) -> Iterator[str]:
-    """Calls that mix one function's name with another's arguments, and that are valid for neither reason."""
+    """Return calls with one function's name and another's arguments, none of which is valid."""
     seen = set()
     for name, arguments in right_calls(entry):
         if name in seen:
@@ -134,7 +134,7 @@ def _foreign(entry: LeaderboardEntry, tools: Mapping[str, Tool], pool: Mapping[s
 
 
 def _text(tool: Tool, arguments: Mapping[str, Any], *, name: str | None = None) -> str:
-    """The call as the grammar spells it: keys in the declared order, whole numbers as integers."""
+    """Return the call as the grammar spells it: keys in the declared order, whole numbers as integers."""
     ordered = _ordered(arguments, tool.args)
     return json.dumps({"name": name or tool.name, "arguments": ordered}, ensure_ascii=False)
 
