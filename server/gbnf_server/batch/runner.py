@@ -74,7 +74,7 @@ class Batch:
             "batch": digest(
                 {
                     "tools": [tool_identity(tool) for tool in planner.tools],
-                    "settings": asdict(planner.settings),
+                    "settings": asdict(planner.options),
                     "model": model,
                 }
             ),
@@ -156,7 +156,7 @@ class Batch:
         )
         planner = self._planner
         clock = steady_clock(context.now())
-        planning = plan(request.query, planner.tools, planner.settings, turn=turn, clock=clock)
+        planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=clock)
         try:
             run = await adrive(planning, environment)
         except InterruptedCallError as error:
@@ -169,7 +169,7 @@ class Batch:
             ) from None
         else:
             if replay.backend_error is not None:
-                raise replay.backend_error  # the run has ended for want of a model; it goes on when there is one
+                raise replay.backend_error  # without a model the run ended; it resumes when there is one
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
         self._results[request.id] = result

@@ -1,7 +1,7 @@
 """Text for terminals and pipes: what tools, models and files say is shown as text, not as markup or control.
 
-All output goes through `write_stdout`, `stderr_console` or `stdout_console`, which escape control characters, one character at a time:
-a text that comes in pieces is as safe as a whole one.
+All output goes through `write_stdout`, `stderr_console` or `stdout_console`, which escape control characters
+one by one: a text in pieces is as safe as a whole one.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return `escape_control_characters` text on one line: new lines and tabs are escaped too, so that none feigns a line."""
+    """Return the text on one line, with all control characters escaped, line breaks and tabs included."""
     return escape_control_characters(text).replace("\n", "\\n").replace("\t", "\\t")
 
 

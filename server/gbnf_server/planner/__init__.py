@@ -33,15 +33,18 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
+from gbnf_server.planner.options import CallFormat, PlannerOptions
 from gbnf_server.planner.planner import Planner
 
 __all__ = [
     "CallBlocked",
+    "CallFormat",
     "Event",
     "Hook",
     "ModelCalled",
     "Outcome",
     "Planner",
+    "PlannerOptions",
     "Refusal",
     "Run",
     "RunFinished",

@@ -24,8 +24,9 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import DROPPED_REASONING, find_reasoning, pop_reasoning
-from gbnf_server.planner.run_state import RunState, Settings
+from gbnf_server.planner.run_state import RunState
 
 
 class CallRefused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
@@ -54,13 +55,12 @@ class AcceptedCall:
 class OfferedTools:
     """What the model may do in a step.
 
-    `in_system_message`: the tools that the system message tells of, those of the pool as the filter left it when the run
-    began and the built-in ones; `described`: those and what later messages told of; `callable`: of those, what may
-    be called; `refers_to`: the earlier steps that have entries.
+    `in_system_message`: the tools that the system message describes: those that the filter kept when the run
+    began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
+    of those, what may be called now; `refers_to`: the earlier steps that have entries.
     """
 
     in_system_message: tuple[Tool, ...]
-
     described: tuple[Tool, ...]
     callable: tuple[Tool, ...]
     refers_to: tuple[int, ...]
@@ -68,10 +68,10 @@ class OfferedTools:
 
 
 def check_completion(
-    completion: Completion, offer: OfferedTools, state: RunState, settings: Settings
+    completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
 ) -> AcceptedCall:
     """The call in the model's text. Raises `CallRefused` at the first gate that the text does not pass."""
-    call, repairs = _read(completion, offer, settings)
+    call, repairs = _read(completion, offer, options)
     if (
         nesting_depth(call, MAX_DEPTH) > MAX_DEPTH
     ):  # what comes after walks through it, and JSON has no limit of its own
@@ -79,7 +79,7 @@ def check_completion(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
     reasoning = ""
-    if settings.reasoning == "field":
+    if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
         left_out = [repair for repair in repairs if DROPPED_REASONING in repair]
         if left_out:
@@ -89,7 +89,7 @@ def check_completion(
     if not verdict.ok:
         early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
         if early and FINAL_ANSWER not in offer.callable:
-            first = settings.final_answer_from
+            first = options.final_answer_from
             raise CallRefused("invalid", f"final_answer is possible from step {first} on; call a tool first")
         raise CallRefused("invalid", "; ".join(verdict.errors))
     if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
@@ -106,7 +106,9 @@ def check_completion(
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
-def _read(completion: Completion, offer: OfferedTools, settings: Settings) -> tuple[Any, tuple[str, ...]]:
+def _read(
+    completion: Completion, offer: OfferedTools, options: ResolvedOptions
+) -> tuple[Any, tuple[str, ...]]:
     """The JSON value in the text, not yet validated. Raises `CallRefused` where there is none."""
     truncated = completion.finish == "length"
     if not completion.text.strip() and completion.reasoning:
@@ -114,7 +116,7 @@ def _read(completion: Completion, offer: OfferedTools, settings: Settings) -> tu
             "cut" if truncated else "unparsed",
             "all of the text is thoughts, and no call came after them; think less, and write the call",
         )
-    if settings.soft and not settings.grammar:
+    if options.call_format in {"text", "lines"}:
         try:
             return calls.parse_text_call(
                 completion.text, offer.described, steps=offer.refers_to, truncated=truncated

@@ -35,11 +35,11 @@ def parse(text: str) -> Any:
 def parse_text_call(
     text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The first call in the text, a text without one being the final answer; and what was done to read it.
+    """Return the first call in a text, and the repairs it took; a text without a call is the final answer.
 
-    Arguments are brought to what the tool declares (`gbnf.calls.repair`); the result is still to be validated.
-    `steps` as in `validate_call`. `cut`: the token limit ended the text, which matters where the call had not
-    ended before, or stands amid prose. Raises ValueError with the sentence that the model reads.
+    Arguments are repaired to fit the tool's schema (`gbnf.calls.repair`); the call is not yet validated.
+    `steps` as in `validate_call`. `truncated`: the token limit ended the text, which matters if the call had
+    not ended before, or is surrounded by prose. Raises ValueError with the sentence that the model reads.
     """
     step = parse_tool_calls(text, tools)
     repairs = [str(repair) for repair in step.repairs]

@@ -4,8 +4,8 @@
     error     it doesn't, or the backend failed; `error` says why, `raw` holds what came
     hang      nothing came within the safety time-out
 
-Each exit gives a `ContractResult`, and none waits for another: a model that hangs is left to itself (where the
-backend can, it is told to stop), and the caller goes on at once.
+Each exit gives a `ContractResult`. A call that hangs is cancelled, and the caller continues at once, even if
+the backend does not react.
 """
 
 from __future__ import annotations

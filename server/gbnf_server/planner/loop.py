@@ -47,8 +47,9 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
-from gbnf_server.planner.run_state import RunState, Settings
+from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import offer_tools, render_call, select, system_message
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -62,7 +63,7 @@ _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
 def plan(
     query: str,
     tools: tuple[Tool, ...],
-    settings: Settings,
+    options: ResolvedOptions,
     *,
     turn: str,
     clock: Clock,
@@ -73,7 +74,7 @@ def plan(
     Raises ValueError at once where the query is blank, or no text.
     """
     check_request(query)
-    return _Loop(tools, settings, clock, RunState(query, turn, clock(), images)).run()
+    return _Loop(tools, options, clock, RunState(query, turn, clock(), images)).run()
 
 
 def check_request(query: str) -> None:
@@ -89,15 +90,15 @@ def check_request(query: str) -> None:
 @dataclass(frozen=True, slots=True)
 class _Loop:
     tools: tuple[Tool, ...]
-    settings: Settings
+    options: ResolvedOptions
     clock: Clock
     state: RunState
 
     def run(self) -> Planning:
-        state, settings = self.state, self.settings
+        state, options = self.state, self.options
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = select(self.tools, state.query, settings)
+        selection = select(self.tools, state.query, options)
         yield from self._emit(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
@@ -109,23 +110,23 @@ class _Loop:
         except GbnfError as error:
             run = state.finish("failed", self.clock(), error=str(error))
             lost = isinstance(error, BackendUnreachable)
-        if settings.salvage and run.outcome != "answered":
+        if options.salvage and run.outcome != "answered":
             run = yield from self._salvage(run, ask=not lost)
         hook_errors = yield RunFinished(self.clock(), run)
         return replace(run, warnings=(*run.warnings, *(hook_errors or ())))
 
     def _step(self) -> _Part[Run | None]:
         """Do one step; the finished run where it was the last."""
-        state, settings = self.state, self.settings
-        if state.number == settings.max_steps:
+        state, options = self.state, self.options
+        if state.number == options.max_steps:
             return state.finish(
                 "exhausted",
                 self.clock(),
-                error=f"no final answer within {settings.max_steps} steps; allow more, or ask for less",
+                error=f"no final answer within {options.max_steps} steps; allow more, or ask for less",
             )
         state.number += 1
         begun = self.clock()
-        offer = offer_tools(self.tools, state, settings)
+        offer = offer_tools(self.tools, state, options)
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
@@ -136,12 +137,12 @@ class _Loop:
             seconds = (self.clock() - at).total_seconds()
             return (yield from self._block("", CallRefused("unparsed", str(error)), seconds, ""))
         try:
-            judged = check_completion(completion, offer, state, settings)
+            judged = check_completion(completion, offer, state, options)
         except CallRefused as refused:
             return (yield from self._block(completion.text, refused, model_s, reasoning))
         call = judged.call
         state.blocked_in_a_row = 0
-        state.history.append({"role": "assistant", "content": render_call(call, settings)})
+        state.history.append({"role": "assistant", "content": render_call(call, options)})
         step = Step(
             state.number,
             completion.text,
@@ -160,11 +161,11 @@ class _Loop:
 
     def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
         """Let the model write the next call; the completion, its seconds, and what was thought before."""
-        state, settings = self.state, self.settings
-        messages: tuple[Message, ...] = (system_message(offer, settings), *state.history)
+        state, options = self.state, self.options
+        messages: tuple[Message, ...] = (system_message(offer, options), *state.history)
         reasoning, thinking_s = "", 0.0
-        if settings.reasoning == "free":
-            reasoning_tags, language = settings.reasoning_tags, settings.language
+        if options.reasoning == "free":
+            reasoning_tags, language = options.reasoning_tags, options.language
             thinking, thinking_s = yield from self._ask(
                 reasoning_messages(messages, reasoning_tags, language),
                 None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
@@ -189,14 +190,14 @@ class _Loop:
         self, messages: tuple[Message, ...], grammar: str | None, purpose: Purpose
     ) -> _Part[tuple[Completion, float]]:
         """Let the model write; the completion, and the seconds that it took."""
-        state, settings = self.state, self.settings
+        state, options = self.state, self.options
         begun = self.clock()
         completion = yield CallModel(
             messages=messages,
             grammar=grammar,
-            max_tokens=settings.thought_tokens if purpose == "thought" else settings.max_tokens,
-            temperature=settings.temperature,
-            seed=settings.seed,
+            max_tokens=options.reasoning_budget if purpose == "thought" else options.max_tokens,
+            temperature=options.temperature,
+            seed=options.seed,
             step=state.number,
             purpose=purpose,
         )
@@ -232,7 +233,7 @@ class _Loop:
 
         Not while a call waits for somebody's approval: what comes of the request isn't decided yet.
         """
-        state, settings = self.state, self.settings
+        state, options = self.state, self.options
         done = salvaging.found(state.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:
             return run
@@ -242,17 +243,17 @@ class _Loop:
             SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
         )
         if ask:
-            constrained = settings.grammar and settings.dialect == "gbnf"
-            messages = salvaging.asked(state.query, done, settings.language)
+            constrained = options.call_format == "grammar" and options.dialect == "gbnf"
+            messages = salvaging.asked(state.query, done, options.language)
             try:
                 completion, _ = yield from self._ask(
                     messages, salvaging.CONTRACT.gbnf() if constrained else None, "salvage"
                 )
-                salvage = salvaging.read(completion, done, settings.language)
+                salvage = salvaging.read(completion, done, options.language)
             except GbnfError as error:
-                salvage = salvaging.answer_from_results(done, settings.language, f"error: {error}")
+                salvage = salvaging.answer_from_results(done, options.language, f"error: {error}")
         else:
-            salvage = salvaging.answer_from_results(done, settings.language, "error: the server is gone")
+            salvage = salvaging.answer_from_results(done, options.language, "error: the server is gone")
         return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
     def _block(self, text: str, refused: CallRefused, model_s: float, reasoning: str) -> _Part[Run | None]:
@@ -276,7 +277,7 @@ class _Loop:
                 self.clock(), state.number, refused.refusal, text, refused.error, state.blocked_in_a_row
             )
         )
-        if state.blocked_in_a_row < self.settings.max_blocked:
+        if state.blocked_in_a_row < self.options.max_blocked:
             return None
         return state.finish(
             "blocked",
@@ -339,8 +340,8 @@ class _Loop:
             self.state.started_at,
             self.state.query,
             self.state.turn,
-            self.settings.backend,
-            self.settings.grammar,
+            self.options.backend,
+            self.options.call_format == "grammar",
             tuple(tool.name for tool in selection.kept),
             {tool.name: reason for tool, reason in selection.dropped.items()},
         )

@@ -36,7 +36,10 @@ _HEAD = 'root ::= "{\\"name\\":"'
 _THOUGHTFUL = (
     f'root ::= "{{\\"{REASONING_KEY}\\":" thought-space thought-text "," thought-space "\\"name\\":"'
 )
-_RULES = f'thought-space ::= " "?\nthought-text ::= "\\"" [^"\\\\\\x00-\\x1F\\x7F]{{1,{MAX_REASONING_LENGTH}}} "\\""\n'
+_RULES = (
+    'thought-space ::= " "?\n'
+    f'thought-text ::= "\\"" [^"\\\\\\x00-\\x1F\\x7F]{{1,{MAX_REASONING_LENGTH}}} "\\""\n'
+)
 _IN_TEXT = re.compile(rf'"{REASONING_KEY}"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 _THINK = {

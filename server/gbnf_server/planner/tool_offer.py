@@ -16,22 +16,23 @@ from gbnf.prompts.messages import Message, call_text, describe_added_tools, syst
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.pool_filter import Selection, filter_pool
 from gbnf_server.planner.call_checks import OfferedTools
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
-from gbnf_server.planner.run_state import RunState, Settings
+from gbnf_server.planner.run_state import RunState
 
 
-def select(pool: tuple[Tool, ...], said: str, settings: Settings) -> Selection:
+def select(pool: tuple[Tool, ...], said: str, options: ResolvedOptions) -> Selection:
     """The tools that what the person said has a use for; all of them where the filter is off."""
-    return filter_pool(pool, said) if settings.filter else Selection(pool)
+    return filter_pool(pool, said) if options.filter else Selection(pool)
 
 
-def offer_tools(pool: tuple[Tool, ...], state: RunState, settings: Settings) -> OfferedTools:
+def offer_tools(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> OfferedTools:
     """Filter the pool by all that the person said, tell of what is new, and link the grammar of the rest."""
-    tools = select(pool, "\n".join([state.query, *state.said]), settings).kept
-    _describe_tools(tools, state, settings)
+    tools = select(pool, "\n".join([state.query, *state.said]), options).kept
+    _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
-    answers = state.number >= settings.final_answer_from
-    asking = (ASK_USER,) if settings.ask_user else ()
+    answers = state.number >= options.final_answer_from
+    asking = (ASK_USER,) if options.ask_user else ()
     # final_answer is told of from the start: the prompt stays the same when it becomes possible
     built_in = (*asking, FINAL_ANSWER)
     return OfferedTools(
@@ -39,40 +40,42 @@ def offer_tools(pool: tuple[Tool, ...], state: RunState, settings: Settings) -> 
         (*state.described, *built_in),
         (*tools, *(built_in if answers else asking)),
         refers_to,
-        _grammar(tools, refers_to, settings, answers=answers) if settings.grammar else None,
+        _grammar(tools, refers_to, options, answers=answers) if options.call_format == "grammar" else None,
     )
 
 
-def system_message(offer: OfferedTools, settings: Settings) -> Message:
+def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
     content = system_prompt(
         offer.in_system_message,
-        style=settings.prompt_style,
-        language=settings.language,
-        thought=settings.reasoning == "field",
-        lines=settings.lines,
+        style=options.prompt_style,
+        language=options.language,
+        thought=options.reasoning == "field",
+        lines=options.call_format == "lines",
     )
     return {"role": "system", "content": content}
 
 
-def render_call(call: Mapping[str, Any], settings: Settings) -> str:
+def render_call(call: Mapping[str, Any], options: ResolvedOptions) -> str:
     """A call as the model is to write the next one."""
-    if settings.lines:
+    if options.call_format == "lines":
         return render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
     return call_text(call)
 
 
-def _grammar(tools: tuple[Tool, ...], steps: tuple[int, ...], settings: Settings, *, answers: bool) -> str:
+def _grammar(
+    tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
+) -> str:
     """The grammar of a step's calls, in the backend's dialect."""
-    asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": steps}
-    thoughtful = settings.reasoning == "field"
-    if settings.dialect == "json_schema":
+    asked: dict[str, Any] = {"final_answer": answers, "ask_user": options.ask_user, "steps": steps}
+    thoughtful = options.reasoning == "field"
+    if options.dialect == "json_schema":
         schema = call_schema(tools, **asked)
         return schema_text(with_reasoning_schema(schema) if thoughtful else schema)
-    grammar = str(compile_pool(tools, **asked, union=settings.union))
+    grammar = str(compile_pool(tools, **asked, union=options.union))
     return with_reasoning_grammar(grammar) if thoughtful else grammar
 
 
-def _describe_tools(tools: tuple[Tool, ...], state: RunState, settings: Settings) -> None:
+def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> None:
     """Tell of tools, once: the first in the system message, later ones behind what brought them."""
     if not state.in_system_message:
         state.in_system_message = state.described = tools
@@ -80,6 +83,6 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, settings: Settings
     more = tuple(tool for tool in tools if tool not in state.described)
     if more:
         last = state.history[-1]  # the answer of a person, who spoke of something new
-        said = describe_added_tools(more, style=settings.prompt_style, language=settings.language)
+        said = describe_added_tools(more, style=options.prompt_style, language=options.language)
         state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
         state.described = (*state.described, *more)

@@ -75,7 +75,7 @@ def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: st
     (tmp_path / "hard.jsonl").hardlink_to(asked)
     left = gbnf("batch", asked, "--out", tmp_path / name)
     assert left.code == ExitCode.USAGE
-    assert "file of requests" in left.err.replace("\n", " ")
+    assert "request file" in left.err.replace("\n", " ")
     assert asked.read_text() == '"ping"\n'
 
 
