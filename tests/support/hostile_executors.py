@@ -36,7 +36,7 @@ def changing(context, then):
     journal = context.journal
     with journal.locked():
         changes = [Write("kept.txt", b"changed"), Write("new/file.txt", b"new")]
-        journal.apply(changes, turn=context.turn, tool=context.tool, then=then)
+        journal.apply(changes, turn=context.turn, tool=context.tool, action=then)
 
 
 def run(arguments, context):

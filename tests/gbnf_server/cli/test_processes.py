@@ -92,7 +92,7 @@ def test_ctrl_c_leaves_with_130_and_nothing_half_done(tmp_path: Path, model: Pat
 
     journal = context.journal
     with journal.locked():
-        journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
+        journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", action=wait)
     return {}
     """
     make_tool(tmp_path / "tools", "half", body)

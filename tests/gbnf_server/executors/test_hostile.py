@@ -79,7 +79,7 @@ def test_the_parent_keeps_no_more_than_a_message(tmp_path: Path) -> None:
     code = f"""
 import resource, sys
 from pathlib import Path
-from gbnf.tools import Executor
+from gbnf.tools import Tool
 from gbnf_server.executors import Context, ExecutorError, Workspace, run_executor
 
 def peak():
@@ -87,7 +87,7 @@ def peak():
     return size if sys.platform == "darwin" else size * 1024
 
 mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"max_result_kb": 64}}}}
-hostile = Executor.from_mapping(mapping, Path({str(tool.path)!r}))
+hostile = Tool.from_mapping(mapping, Path({str(tool.path)!r}))
 context = Context(Workspace({str(tmp_path / "space")!r}))
 before = peak()
 for _ in range(3):
@@ -140,10 +140,10 @@ def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
     tool = waits.made(tmp_path / "hostile")
     code = f"""
 from pathlib import Path
-from gbnf.tools import Executor
+from gbnf.tools import Tool
 from gbnf_server.executors import Context, Workspace, run_executor
 mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"env": [{MARK!r}]}}}}
-hostile = Executor.from_mapping(mapping, Path({str(tool.path)!r}))
+hostile = Tool.from_mapping(mapping, Path({str(tool.path)!r}))
 run_executor(hostile, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
 """
     with subprocess.Popen([sys.executable, "-c", code]) as runner:

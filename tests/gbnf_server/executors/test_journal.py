@@ -78,6 +78,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+from gbnf_server.executors.journal import Journal
 
 WATCHED = {"open", "os.rename", "os.link", "os.mkdir", "os.chmod", "os.remove", "os.rmdir", "shutil.rmtree"}
 root = Path(sys.argv[1])
@@ -100,12 +101,12 @@ for number in range(1, 1000):
         if sys.argv[2] == "apply":
             with journal.locked():
                 changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
-                journal.apply(changes, turn="first", tool="t", then=lambda: None)
+                journal.apply(changes, turn="first", tool="t", action=lambda: None)
         else:
             with journal.locked():
                 changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
                 left = 1 << 30
-                journal.apply(changes, turn="first", tool="t", then=lambda: None)
+                journal.apply(changes, turn="first", tool="t", action=lambda: None)
             left = number
             journal.undo_last_turn("second")
         os._exit(0)
@@ -361,6 +362,7 @@ def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
     code = """
 import sys
 from gbnf_server.executors import Workspace, Write
+from gbnf_server.executors.journal import Journal
 workspace = Workspace(sys.argv[1])
 (workspace.state / f"ready{sys.argv[2]}").touch()
 while len(list(workspace.state.glob("ready*"))) < 2:
@@ -368,7 +370,7 @@ while len(list(workspace.state.glob("ready*"))) < 2:
 for number in range(40):
     with Journal(workspace).locked():
         before = workspace.read("log", limit=10**6)
-        Journal(workspace).apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", then=lambda: None)
+        Journal(workspace).apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", action=lambda: None)
 """
     (tmp_path / "log").write_bytes(b"")
     writers = [

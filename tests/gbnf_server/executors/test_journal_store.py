@@ -32,9 +32,10 @@ def files(workspace: Workspace) -> list[Path]:
 
 COUNTED = """
 import os, sys
-from gbnf_server.executors import Trash, Workspace, Write, records
+from gbnf_server.executors import Workspace, Write, journal_store
+from gbnf_server.executors.journal import Journal
 
-records.MAX_CHANGES = 50
+journal_store.MAX_CHANGES = 50
 workspace = Workspace(sys.argv[1])
 calls, read = 0, 0
 
@@ -44,7 +45,7 @@ def count(event, arguments):
     global calls
     calls += event in WATCHED
 
-real_entries, real_read = records.Records.entries, records.Records._read
+real_entries, real_read = journal_store.JournalStore.entries, journal_store.JournalStore._read
 
 def entries(self):
     global read
@@ -58,14 +59,14 @@ def read_file(self, name):
     read += len(data or b"")
     return data
 
-records.Records.entries, records.Records._read = entries, read_file
+journal_store.JournalStore.entries, journal_store.JournalStore._read = entries, read_file
 sys.addaudithook(count)
 for number in range(int(sys.argv[2])):
     calls = read = 0
     journal = Journal(workspace)
     with journal.locked():
         changes = [Write("a", str(number).encode())]
-        journal.apply(changes, turn=f"{number // 7:08}", tool="t", then=lambda: None)
+        journal.apply(changes, turn=f"{number // 7:08}", tool="t", action=lambda: None)
     print(calls, read)
 """
 

@@ -334,9 +334,9 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     )
     code = f"""
 from pathlib import Path
-from gbnf.tools import Executor
+from gbnf.tools import Tool
 from gbnf_server.executors import Context, Workspace, run_executor
-mine = Executor.from_mapping(
+mine = Tool.from_mapping(
     {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})
 )
 run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
@@ -356,7 +356,7 @@ def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
     journal = context.journal
     with journal.locked():
         changes = [Write("a", b"new"), Write("folder/b", b"b")]
-        journal.apply(changes, turn=context.turn, tool="mine", then=wait)
+        journal.apply(changes, turn=context.turn, tool="mine", action=wait)
     """
     begun = tmp_path / "begun"
     wait = f"""

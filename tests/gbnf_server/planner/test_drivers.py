@@ -202,7 +202,7 @@ def wait():
     time.sleep(60)
 
 with context.journal.locked():
-    context.journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", then=wait)
+    context.journal.apply([Write("half.txt", b"half")], turn=context.turn, tool="t", action=wait)
 return {}
 """
 
