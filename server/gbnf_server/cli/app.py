@@ -78,7 +78,7 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if hasattr(error, "format_message"):  # an error of click
+        if hasattr(error, "format_message"):  # a usage error of click
             error.message = escape_control_characters(error.message)  # type: ignore[attr-defined]
         raise
 

@@ -1,4 +1,4 @@
-"""The planner: a pool of executors, a model and a world, put together for one request at a time."""
+"""The planner: tools, a model, and a context in which requests are executed."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Planner:
         self.options = ResolvedOptions.resolve(options, backend)
 
     def run(self, query: str, *, images: Sequence[Image] = ()) -> Run:
-        """Plan and execute. A `Run` comes back whatever a model or its server does.
+        """Plan and execute a request. Errors of the model or its server are outcomes of the `Run`.
 
-        Raises ValueError, as the other ways to run do, where the request is blank, or holds half a character.
-        `images` belong to the request; a backend that takes none fails the run, and says so.
+        `images` belong to the request; with a backend that takes none the run fails. Raises ValueError if the
+        request is blank, or contains a lone surrogate; the other methods do, too.
         """
         events = self.events(query, images=images)
         while True:
@@ -83,9 +83,9 @@ class Planner:
     def events(
         self, query: str, *, images: Sequence[Image] = (), text: bool = False
     ) -> Generator[Event, None, Run]:
-        """Plan and execute, giving each event as it happens; the last holds the run. Closing it stops it.
+        """Plan and execute, yielding each event; the last has the run. Closing the generator stops the run.
 
-        With `text`, what the model writes comes piece by piece, as `TextWritten`.
+        With `text`, the model's text is streamed as `TextWritten` events.
         """
         planning, environment = self._begin(query, images)
         return drive(planning, environment, text=text)
@@ -95,7 +95,7 @@ class Planner:
     ) -> AsyncGenerator[Event, None]:
         """As `events`, for an event loop: `async for event in planner.stream(query)`.
 
-        Leaving the loop early stops the run once the generator is closed, as `contextlib.aclosing` does.
+        Close the generator to stop the run, for example with `contextlib.aclosing`.
         """
         planning, environment = self._begin(query, images)
         return astream(planning, environment, text=text)
@@ -106,20 +106,20 @@ class Planner:
         return await adrive(planning, environment)
 
     def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
-        """The runs of all queries, in their order, at most `concurrency` at a time. Not inside an event loop.
+        """Return the runs of all queries, in their order, at most `concurrency` at a time.
 
-        How many the backend really serves at once is its own: an in-process model has `parallel` contexts,
-        a llama-server its slots; further calls wait. All runs share the planner's world. An interrupt, or an
-        error that is no outcome, ends the runs that are under way; `gbnf_server.batch` keeps what was done.
+        The backend limits concurrency, too: an in-process model by `parallel`, a llama-server by its slots.
+        All runs share the planner's context. An interrupt, or an exception that is no outcome, ends all runs;
+        `gbnf_server.batch` can resume them. Not for use inside an event loop.
 
-        Raises ValueError, before the first run, where a request is blank, or holds half a character.
+        Raises ValueError before the first run if any query is blank, or contains a lone surrogate.
         """
         return asyncio.run(self.arun_many(queries, concurrency=concurrency))
 
     async def arun_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
         """As `run_many`, for an event loop."""
         if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency}; it is at least 1")
+            raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
         queries = list(queries)
         for query in queries:
             check_request(query)
@@ -141,6 +141,6 @@ class Planner:
 
 
 def steady_clock(start: datetime) -> Clock:
-    """A clock that begins at `start` and never goes back, whatever is done to the machine's."""
+    """Return a clock that begins at `start` and is independent of changes to the system clock."""
     origin = time.perf_counter()
     return lambda: start + timedelta(seconds=time.perf_counter() - origin)

@@ -20,13 +20,13 @@ class RunState:
     turn: str
     started_at: datetime
     images: tuple[Image, ...] = ()
-    in_system_message: tuple[Tool, ...] = ()  # what the system message tells of; the same for the whole run
-    described: tuple[Tool, ...] = ()  # that, and what later messages told of
+    in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
+    described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
-    entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # of each step that has some
-    call_counts: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was let through
-    pending: set[str] = field(default_factory=set)  # canonical calls that nobody was there to approve
+    entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
+    call_counts: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was accepted
+    pending: set[str] = field(default_factory=set)  # canonical calls without anybody to approve them
     said: list[str] = field(default_factory=list)  # the person's answers to questions
     history: list[Message] = field(default_factory=list)  # all but the system message
     steps: list[Step] = field(default_factory=list)
@@ -42,6 +42,7 @@ class RunState:
         error: str | None = None,
         salvage: SalvagedAnswer | None = None,
     ) -> Run:
+        """Return the finished run."""
         return Run(
             outcome=outcome,
             answer=answer,

@@ -1,7 +1,7 @@
-"""What a step offers: the tools that the model is told of, those that it may call, their grammar. Pure.
+"""The tools offered in a step: those described to the model, those it may call, and their grammar. Pure.
 
-The system message tells of the same tools for a whole run, byte for byte, so that a prompt only grows and a
-server reads nothing twice; what narrows from step to step is the grammar.
+Invariant: the system message describes the same tools for a whole run, byte for byte, so that prompts share a
+growing prefix, which servers cache; only the grammar changes from step to step.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gbnf_server.planner.run_state import RunState
 
 
 def select(pool: tuple[Tool, ...], said: str, options: ResolvedOptions) -> Selection:
-    """The tools that what the person said has a use for; all of them where the filter is off."""
+    """Return the tools that the person's words call for; all of them if the filter is off."""
     return filter_pool(pool, said) if options.filter else Selection(pool)
 
 
 def offer_tools(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> OfferedTools:
-    """Filter the pool by all that the person said, tell of what is new, and link the grammar of the rest."""
+    """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step."""
     tools = select(pool, "\n".join([state.query, *state.said]), options).kept
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
     answers = state.number >= options.final_answer_from
     asking = (ASK_USER,) if options.ask_user else ()
-    # final_answer is told of from the start: the prompt stays the same when it becomes possible
+    # final_answer is described from the start, so that the prompt stays the same
     built_in = (*asking, FINAL_ANSWER)
     return OfferedTools(
         (*state.in_system_message, *built_in),
@@ -45,6 +45,7 @@ def offer_tools(pool: tuple[Tool, ...], state: RunState, options: ResolvedOption
 
 
 def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
+    """Return the system message of a run."""
     content = system_prompt(
         offer.in_system_message,
         style=options.prompt_style,
@@ -56,7 +57,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
 
 
 def render_call(call: Mapping[str, Any], options: ResolvedOptions) -> str:
-    """A call as the model is to write the next one."""
+    """Render a call in the format in which the model writes calls."""
     if options.call_format == "lines":
         return render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
     return call_text(call)
@@ -65,24 +66,24 @@ def render_call(call: Mapping[str, Any], options: ResolvedOptions) -> str:
 def _grammar(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
 ) -> str:
-    """The grammar of a step's calls, in the backend's dialect."""
-    asked: dict[str, Any] = {"final_answer": answers, "ask_user": options.ask_user, "steps": steps}
-    thoughtful = options.reasoning == "field"
+    """Return the grammar of a step's calls, in the backend's dialect."""
+    offered: dict[str, Any] = {"final_answer": answers, "ask_user": options.ask_user, "steps": steps}
+    reasons = options.reasoning == "field"
     if options.dialect == "json_schema":
-        schema = call_schema(tools, **asked)
-        return schema_text(with_reasoning_schema(schema) if thoughtful else schema)
-    grammar = str(compile_pool(tools, **asked, union=options.union))
-    return with_reasoning_grammar(grammar) if thoughtful else grammar
+        schema = call_schema(tools, **offered)
+        return schema_text(with_reasoning_schema(schema) if reasons else schema)
+    grammar = str(compile_pool(tools, **offered, union=options.union))
+    return with_reasoning_grammar(grammar) if reasons else grammar
 
 
 def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> None:
-    """Tell of tools, once: the first in the system message, later ones behind what brought them."""
+    """Describe tools once: the first in the system message, later ones after the message that added them."""
     if not state.in_system_message:
         state.in_system_message = state.described = tools
         return
     more = tuple(tool for tool in tools if tool not in state.described)
     if more:
-        last = state.history[-1]  # the answer of a person, who spoke of something new
+        last = state.history[-1]  # a person's answer, which names something new
         said = describe_added_tools(more, style=options.prompt_style, language=options.language)
         state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
         state.described = (*state.described, *more)

@@ -370,7 +370,7 @@ def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) ->
 
 def test_what_is_no_log_is_left_alone(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"some": "thing"}\n')
-    with pytest.raises(BatchError, match="line 1: this is no batch's log"):
+    with pytest.raises(BatchError, match="line 1: not a line of a batch log"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
     assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
 

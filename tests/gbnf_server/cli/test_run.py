@@ -29,7 +29,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
     left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage")
     assert (left.code, left.out) == (ExitCode.FAILURE, "")
-    assert "held by the grammar, 1 of 1 tools" in left.err
+    assert "constrained by a grammar, 1 of 1 tools" in left.err
     assert "ping" in left.err
     assert "✓ pong\\u001b[31m, [bold]" in left.err
     assert "exhausted" in left.err
@@ -65,7 +65,7 @@ def test_a_run_without_an_answer_prints_what_its_tools_returned(
     assert left.out.strip()
     assert "exhausted  no final answer within 1 steps" in left.err
     assert "salvaged  in 1 step" in left.err
-    assert "no answer of the run: " in left.err
+    assert "not the run's answer: " in left.err
     value = json.loads(gbnf("run", "ping", "--model", model, *options, "--quiet", "--json").out)
     assert (value["outcome"], value["salvage"]["steps"]) == ("salvaged", [1])
     assert value["answer"] == value["salvage"]["text"]

@@ -186,7 +186,7 @@ def test_a_call_that_was_taken_back_from_the_thoughts_is_made_and_told_of() -> N
     driven = drive_by_hand(POOL, [taken, completion(ANSWER)])
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
     [warning] = driven.run.warnings
-    assert "the server took the call for thoughts" in warning
+    assert "the server returned the call as reasoning" in warning
 
 
 def test_a_clean_call_with_a_thought_needs_no_grammar() -> None:

@@ -126,7 +126,7 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
         free = driver(planner(tmp_path / "free", server, call_format="json", max_steps=1), "ping")
     assert held.outcome == "blocked"
     assert {step.refusal for step in held.steps} == {"ungrammatical"}
-    assert any("did not keep to the grammar" in warning for warning in held.warnings)
+    assert any("did not enforce the grammar" in warning for warning in held.warnings)
     assert [step.name for step in free.steps] == ["ping"]
     assert free.warnings == ()
 
