@@ -1,16 +1,16 @@
-"""The ladder: one model over one suite on each rung, one line a rung, as Markdown.
+"""Compare strategies: one model over the same suites with each, as a Markdown table.
 
-    python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--strategy NAME]… [--out FILE]
+    python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--strategy NAME]… [--out LOG]
 
-    none      no grammar; a text that is one clean JSON call counts
-    soft      no grammar; calls are read in any usual shape, and mended
-    lines     no grammar; the prompt asks for calls in plain lines, which are read softly
-    grammar   the grammar that binds each name to its arguments
-    field     the same, each call beginning with a thought
-    free      thoughts without a grammar, then the call under it
+    none      no grammar; only a text that is one clean JSON call counts
+    text      no grammar; calls are read in any common syntax, and repaired
+    lines     no grammar; the prompt requests the line protocol
+    grammar   a grammar that binds each name to its arguments
+    field     the same, each call beginning with reasoning
+    free      reasoning without a grammar, then the call under it
 
 The columns are those of `gbnf bench`, and `valid`: steps whose text was a valid call or answer. With `--out`,
-runs are kept as they are done, and the same command goes on where it stopped.
+runs are stored as they finish, and the same command resumes.
 """
 
 from __future__ import annotations
@@ -41,41 +41,37 @@ from gbnf_server.evaluation.suite_files import load_suite
 def compare_strategies(
     backend: Backend, suites: list[str], chosen: list[str], log: Path, *, model: str, options: RunOptions
 ) -> Results:
-    """Every case on every rung that the backend can stand on."""
+    """Run every case with every strategy, of those chosen, that the backend supports."""
     pool = load_manifests(manifests_path())
     loaded = [load_suite(name, pool) for name in suites]
-    strategies = tuple(
-        each
-        for each in supported_strategies(backend.capabilities.dialect)
-        if not chosen or each.name in chosen
-    )
+    strategies = supported_strategies(backend.capabilities.dialect, chosen)
     if not strategies:
-        raise typer.BadParameter("none of these rungs can be stood on with this backend")
+        raise typer.BadParameter("this backend takes no grammar. Use none, text or lines")
     bench = Bench(loaded, strategies, pool, backend, model=model, options=options)
     with RunLog(log) as runs:
         for job, record in bench.run_all(runs):
             print(f"{job.configuration.name} {job.case.id} {record.events[-1]['run']['outcome']}", flush=True)
         records = tuple(runs.records[job.key, job.fingerprint] for job in bench.jobs)
     tools = [*pool, *(decoy for suite in loaded for decoy in suite.decoys)]
-    header = about("ladder", {"name": backend.name}, options)
+    header = about("strategies", {"name": backend.name}, options)
     return Results(header, strategies, tuple(loaded), references_of(tools), records)
 
 
 def main(
-    suite: Annotated[list[str] | None, typer.Option(help="A shipped suite, or a file; repeatable.")] = None,
-    model: Annotated[Path | None, typer.Option(help="A GGUF instead of the embedded model.")] = None,
-    server: Annotated[str | None, typer.Option(help="A llama-server that runs already.")] = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Only this rung; may be repeated.")] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
-    out: Annotated[Path | None, typer.Option(help="Keep the runs here, and go on from them.")] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="Bundled suite or a file; repeatable.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file. Default: the bundled model.")] = None,
+    server: Annotated[str | None, typer.Option(help="Running llama-server.")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="Strategy to run; repeatable.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")] = 512,
+    out: Annotated[Path | None, typer.Option(help="Log of the runs, to resume from.")] = None,
 ) -> None:
-    """Measure the ladder."""
+    """Compare strategies."""
     with ExitStack() as stack:
         if server is not None:
             backend: Backend = stack.enter_context(LlamaServer(server))
         else:
             backend = stack.enter_context(InProcess(model or model_path()))
-        log = out or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ladder.jsonl"
+        log = out or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "strategies.jsonl"
         results = compare_strategies(
             backend,
             suite or ["representative", "abstention"],

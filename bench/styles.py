@@ -1,20 +1,20 @@
-"""Compare how tools are shown to a model: one table, a row for each style and way to take the call.
+"""Compare prompt styles: one table, a row for each style and call format.
 
     python bench/styles.py [--trials N] [--suite NAME] [--tools K] [--model GGUF | --server URL] [--json OUT]
 
-A trial is the first call of a request, in a fresh conversation: ok where it is a valid call of the right tool
-with the right arguments. Rows with `grammar` hold the model to the pool's grammar, those with `soft` take its
-text as `gbnf.calls` reads it and mend the arguments by `gbnf.calls.repair`. Trials differ by their seed; the first
-is greedy. `--tools` offers no more than so many, those that the request needs among them, for models whose
-context holds no more. The dominant failure is the most frequent of:
+A trial is the first call of a request, in a new conversation: ok if it is a valid call of the right tool with
+the right arguments. With `grammar`, the pool's grammar constrains the call; with `text`, `gbnf.calls` reads
+it and `gbnf.calls.repair` repairs its arguments. Trials differ by their seed; the first is greedy. `--tools`
+limits how many tools are offered, always including those that the request needs, for models with a small
+context. The dominant failure is the most frequent of:
 
-    overflow   the messages do not fit the model's context
-    cut        the token limit ended the call
-    no call    the text holds none
-    no tool    it names a tool that isn't there
-    wrong tool another one than the request needs
-    invalid    the right tool, with arguments that the validator refuses
-    wrong arguments   valid ones, but not those that the request needs
+    overflow         the messages exceed the model's context
+    truncated        the token limit ended the call
+    no call          the text has none
+    no tool          it names a tool that doesn't exist
+    wrong tool       another one than the request needs
+    invalid          the right tool, with invalid arguments
+    wrong arguments  valid ones, but not those that the request needs
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from gbnf_server.errors import ContextOverflow
 from gbnf_server.evaluation.cases import Case
 from gbnf_server.evaluation.suite_files import load_suite
 
-Way = Literal["grammar", "soft"]
-WAYS: tuple[Way, ...] = ("grammar", "soft")
+Format = Literal["grammar", "text"]
+FORMATS: tuple[Format, ...] = ("grammar", "text")
 _MAX_TOKENS = 160
 _TEMPERATURE = 0.7
 
 
 @dataclass(slots=True)
 class Cell:
-    """A style and a way, and what came of its trials. `seconds` are those of each trial that was decoded."""
+    """The trials of a style and a call format. `seconds`: of each trial that was decoded."""
 
     style: PromptStyle
-    way: Way
+    call_format: Format
     ok: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
@@ -67,18 +67,19 @@ class Cell:
 
     @property
     def trials(self) -> int:
+        """How many trials there were."""
         return self.ok + self.failures.total()
 
     @property
     def dominant(self) -> str:
-        """The most frequent failure and how often it came; "" where all was well."""
+        """The most frequent failure and its count; "" if there is none."""
         return "".join(f"{name} ({count})" for name, count in self.failures.most_common(1))
 
 
-def verdict(completion: Completion, case: Case, tools: Sequence[Tool], way: Way) -> str:
-    """ "" for the right call, else the failure's name."""
+def verdict(completion: Completion, case: Case, tools: Sequence[Tool], call_format: Format) -> str:
+    """Return the name of the failure; "" for the right call."""
     if completion.finish == "length":
-        return "cut"
+        return "truncated"
     step = parse_tool_calls(completion.text, tools)
     if isinstance(step, FinalAnswer):
         return "no call"
@@ -86,11 +87,11 @@ def verdict(completion: Completion, case: Case, tools: Sequence[Tool], way: Way)
         return "no tool"
     call = step.calls[0]
     if call.truncated:
-        return "cut"
+        return "truncated"
     if call.name not in case.first:
         return "wrong tool"
     repaired = repair_call(call, tools)
-    if not repaired.ok or (way == "grammar" and repaired.coercions):
+    if not repaired.ok or (call_format == "grammar" and repaired.coercions):
         return "invalid"
     arguments = repaired.call["arguments"]
     expected = [each for plan in case.plans for each in plan if each.name == call.name]
@@ -99,7 +100,7 @@ def verdict(completion: Completion, case: Case, tools: Sequence[Tool], way: Way)
 
 
 def offered(case: Case, pool: Sequence[Tool], most: int | None) -> tuple[Tool, ...]:
-    """The tools of a trial, in pool order: those that the filter keeps, `most` of them."""
+    """Return the tools of a trial, in pool order: at most `most` of those that the filter keeps."""
     kept = filter_pool(pool, case.query).kept
     needed = {*case.first, *(call.name for plan in case.plans for call in plan)}
     first = sorted(kept, key=lambda tool: tool.name not in needed)[:most]
@@ -107,13 +108,13 @@ def offered(case: Case, pool: Sequence[Tool], most: int | None) -> tuple[Tool, .
 
 
 def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], seed: int) -> None:
-    """One trial with these tools and the final answer; the cell takes note of it."""
+    """Run one trial with these tools and the final answer, and add its result to the cell."""
     tools = (*tools, FINAL_ANSWER)
     messages: list[Message] = [
         {"role": "system", "content": system_prompt(tools, style=cell.style, language=case.language)},
         {"role": "user", "content": case.query},
     ]
-    grammar = compile_pool(tools[:-1], final_answer=True) if cell.way == "grammar" else None
+    grammar = compile_pool(tools[:-1], final_answer=True) if cell.call_format == "grammar" else None
     begun = time.perf_counter()
     try:
         completion = backend.complete(
@@ -128,7 +129,7 @@ def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], s
         return
     cell.seconds.append(time.perf_counter() - begun)
     cell.prompt_tokens.append(completion.prompt_tokens)
-    failure = verdict(completion, case, tools, cell.way)
+    failure = verdict(completion, case, tools, cell.call_format)
     if failure:
         cell.failures[failure] += 1
     else:
@@ -144,10 +145,10 @@ def compare(
     styles: Sequence[PromptStyle],
     tools: int | None = None,
 ) -> Iterator[Cell]:
-    """Every cell, `trials` times over the cases, with at most so many tools."""
+    """Yield every cell, `trials` times over the cases, with at most so many tools."""
     for style in styles:
-        for way in WAYS:
-            cell = Cell(style, way)
+        for call_format in FORMATS:
+            cell = Cell(style, call_format)
             for seed in range(trials):
                 for case in cases:
                     run_trial(cell, case, backend, offered(case, pool, tools), seed)
@@ -155,12 +156,12 @@ def compare(
 
 
 def cases_of(suite: str, pool: Sequence[Tool]) -> list[Case]:
-    """The cases of a suite that expect a certain call first, which can be made in an empty conversation."""
+    """Return the cases of a suite whose first call is known and possible in a new conversation."""
     return [case for case in load_suite(suite, pool).cases if case.plans and case.first and not case.abstain]
 
 
 @contextmanager
-def opened(model: Path | None, server: str | None) -> Iterator[Backend]:
+def _open(model: Path | None, server: str | None) -> Iterator[Backend]:
     if server is not None:
         with LlamaServer(server) as backend:
             yield backend
@@ -170,14 +171,22 @@ def opened(model: Path | None, server: str | None) -> Iterator[Backend]:
 
 
 def table(cells: Sequence[Cell], title: str) -> Table:
+    """Return a table with a row for each cell."""
     shown = Table(
-        "style", "way", "ok / n", "dominant failure", "median s", "slowest s", "prompt tokens", title=title
+        "style",
+        "call format",
+        "ok / n",
+        "dominant failure",
+        "median s",
+        "slowest s",
+        "prompt tokens",
+        title=title,
     )
     for cell in cells:
         decoded = bool(cell.seconds)
         shown.add_row(
             cell.style,
-            cell.way,
+            cell.call_format,
             f"{cell.ok} / {cell.trials}",
             cell.dominant,
             f"{statistics.median(cell.seconds):.3f}" if decoded else "-",
@@ -188,26 +197,28 @@ def table(cells: Sequence[Cell], title: str) -> Table:
 
 
 def main(
-    trials: Annotated[int, typer.Option(min=1, help="Times over the suite; all but the first sample.")] = 3,
-    suite: Annotated[str, typer.Option(help="A shipped suite, or a file.")] = "representative",
-    tools: Annotated[int | None, typer.Option(min=1, help="Offer no more than so many.")] = None,
-    model: Annotated[Path | None, typer.Option(help="A GGUF instead of the embedded model.")] = None,
-    server: Annotated[str | None, typer.Option(help="A llama-server that runs already.")] = None,
-    style: Annotated[list[str] | None, typer.Option(help="Only this style; may be repeated.")] = None,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write the cells here too.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of each case; the first is greedy.")] = 3,
+    suite: Annotated[str, typer.Option(help="Bundled suite, or a file.")] = "representative",
+    tools: Annotated[int | None, typer.Option(min=1, help="Maximum number of tools offered.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file. Default: the bundled model.")] = None,
+    server: Annotated[str | None, typer.Option(help="Running llama-server.")] = None,
+    style: Annotated[
+        list[str] | None, typer.Option(help="Style to compare; repeatable. Default: all.")
+    ] = None,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write the cells to this file.")] = None,
 ) -> None:
-    """Compare how tools are shown to a model."""
+    """Compare prompt styles."""
     chosen = [each for each in PROMPT_STYLES if not style or each in style]
     if unknown := set(style or ()) - set(PROMPT_STYLES):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: the styles are {', '.join(PROMPT_STYLES)}")
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: use {', '.join(PROMPT_STYLES)}")
     pool = load_manifests(manifests_path())
     cases = cases_of(suite, pool)
     console = Console()
-    with opened(model, server) as backend:
+    with _open(model, server) as backend:
         cells = []
         for cell in compare(backend, cases, pool, trials=trials, styles=chosen, tools=tools):
             cells.append(cell)
-            print(f"{cell.style} {cell.way}: {cell.ok} / {cell.trials}", flush=True)
+            print(f"{cell.style} {cell.call_format}: {cell.ok} / {cell.trials}", flush=True)
         about = f"{backend.name}, {suite}, {len(cases)} cases × {trials} trials, {tools or 'all'} tools"
         console.print(table(cells, about))
     if json_out is not None:

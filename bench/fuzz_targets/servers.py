@@ -20,7 +20,7 @@ from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
-from gbnf_server.planner import Planner
+from gbnf_server.planner import Planner, PlannerOptions
 from support.executors import world
 from support.hostile_server import WAYS, WIRES, Mode, Peer, Wire, hostile, planned
 from support.wires import JSON, odd
@@ -132,11 +132,13 @@ def check_server(case: Mapping[str, Any]) -> str:
             planner = Planner(
                 [_PING],
                 backend,
+                PlannerOptions(
+                    max_steps=2,
+                    max_blocked=2,
+                    max_tokens=32,
+                    call_format="grammar" if case["grammar"] else "json",
+                ),
                 context=world(folder),
-                max_steps=2,
-                max_blocked=2,
-                max_tokens=32,
-                grammar=case["grammar"],
             )
         except GbnfError:
             return "no planner"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gbnf_server.backends.openai_compatible import OpenAICompatible
     from gbnf_server.bundled import manifests_path
     from gbnf_server.executors import Context
-    from gbnf_server.planner import Planner, Run
+    from gbnf_server.planner import Planner, PlannerOptions, Run
 
 __all__ = [
     "Context",
@@ -24,6 +24,7 @@ __all__ = [
     "Ollama",
     "OpenAICompatible",
     "Planner",
+    "PlannerOptions",
     "Run",
     "manifests_path",
 ]
@@ -35,6 +36,7 @@ _MODULES = {
     "Ollama": "gbnf_server.backends.ollama",
     "OpenAICompatible": "gbnf_server.backends.openai_compatible",
     "Planner": "gbnf_server.planner",
+    "PlannerOptions": "gbnf_server.planner",
     "Run": "gbnf_server.planner",
     "manifests_path": "gbnf_server.bundled",
 }

@@ -38,7 +38,7 @@ TARGETS = {
     "italian": 0.9,
 }
 """The suites, and the share of their cases that the model is meant to bring to the right world."""
-CONFIGURATIONS = ("soft", "union", "filter")
+CONFIGURATIONS = ("text", "union", "filter")
 """No grammar; the grammar over the same prompts; and over what the pool filter leaves, as `gbnf run` does."""
 
 

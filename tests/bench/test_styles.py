@@ -25,15 +25,15 @@ CASES = {case.id: case for case in cases_of("representative", POOL)}
         ('{"name": "read_files", "arguments": {"paths": ["tmp/x"]}}', "wrong tool"),
         ('{"name": "make_folder", "arguments": {}}', "no tool"),
         ("I created it.", "no call"),
-        ('{"name": "create_dirs", "arguments": {"paths": ["tm', "cut"),
+        ('{"name": "create_dirs", "arguments": {"paths": ["tm', "truncated"),
     ],
 )
 def test_what_counts(text: str, failure: str) -> None:
     completion = Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
-    assert verdict(completion, CASES["create-folder"], (*POOL, FINAL_ANSWER), "soft") == failure
+    assert verdict(completion, CASES["create-folder"], (*POOL, FINAL_ANSWER), "text") == failure
 
 
-def test_a_grammar_leaves_nothing_to_mend() -> None:
+def test_a_grammar_leaves_nothing_to_repair() -> None:
     wrapped = Completion(
         '{"name": "create_dirs", "arguments": {"paths": "tmp/x"}}', "stop", 1, 1, 0, 0.0, 0.0
     )
@@ -52,14 +52,14 @@ def test_a_cell_of_the_embedded_model() -> None:
         cells = list(
             compare(backend, [CASES["time"]], POOL, trials=2, styles=["minimal", "verbose"], tools=2)
         )
-    assert [(cell.style, cell.way, cell.trials) for cell in cells] == [
+    assert [(cell.style, cell.call_format, cell.trials) for cell in cells] == [
         ("minimal", "grammar", 2),
-        ("minimal", "soft", 2),
+        ("minimal", "text", 2),
         ("verbose", "grammar", 2),
-        ("verbose", "soft", 2),
+        ("verbose", "text", 2),
     ]
     assert cells[0].ok
     assert table(cells, "a bench").row_count == 4
-    failed = Cell("minimal", "soft")
-    failed.failures.update({"cut": 2, "invalid": 1})
-    assert (failed.dominant, failed.trials) == ("cut (2)", 3)
+    failed = Cell("minimal", "text")
+    failed.failures.update({"truncated": 2, "invalid": 1})
+    assert (failed.dominant, failed.trials) == ("truncated (2)", 3)

@@ -17,7 +17,7 @@ from gbnf_server.bundled import manifests_path
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.run_state import Settings
+from gbnf_server.planner.options import ResolvedOptions
 
 Reply = Mapping[str, Any] | GbnfError
 
@@ -32,6 +32,11 @@ def call(name: str, **arguments: Any) -> str:
 
 NOW = call("get_now")
 ANSWER = call("final_answer", message="done")
+
+
+def resolved(**given: Any) -> ResolvedOptions:
+    """Options of a run that ends without an answer where its steps give none."""
+    return ResolvedOptions(**{"salvage": False, **given})
 
 
 def ticking() -> Callable[[], datetime]:
@@ -74,7 +79,7 @@ def drive_by_hand(
     replies: Iterable[Reply] = (),
     approvals: Iterable[bool | GbnfError] = (),
     answers: Iterable[str] = (),
-    settings: Settings | None = None,
+    options: ResolvedOptions | None = None,
     hook: Callable[[Event], tuple[str, ...]] = lambda _event: (),
 ) -> Driven:
     """Feed the loop until it returns. Tools reply with `replies`, then with `{}`; approvals default to yes.
@@ -85,7 +90,7 @@ def drive_by_hand(
     results = itertools.chain(replies, itertools.repeat({}))
     said = itertools.chain(approvals, itertools.repeat(True))
     told = itertools.chain(answers, itertools.repeat("whatever"))
-    loop = plan(query, tuple(tools), settings or Settings(), turn="turn-1", clock=ticking())
+    loop = plan(query, tuple(tools), options or resolved(), turn="turn-1", clock=ticking())
     requests: list[Effect | Event] = []
     reply: Any = None
     error: GbnfError | None = None

@@ -29,7 +29,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.executors import Context
-from gbnf_server.planner import Event, Planner, Run
+from gbnf_server.planner import Event, Planner, PlannerOptions, Run
 from gbnf_server.planner.events import RunFinished, ToolCalled
 
 MARK = "@@"
@@ -339,10 +339,8 @@ def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, secon
         planner = Planner(
             [TOOL],
             backend,
+            PlannerOptions(final_answer_from=1, max_steps=3, max_tokens=64),
             context=context,
-            final_answer_from=1,
-            max_steps=3,
-            max_tokens=64,
             hooks=(seen.append,),
         )
         run = planned(planner, "look", way)

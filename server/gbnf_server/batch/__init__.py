@@ -1,4 +1,4 @@
-"""Many requests, several at a time; what came of each stands in a file, and nothing is executed twice."""
+"""Batches: many requests, several at a time, with resumable runs and one result file."""
 
 from gbnf_server.batch.requests import BatchFileError, BatchRequest, read_requests
 from gbnf_server.batch.runner import Batch, BatchError, BatchResult, write_result

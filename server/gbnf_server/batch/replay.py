@@ -1,14 +1,13 @@
-"""What the world answered to one run, kept as it happens: an interrupted run goes on from it.
+"""The replies to one run's effects, recorded as they arrive, from which an interrupted run resumes.
 
-The planner's loop does the same again where it gets the same replies. So a run that was interrupted is
-played from its tape, without asking the model or executing anything, up to where the tape ends.
+The planner loop is deterministic: with the same replies it does the same. So an interrupted run is replayed
+from its log, without calling the model or executing anything, up to the end of the log.
 
-What must stay true: that a tool begins is on the tape before it does, and what it gave before anybody reads
-it. So a tool whose end is missing was in progress when the process ended, and only of that one nobody knows
-what it did.
+Invariants: the start of a tool is logged before it starts, and its result before anybody reads it. So a tool
+without a logged end was running when the process ended, and only the effect of that one is unknown.
 
-What a person typed as a credential is never on the tape, only the handle that stands for it, and what the
-person was asked. A run that goes on asks again once a tool is called with the handle.
+Credentials are never logged, only their handles and the questions to the person. A resumed run asks again
+when a tool is called with the handle.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ LogEntry = Mapping[str, Any]
 
 
 class ReplayError(Exception):
-    """The tape does not fit the run: something that decides it has changed. The loop must not see it."""
+    """The log does not match the run: something that determines it has changed. Not for the loop."""
 
 
 class InterruptedCallError(Exception):
-    """A tool that changes things was in progress when the process ended. Field: `call`."""
+    """A tool with write effect was running when the process ended. Field: `call`."""
 
     def __init__(self, call: Mapping[str, Any]) -> None:
         self.call = call
@@ -39,23 +38,25 @@ class InterruptedCallError(Exception):
 
 
 class Replay:
-    """A run's replies: those of before are played, new ones recorded with `keep(entry, durable=…)`."""
+    """A run's replies: replayed from `entries`, then recorded with `keep(entry, durable=…)`."""
 
     def __init__(self, entries: Sequence[LogEntry], keep: Callable[..., None]) -> None:
         self._played = list(reversed(entries))
         self._keep = keep
-        #: Set where the model went away, or turned everybody away: what came of that isn't worth keeping.
+        #: Set if the server was unreachable or refused service: the run is then not finished.
         self.backend_error: BackendError | None = None
-        self._typed: dict[str, str] = {}  # what the person was asked, by handle: of all that is on the tape
+        self._typed: dict[str, str] = {}  # questions to the person, by handle, of all logged calls
 
     def backend(self, backend: Completer) -> Completer:
+        """Wrap a backend: replay its completions, then record them."""
         return _ReplayedBackend(backend, self)
 
     def person(self, person: Person) -> Person:
+        """Wrap a person: replay approvals, then record them."""
         return _ReplayedPerson(person, self)
 
     def execute(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """As `run_executor`. Raises InterruptedCallError too, and TapeError."""
+        """As `run_executor`; also raises InterruptedCallError and ReplayError."""
         call = {"name": tool.name, "arguments": arguments}
         begun = self.next("begun")
         if begun is not None:
@@ -69,9 +70,7 @@ class Replay:
                 return dict(without_deep_values(done["result"]))  # a version before this one kept any depth
             if tool.run.effect != "read":
                 raise InterruptedCallError(call)
-        refused = self._ask_again(
-            arguments, context
-        )  # before the tool begins: nothing is done while one waits
+        refused = self._ask_again(arguments, context)  # before the tool starts
         if begun is None:
             self.record("begun", call=call, durable=tool.run.effect != "read")
         try:
@@ -92,7 +91,7 @@ class Replay:
         self.record("done", durable=durable, **came, **({"typed": typed} if typed else {}))
 
     def _ask_again(self, arguments: Any, context: Context) -> ExecutorError | None:
-        """Have the person type the credentials that the arguments need; why not, where nobody did."""
+        """Ask the person again for the credentials in the arguments; return the error if nobody answers."""
         missing = self._typed.keys() - context.secrets.prompts.keys()
         wanted = {handle: self._typed[handle] for handle in _texts(arguments) if handle in missing}
         if not wanted:
@@ -107,24 +106,25 @@ class Replay:
         return None
 
     def next(self, kind: str) -> LogEntry | None:
-        """The next entry, which is of this kind; None where the tape has ended. Raises TapeError."""
+        """Return the next entry, None at the end of the log. Raises ReplayError if it is of another kind."""
         if not self._played:
             return None
         entry = self._played.pop()
         if entry["kind"] != kind:
-            raise ReplayError(f"the run did something else before: {entry['kind']} stands for {kind}")
+            raise ReplayError(f"the log has {entry['kind']!r} where the run expects {kind!r}")
         return entry
 
     def is_next(self, kind: str) -> bool:
-        """Whether the next entry that is played is of this kind."""
+        """Return whether the next logged entry is of this kind."""
         return bool(self._played) and self._played[-1]["kind"] == kind
 
     def record(self, kind: str, *, durable: bool = False, **content: Any) -> None:
+        """Log a reply."""
         self._keep({"kind": kind, **content}, durable=durable)
 
 
 class _ReplayedBackend:
-    """A backend whose completions are on the tape. Its errors are not: who goes on tries again."""
+    """A backend whose completions are logged. Its errors are not: a resumed run tries again."""
 
     def __init__(self, backend: Completer, replay: Replay) -> None:
         self._backend, self._replay = backend, replay
@@ -159,7 +159,7 @@ class _ReplayedBackend:
 
     def _played(self, limits: Mapping[str, Any]) -> Completion | None:
         if self._replay.backend_error is not None:
-            raise self._replay.backend_error  # what came after it would stand in its place on the tape
+            raise self._replay.backend_error  # later replies would be logged in its place
         entry = self._replay.next("model")
         if entry is None:
             return None
@@ -170,7 +170,7 @@ class _ReplayedBackend:
 
 
 class _ReplayedPerson:
-    """A person whose approvals are on the tape. Answers inside a tool belong to the tool's result."""
+    """A person whose approvals are logged. Answers inside a tool are part of the tool's result."""
 
     def __init__(self, person: Person, replay: Replay) -> None:
         self._person, self._replay = person, replay
@@ -196,7 +196,7 @@ class _ReplayedPerson:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every string in a JSON value that is no key."""
+    """Yield every string in a JSON value, except keys."""
     match value:
         case str():
             yield value

@@ -1,7 +1,6 @@
-"""Running a batch: as many at a time as asked for, results in the order of the requests.
+"""Run a batch: several requests at a time, results in the order of the requests.
 
-Everything that happens goes into a log first. The file of results is made of it: it can be read, or deleted,
-at any time.
+Everything is logged first. The result file is derived from the log, and may be read or deleted at any time.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseEr
 
 
 class BatchError(SetupError):
-    """A batch cannot go on; the message says why, and what to do."""
+    """A batch cannot start or resume; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of a request. `run` is the planner's run as JSON; None where it was interrupted.
+    """The result of a request. `run` is the planner's run as JSON, None if it was interrupted.
 
-    `interrupted`: the call that was being executed when the process was killed. Nobody knows whether it was
-    done, so it is not done again, and the run ends there. `error`: why the run could not begin; the log keeps
-    nothing of it, and the next batch tries again.
+    `interrupted`: the call that was running when the process was killed. Its effect is unknown, so that it is
+    not executed again, and the run ends. `error`: why the run could not start; it is not logged, and the next
+    batch tries again.
     """
 
     request: BatchRequest
@@ -47,7 +46,7 @@ class BatchResult:
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One line of the results."""
+        """Return a line of the result file, as JSON."""
         given: dict[str, Any] = {"id": self.request.id, "query": self.request.query, "outcome": self.outcome}
         if self.run is not None:
             return given | {key: value for key, value in self.run.items() if key not in given}
@@ -57,10 +56,10 @@ class BatchResult:
 
 
 class Batch:
-    """Requests, a planner, and the log of what has been done of them already.
+    """Requests, a planner, and the log of their runs.
 
-    Raises BatchError where the log belongs to other tools, settings, another model or workspace, is in use,
-    or cannot be written.
+    Raises BatchError if the log belongs to other tools, options, another model or workspace, is in use, or
+    cannot be written.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Batch:
             "batch": digest(
                 {
                     "tools": [tool_identity(tool) for tool in planner.tools],
-                    "settings": asdict(planner.settings),
+                    "settings": asdict(planner.options),
                     "model": model,
                 }
             ),
@@ -83,10 +82,10 @@ class Batch:
         try:
             self._log = AppendLog(log, _entry)
         except LogInUseError:
-            raise BatchError(f"{log} is in use by another batch: wait for it") from None
+            raise BatchError(f"{log} is in use by another batch: wait until it ends") from None
         except LogDamagedError as error:
             raise BatchError(
-                f"{log}, line {error.line}: this is no batch's log ({error}): delete it"
+                f"{log}, line {error.line}: not a line of a batch log ({error}). Delete the file"
             ) from None
         except OSError as error:
             raise BatchError(f"the log {log} can't be written: {error.strerror or error}") from None
@@ -106,19 +105,19 @@ class Batch:
 
     @property
     def done(self) -> int:
-        """How many requests are in the log with their end."""
+        """The number of requests whose result is in the log."""
         return len(self._results)
 
     async def results(
         self, concurrency: int = 4, on_result: Callable[[BatchResult], object] | None = None
     ) -> AsyncGenerator[BatchResult]:
-        """Every request's result, in order, as soon as those before it are there.
+        """Yield every request's result, in order, as soon as those before it are available.
 
-        `watch` sees each one as it comes, in any order. Closing the iterator, or cancelling the task, ends
-        the runs that are under way: a tool that works is waited for, and what it gave is kept.
+        `on_result` is called with each new result at once, in any order. Closing the iterator, or cancelling
+        the task, ends the running runs; running tools are waited for, and their results logged.
         """
         if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency}; it is at least 1")
+            raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
         free = asyncio.Semaphore(concurrency)
 
         async def finished(request: BatchRequest) -> BatchResult:
@@ -156,7 +155,7 @@ class Batch:
         )
         planner = self._planner
         clock = steady_clock(context.now())
-        planning = plan(request.query, planner.tools, planner.settings, turn=turn, clock=clock)
+        planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=clock)
         try:
             run = await adrive(planning, environment)
         except InterruptedCallError as error:
@@ -164,12 +163,12 @@ class Batch:
             self._keep(request, {"kind": "interrupted", "call": error.call})
         except ReplayError as error:
             raise BatchError(
-                f"request {request.id!r} cannot go on from {self._path}: {error}. Has a tool changed since? "
-                "Delete the log to begin anew; what was done stays done."
+                f"request {request.id!r} cannot resume from {self._path}: {error}. Has a tool changed? "
+                "Delete the log to start again; executed calls are not undone."
             ) from None
         else:
             if replay.backend_error is not None:
-                raise replay.backend_error  # the run has ended for want of a model; it goes on when there is one
+                raise replay.backend_error  # without a model the run ended; it resumes when there is one
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
         self._results[request.id] = result
@@ -192,14 +191,14 @@ class Batch:
             self._log.append(header)
         elif self._log.values[0].get("workspace", header["workspace"]) != header["workspace"]:
             raise BatchError(
-                f"{self._path} was begun in the workspace {self._log.values[0]['workspace']}, and this is "
-                f"{header['workspace']}. Go on with --workspace {self._log.values[0]['workspace']}, or give "
-                "another --out, or delete the log to begin anew; what was done stays done."
+                f"{self._path} belongs to the workspace {self._log.values[0]['workspace']}, not to "
+                f"{header['workspace']}. Use --workspace {self._log.values[0]['workspace']}, or another --out, "
+                "or delete the log to start again; executed calls are not undone."
             )
         elif self._log.values[0].get("batch") != header["batch"]:
             raise BatchError(
-                f"{self._path} was begun with other tools, other settings or another model. Go on with "
-                "those, or delete it to begin anew; what was done stays done."
+                f"{self._path} belongs to other tools, other settings or another model. Use those, or "
+                "delete it to start again; executed calls are not undone."
             )
         for request in self.requests:
             if not request.workspace:
@@ -216,8 +215,8 @@ class Batch:
                 continue
             if replay[0]["request"] != digest(asdict(request)):
                 raise BatchError(
-                    f"request {request.id!r} is another than the one in {self._path}: give it another id, or "
-                    "delete the log to begin anew; what was done stays done."
+                    f"request {request.id!r} differs from the one in {self._path}: use another id, or delete "
+                    "the log to start again; executed calls are not undone."
                 )
             last = replay[-1]
             if last["kind"] == "run":
@@ -227,13 +226,13 @@ class Batch:
 
 
 def write_result(file: Any, result: BatchResult) -> None:
-    """One result as a line of JSON, on its way at once."""
+    """Write a result as a line of JSON, and flush."""
     file.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
     file.flush()
 
 
 def _entry(value: Any) -> Any:
-    """A line of the log. Raises TypeError or KeyError where it is none."""
+    """Return a line of the log. Raises TypeError or KeyError if it is none."""
     if "batch" not in value:
         _ = value["id"], value["kind"]
     return value

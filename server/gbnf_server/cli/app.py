@@ -1,4 +1,4 @@
-"""The commands' names and what stands before them."""
+"""The application: its commands and its options."""
 
 from __future__ import annotations
 
@@ -23,23 +23,41 @@ from gbnf_server.cli.run import run
 from gbnf_server.cli.server import server
 from gbnf_server.cli.tune import tune
 
-_HELP = """Compile tool manifests to GBNF grammars, and plan with a local model that they hold.
+_HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that they constrain.
 
 \b
 Try:
-  gbnf run "create a folder trips"    plan and act, with the embedded model
-  gbnf batch requests.jsonl           the same for many requests, resumable
-  gbnf manifests                      the tools that come along
-  gbnf compile > tools.gbnf           the grammar of a call of one of them
+  gbnf run "create a folder trips"    plan and execute, with the bundled model
+  gbnf batch requests.jsonl           plan and execute many requests, resumable
+  gbnf manifests                      list the bundled tools
+  gbnf compile > tools.gbnf           print the grammar of a call of any of them
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
   gbnf test my-manifests              property-test your own tools
-  gbnf bench --model F.gguf           what the grammar does for your model
-  gbnf tune --model F.gguf            find the best way of calling for it, for `gbnf run`
-  gbnf doctor                         check this machine, and say how to get what is missing"""
+  gbnf bench --model F.gguf           measure what the grammar does for a model
+  gbnf tune --model F.gguf            find the best strategy for it, for `gbnf run`
+  gbnf doctor                         check this machine, and say how to install what is missing"""
+
+
+_OLD_OPTIONS = {
+    "--config": "--configuration",
+    "--context": "--ctx-size",
+    "--lang": "--language",
+    "--lines": "--call-format=lines",
+    "--no-grammar": "--call-format=json",
+    "--rung": "--strategy",
+    "--slots": "--parallel",
+    "--soft": "--call-format=text",
+    "--thought-tokens": "--reasoning-budget",
+}
+"""Options of earlier versions, which are still accepted."""
 
 
 class _Commands(TyperGroup):
-    """Makes the errors of a command line readable, which quote what was given, such as names of files."""
+    """Accepts the old names of options, and escapes control characters in messages that quote arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*map(_current_option, args[:end]), *args[end:]])
 
     def make_context(self, *given: Any, **extra: Any) -> Any:
         with _readable():
@@ -50,12 +68,17 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
 
+def _current_option(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return f"{_OLD_OPTIONS.get(name, name)}{equals}{value}"
+
+
 @contextmanager
 def _readable() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if hasattr(error, "format_message"):  # an error of click
+        if hasattr(error, "format_message"):  # a usage error of click
             error.message = escape_control_characters(error.message)  # type: ignore[attr-defined]
         raise
 
@@ -94,7 +117,7 @@ def _print_version(wanted: bool) -> None:
 def _gbnf(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     pass

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -13,13 +15,20 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
+    ApproveAllOption,
     BackendOption,
     ContextSizeOption,
+    LanguageOption,
+    ManifestsOption,
+    MaxStepsOption,
+    MaxTokensOption,
     ModelOption,
     ModelSource,
+    QuietOption,
     SeedOption,
     ServerOption,
     TemperatureOption,
+    WorkspaceOption,
 )
 
 if TYPE_CHECKING:
@@ -27,105 +36,128 @@ if TYPE_CHECKING:
 
     from gbnf_server.batch import Batch, BatchResult
     from gbnf_server.errors import SetupError
+    from gbnf_server.planner import PlannerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFiles:
+    """The files of a batch: requests, results, and the folder that tools are confined to."""
+
+    requests: Path
+    results: Path
+    workspace: Path
+    manifests: Sequence[Path] = ()
+
+    @property
+    def log(self) -> Path:
+        """The log from which an interrupted batch resumes."""
+        return self.results.with_name(self.results.name + ".log")
+
+    def check(self) -> None:
+        """Raise BadParameter if the results or the log would replace the requests."""
+        if not self.results.name:
+            raise typer.BadParameter("the name is empty: use a file", param_hint="--out")
+        for path in (self.results, self.log):
+            if path.exists() and path.samefile(self.requests):
+                raise typer.BadParameter(f"{path} is the request file: use another", param_hint="--out")
 
 
 def batch(
     requests: Annotated[
-        Path, typer.Argument(metavar="FILE.jsonl", help="A line for each request: a text, or an object.")
+        Path,
+        typer.Argument(metavar="FILE.jsonl", help="Requests, one a line: a JSON string or object."),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", dir_okay=False, help="Where the results go; FILE.results.jsonl when absent."
-        ),
+        typer.Option(metavar="FILE", dir_okay=False, help="Result file. Default: FILE.results.jsonl."),
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Runs at a time; a server's slots, or 1 in this process, when absent."),
+        typer.Option(min=1, help="Concurrent runs. Default: the server's slots; 1 in this process."),
     ] = None,
     model: ModelOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
-    context: ContextSizeOption = None,
-    manifests: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PATH", help="Tools: a folder or a manifest, repeatable; the shipped ones when absent."
-        ),
-    ] = None,
-    workspace: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder that tools work in and cannot leave.")
-    ] = Path("gbnf-workspace"),
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Approve every call that would ask for approval.")
-    ] = False,
-    lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
-    max_steps: Annotated[int, typer.Option(min=1, help="Steps of a run, the answer among them.")] = 12,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
+    ctx_size: ContextSizeOption = None,
+    manifests: ManifestsOption = None,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
+    yes: ApproveAllOption = False,
+    language: LanguageOption = "en",
+    max_steps: MaxStepsOption = 12,
+    max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Plan and execute every request of a file, several at a time.
+    """Plan and execute each request of a file, several at a time.
 
-    A line is a text in quotes, or an object with a "query", and perhaps an "id" and a "workspace", a folder
-    inside DIR that is the run's own. Results are lines of JSON in the order of the requests. Everything that
-    happens is kept in a log beside them: interrupted, the same command goes on where each run was, and
-    nothing is executed twice. Requests that depend on one another want --concurrency 1.
+    A line is a JSON string, or an object with "query" and optionally "id" and "workspace", a folder inside
+    the workspace for this run only. Results are JSON lines in the order of the requests. Events are stored in
+    a log beside them: after an interruption, the same command resumes each run, and executes no call twice.
+    For requests that depend on one another, use --concurrency 1.
 
-    It leaves with 0 where every request was answered, else with 1.
+    Exit with status 0 if every request was answered, else with 1.
 
     \b
     Try:
       gbnf batch requests.jsonl
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
-    source = ModelSource(model, server, api_key, backend, context)
+    source = ModelSource(model, server, api_key, backend, ctx_size)
     source.check()
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.planner import PlannerOptions
+
+    results = out or requests.parent / f"{requests.stem}.results.jsonl"
+    files = BatchFiles(requests, results, workspace, manifests or ())
+    options = PlannerOptions(
+        max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, language=language
+    )
+    with interruptible():
+        counts = run_batch(files, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet)
+    raise typer.Exit(ExitCode.SUCCESS if set(counts) == {"answered"} else ExitCode.FAILURE)
+
+
+def run_batch(
+    files: BatchFiles,
+    source: ModelSource,
+    options: PlannerOptions,
+    *,
+    concurrency: int | None = None,
+    approve_all: bool = False,
+    quiet: bool = False,
+) -> Counter[str]:
+    """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
     from gbnf import load_manifests
     from gbnf_server.batch import Batch, read_requests
     from gbnf_server.bundled import manifests_path
-    from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
     from gbnf_server.evaluation.metadata import identity
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
 
-    asked = read_requests(requests)
-    results = out or requests.with_suffix(".results.jsonl")
-    if not results.name:
-        raise typer.BadParameter("an empty name: give a file", param_hint="--out")
-    log = results.with_name(results.name + ".log")
-    for path in (results, log):
-        if path.exists() and path.samefile(requests):
-            raise typer.BadParameter(f"{path} is the file of requests: give another", param_hint="--out")
-    tools = load_manifests(manifests or manifests_path())
+    requests = read_requests(files.requests)
+    files.check()
+    tools = load_manifests(files.manifests or manifests_path())
     console = stderr_console()
-    with interruptible(), source.open(parallel=concurrency or 1) as chosen:
-        facts = source.facts(chosen)
-        planner = Planner(
-            tools,
-            chosen,
-            context=Context(Workspace(workspace), person=AbsentPerson(approve_all=yes)),
-            max_steps=max_steps,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            language=lang,
-        )
-        with Batch(asked, planner, log, model=identity(facts)) as work:
-            counts = asyncio.run(
-                _do(work, results, concurrency or facts.get("slots", 1), console, quiet=quiet)
-            )
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    console.print(f"{len(asked)} requests: {told}; the results are in {results}", soft_wrap=True)
-    raise typer.Exit(ExitCode.SUCCESS if set(counts) == {"answered"} else ExitCode.FAILURE)
+    with source.open(parallel=concurrency or 1) as backend:
+        facts = source.facts(backend)
+        context = Context(Workspace(files.workspace), person=AbsentPerson(approve_all=approve_all))
+        planner = Planner(tools, backend, options, context=context)
+        with Batch(requests, planner, files.log, model=identity(facts)) as work:
+            slots = concurrency or facts.get("slots", 1)
+            counts = asyncio.run(_write_results(work, files.results, slots, console, quiet=quiet))
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+    console.print(f"{len(requests)} requests: {summary}; results: {files.results}", soft_wrap=True)
+    return counts
 
 
-async def _do(work: Batch, out: Path, concurrency: int, console: Console, *, quiet: bool) -> Counter[str]:
+async def _write_results(
+    work: Batch, out: Path, concurrency: int, console: Console, *, quiet: bool
+) -> Counter[str]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gbnf_server.batch import write_result
@@ -169,5 +201,5 @@ def _unwritable(out: Path, error: OSError) -> SetupError:
     from gbnf_server.errors import SetupError
 
     return SetupError(
-        f"the results can't be written to {out}: {error.strerror or error}. The log keeps them."
+        f"the results can't be written to {out}: {error.strerror or error}. They are in the log."
     )

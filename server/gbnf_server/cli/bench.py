@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,21 +14,66 @@ import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
-from gbnf_server.cli.model_options import LAST_SEED, TemperatureOption, open_backend
+from gbnf_server.cli.model_options import (
+    LAST_SEED,
+    ApiKeyOption,
+    ManifestsOption,
+    MarkdownOption,
+    MaxTokensOption,
+    ModelSource,
+    QuietOption,
+    TemperatureOption,
+)
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from rich.console import Console
 
-    from gbnf_server.evaluation.bfcl.files import Leaderboard
     from gbnf_server.evaluation.configurations import Configuration
     from gbnf_server.evaluation.results import Results
     from gbnf_server.evaluation.run_log import RunLog
     from gbnf_server.evaluation.runner import RunOptions
 
-    _Source: TypeAlias = tuple[Path | None, str | None, str | None]
-    """A model file, or a server and its key."""
+
+@dataclass(frozen=True, slots=True)
+class SuiteOptions:
+    """The suites to run, and the tools for them; the bundled ones by default."""
+
+    suites: Sequence[str] = ()
+    manifests: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderboardOptions:
+    """The part of the function-calling leaderboard to run. `limit`: questions of each category."""
+
+    folder: Path | None = None
+    categories: Sequence[str] = ()
+    limit: int | None = None
+    compile_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTask:
+    """What a bench of either kind runs, on which model, and where the files go."""
+
+    source: ModelSource
+    configurations: tuple[Configuration, ...]
+    options: RunOptions
+    console: Console
+    label: str | None = None
+    out: Path = Path("gbnf-bench")
+    fresh: bool = False
+    quiet: bool = False
+
+    def log(self, label: str) -> RunLog:
+        """Open the log of the runs."""
+        from gbnf_server.evaluation.run_log import RunLog
+
+        return RunLog(self.out / f"{label}.jsonl", fresh=self.fresh)
+
+    def show_files(self, label: str, endings: str) -> None:
+        """Say where the results are."""
+        self.console.print(f"results: {self.out / label}.{endings}", style="dim", soft_wrap=True)
 
 
 def run(
@@ -35,30 +81,33 @@ def run(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|FILE", help="A suite that comes along, or a TOML or Python file; repeatable."
+            metavar="NAME|FILE",
+            help="Bundled suite, or a TOML or Python file; repeatable. Default: representative.",
         ),
     ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A configuration, repeatable; all when absent.")
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Configuration to run; repeatable. Default: all."),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="A model file, run in this process.")
+        str | None, typer.Option(metavar="F.gguf", help="Model file, run in this process.")
     ] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="A llama-server that is running.")] = None,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
-    ] = None,
-    manifests: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Tools; the shipped ones when absent.")
-    ] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="Running llama-server.")] = None,
+    api_key: ApiKeyOption = None,
+    manifests: ManifestsOption = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
     temperature: TemperatureOption = 0.0,
     seed: Annotated[
-        int, typer.Option(min=0, max=LAST_SEED, help="Of each case's first run; the next one has the next.")
+        int,
+        typer.Option(min=0, max=LAST_SEED, help="Seed of the first run of each case; the next run adds 1."),
     ] = 0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
-    label: Annotated[str | None, typer.Option(help="Names the files; the model's name when absent.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("gbnf-bench"),
+    max_tokens: MaxTokensOption = 512,
+    label: Annotated[
+        str | None, typer.Option(help="Name of the result files. Default: the model's name.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the result files.")] = Path(
+        "gbnf-bench"
+    ),
     bfcl: Annotated[
         Path | None,
         typer.Option(
@@ -66,107 +115,99 @@ def run(
         ),
     ] = None,
     category: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="With --bfcl: of its categories, repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="With --bfcl: category to run; repeatable.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="With --bfcl: the first so many questions of each category.")
+        int | None, typer.Option(min=1, help="With --bfcl: maximum questions of each category.")
     ] = None,
     compile_only: Annotated[
-        bool, typer.Option("--compile-only", help="With --bfcl: check its grammars, without a model.")
+        bool, typer.Option("--compile-only", help="With --bfcl: check the grammars, without a model.")
     ] = False,
     warm: Annotated[
         bool,
         typer.Option(
             "--warm",
-            help="Let runs reuse what the model remembers of earlier prompts: faster with a large model, but "
-            "latencies and near ties then depend on what ran before.",
+            help="Keep the KV cache between runs: faster with a large model, but latencies and near ties "
+            "then depend on earlier runs.",
         ),
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what this label has run before.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the earlier runs of this label.")] = False,
+    markdown: MarkdownOption = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Run a suite of requests under one configuration after another, and print what came of it.
+    """Run suites of requests with each configuration, and print a table.
 
-    Without options: ten requests, every configuration, the embedded model; one to two minutes. Each run has
-    a workspace of its own and real executors. Runs are kept as they are done: interrupted, the same command
-    goes on where it stopped. A JSON file and a report for the browser are written beside them.
+    Without options: ten requests, every configuration, the bundled model; one to two minutes. Each run has a
+    workspace of its own and executes tools. Runs are stored as they finish: after an interruption, the same
+    command resumes. The results are also written as a JSON file and an HTML report.
 
     \b
     Try:
       gbnf bench
       gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
-      gbnf bench --server http://127.0.0.1:8080 --config union --config filter
+      gbnf bench --server http://127.0.0.1:8080 --configuration union --configuration filter
       gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
       gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --limit 50
     """
     if context.invoked_subcommand is not None:
         return
-    if model is not None and server is not None:
-        raise typer.BadParameter("give --model or --server, not both")
-    if bfcl is None and (category or limit or compile_only):
-        raise typer.BadParameter("--category, --limit and --compile-only go with --bfcl")
-    if bfcl is not None and (suite or manifests or runs > 1):
-        raise typer.BadParameter("--suite, --manifests and --runs do not go with --bfcl")
-    if compile_only and (model is not None or server is not None or config):
-        raise typer.BadParameter("--compile-only runs no model: leave out --model, --server and --config")
-    if label is not None and (label.strip(". ") == "" or "/" in label or "\0" in label):
-        raise typer.BadParameter(
-            f"{label!r} names no file: give a word without /; --out names the folder", param_hint="--label"
-        )
-    if seed + runs - 1 > LAST_SEED:
-        raise typer.BadParameter(
-            f"the last of {runs} runs has the seed {seed + runs - 1}: {LAST_SEED} is the greatest",
-            param_hint="--seed",
-        )
+    source = ModelSource(model, server, api_key)
+    source.check()
+    suites = SuiteOptions(suite or (), manifests or ())
+    leaderboard = LeaderboardOptions(bfcl, category or (), limit, compile_only)
+    if compile_only and (model is not None or server is not None or configuration):
+        raise typer.BadParameter("--compile-only excludes --model, --server and --configuration")
+    from gbnf_server.cli.bench_output import show
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
     from gbnf_server.evaluation.configurations import named
     from gbnf_server.evaluation.runner import RunOptions
 
     try:
-        configurations = named(config or [])
+        configurations = named(configuration or [])
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--config") from None
-    console = stderr_console()
-    if runs > 1 and temperature == 0:
-        console.print(
-            "at temperature 0 every run of a case is the same: give a --temperature", style="yellow"
-        )
-    asked = _Asked(
-        configurations,
-        RunOptions(runs, temperature, seed, max_tokens, warm),
-        label,
-        out,
-        fresh,
-        quiet,
-        console,
-    )
+        raise typer.BadParameter(str(error), param_hint="--configuration") from None
+    options = RunOptions(runs, temperature, seed, max_tokens, warm)
+    task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
+    _check(task, suites, leaderboard)
     with interruptible():
-        if bfcl is None:
-            results = _run_suites(asked, suite or ["representative"], manifests, (model, server, api_key))
-            from gbnf_server.cli.bench_output import show
+        if leaderboard.folder is None:
+            show(run_suites(task, suites), markdown=markdown)
+        elif not run_leaderboard(task, leaderboard, markdown=markdown):
+            raise typer.Exit(ExitCode.FAILURE)
 
-            _write(results, out, results.about["label"], "give another --out")
-            show(results, markdown=markdown)
-        else:
-            from gbnf_server.cli.bench_bfcl import compile_only as check
-            from gbnf_server.cli.bench_bfcl import read
 
-            leaderboard = read(bfcl, category or [], limit, console)
-            if compile_only:
-                raise typer.Exit(ExitCode.SUCCESS if check(leaderboard, console) else ExitCode.FAILURE)
-            _run_leaderboard(asked, leaderboard, (model, server, api_key), markdown=markdown)
+def _check(task: BenchTask, suites: SuiteOptions, leaderboard: LeaderboardOptions) -> None:
+    """Raise BadParameter if options conflict; warn of repeated runs that are all the same."""
+    options, label = task.options, task.label
+    if leaderboard.folder is None and leaderboard != LeaderboardOptions():
+        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
+    if leaderboard.folder is not None and (suites != SuiteOptions() or options.runs > 1):
+        raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
+    if label is not None and (label.strip(". ") == "" or "/" in label or "\0" in label):
+        raise typer.BadParameter(
+            f"{label!r} is no file name: use a name without /; --out sets the folder", param_hint="--label"
+        )
+    if options.seed + options.runs - 1 > LAST_SEED:
+        raise typer.BadParameter(
+            f"the last of {options.runs} runs has the seed {options.seed + options.runs - 1}: "
+            f"{LAST_SEED} is the maximum",
+            param_hint="--seed",
+        )
+    if options.runs > 1 and options.temperature == 0:
+        task.console.print(
+            "at temperature 0 every run of a case is the same: use a --temperature", style="yellow"
+        )
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A.json", help="A stored bench.")],
-    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another one.")],
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="Result file.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another result file.")],
 ) -> None:
-    """Print what changed from one stored bench to another, with 95 % intervals.
+    """Print the differences between two stored benches, with 95 % intervals.
 
-    The cases that both have are drawn in pairs. Suites are scored anew, by the present rules; the
-    leaderboard's answers (`--bfcl`) stay as they were judged.
+    Compare the cases that both have, in pairs. Suites are scored again by the current rules; the answers of
+    the leaderboard (--bfcl) keep their scores.
     """
     from gbnf_server.cli.bench_output import show_tables
     from gbnf_server.errors import InputError
@@ -174,37 +215,25 @@ def compare(
 
     tables = compare_files(first, second)
     if not tables:
-        raise InputError(f"{first} and {second} have no case of one configuration in common")
+        raise InputError(f"{first} and {second} have no case of a configuration in common")
     show_tables(tables)
 
 
 def score(
-    stored: Annotated[Path, typer.Argument(metavar="A.json", help="A stored bench.")],
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the first table as Markdown.")] = False,
+    stored: Annotated[Path, typer.Argument(metavar="A.json", help="Result file.")],
+    markdown: MarkdownOption = False,
 ) -> None:
-    """Score a stored bench again, by the present rules: its tables, its numbers and its report."""
+    """Score a stored bench again by the current rules; update its numbers and its report."""
     from gbnf_server.cli.bench_output import show
     from gbnf_server.evaluation.results import Results
 
     results = Results.load(stored)
-    _write(results, stored.parent, stored.stem, "make room for it, or score a copy elsewhere")
+    _write(results, stored.parent, stored.stem, "free some space, or score a copy elsewhere")
     show(results, markdown=markdown)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the command line says of both kinds of bench."""
-
-    configurations: tuple[Configuration, ...]
-    options: RunOptions
-    label: str | None
-    out: Path
-    fresh: bool
-    quiet: bool
-    console: Console
-
-
-def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, source: _Source) -> Results:
+def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
+    """Do the runs of the suites that the log doesn't have, write the result files, return the results."""
     from gbnf import load_manifests
     from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import run_jobs
@@ -214,68 +243,65 @@ def _run_suites(asked: _Asked, names: list[str], manifests: list[Path] | None, s
     from gbnf_server.evaluation.results import Results
     from gbnf_server.evaluation.runner import Bench
 
-    pool = load_manifests(manifests or manifests_path())
-    suites = load_suites(names, pool)
+    pool = load_manifests(chosen.manifests or manifests_path())
+    suites = load_suites(chosen.suites or ["representative"], pool)
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
-    backend, tell = open_backend(*source)
-    with backend:
-        facts = tell()
-        label = asked.label or _slug(facts["name"])
-        bench = Bench(
-            suites, asked.configurations, pool, backend, model=identity(facts), options=asked.options
-        )
-        with _log(asked, label) as log:
-            run_jobs(bench, log, asked.console, quiet=asked.quiet)
+    with task.source.open() as backend:
+        facts = task.source.facts(backend)
+        label = task.label or _slug(facts["name"])
+        bench = Bench(suites, task.configurations, pool, backend, model=identity(facts), options=task.options)
+        with task.log(label) as log:
+            run_jobs(bench, log, task.console, quiet=task.quiet)
             records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)
             made_at = log.latest
-    _tell_where(asked, label, "json and .html")
+    task.show_files(label, "json and .html")
     tools = [*pool, *(tool for each in suites for tool in each.decoys)]
-    header = about(label, facts, asked.options, made_at)
-    return Results(header, asked.configurations, suites, references_of(tools), records)
+    header = about(label, facts, task.options, made_at)
+    results = Results(header, task.configurations, suites, references_of(tools), records)
+    _write(results, task.out, label, "use another --out")
+    return results
 
 
-def _run_leaderboard(asked: _Asked, leaderboard: Leaderboard, source: _Source, *, markdown: bool) -> None:
-    from gbnf_server.cli.bench_bfcl import ask_all
+def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bool = False) -> bool:
+    """Run the leaderboard's questions and print their table, or only check their grammars.
+
+    Return False if a grammar is wrong.
+    """
+    from gbnf_server.cli.bench_bfcl import ask_all, read
+    from gbnf_server.cli.bench_bfcl import compile_only as check_grammars
     from gbnf_server.cli.bench_output import show_tables
+    from gbnf_server.cli.output import write as write_output
     from gbnf_server.evaluation.bfcl.results import table, write
     from gbnf_server.evaluation.bfcl.runner import LeaderboardRun
     from gbnf_server.evaluation.metadata import about, identity
     from gbnf_server.evaluation.run_log import unwritable
 
-    backend, tell = open_backend(*source)
-    with backend:
-        facts = tell()
-        label = asked.label or f"{_slug(facts['name'])}-bfcl"
+    assert chosen.folder is not None
+    leaderboard = read(chosen.folder, chosen.categories, chosen.limit, task.console)
+    if chosen.compile_only:
+        return check_grammars(leaderboard, task.console)
+    with task.source.open() as backend:
+        facts = task.source.facts(backend)
+        label = task.label or f"{_slug(facts['name'])}-bfcl"
         leaderboard_run = LeaderboardRun(
-            leaderboard, asked.configurations, backend, model=identity(facts), options=asked.options
+            leaderboard, task.configurations, backend, model=identity(facts), options=task.options
         )
-        with _log(asked, label) as log:
-            answers = ask_all(leaderboard_run, log, asked.console, quiet=asked.quiet)
+        with task.log(label) as log:
+            answers = ask_all(leaderboard_run, log, task.console, quiet=task.quiet)
             made_at = log.latest
-    path = asked.out / f"{label}.json"
+    path = task.out / f"{label}.json"
     try:
-        write(about(label, facts, asked.options, made_at), answers, path)
+        write(about(label, facts, task.options, made_at), answers, path)
     except OSError as error:
         raise unwritable(path, error) from None
     cells = table(answers)
     if markdown:
-        from gbnf_server.cli.output import write as show
-
-        show(cells.markdown())
+        write_output(cells.markdown())
     else:
         show_tables([cells])
-    _tell_where(asked, label, "json")
-
-
-def _log(asked: _Asked, label: str) -> RunLog:
-    from gbnf_server.evaluation.run_log import RunLog
-
-    return RunLog(asked.out / f"{label}.jsonl", fresh=asked.fresh)
-
-
-def _tell_where(asked: _Asked, label: str, endings: str) -> None:
-    asked.console.print(f"every run is in {asked.out / label}.{endings}", style="dim", soft_wrap=True)
+    task.show_files(label, "json")
+    return True
 
 
 def _write(results: Results, out: Path, label: str, hint: str) -> None:

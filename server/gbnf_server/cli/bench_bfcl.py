@@ -25,7 +25,7 @@ FAULTS_SHOWN = 20
 
 
 def read(folder: Path, categories: Sequence[str], limit: int | None, console: Console) -> Leaderboard:
-    """The leaderboard's files, with a word on those that are not run."""
+    """Read the leaderboard's files, and say which are not run."""
     leaderboard = read_folder(folder, categories=categories, limit=limit)
     if leaderboard.left_out:
         console.print(f"not run: {', '.join(leaderboard.left_out)}", style="dim")
@@ -33,7 +33,7 @@ def read(folder: Path, categories: Sequence[str], limit: int | None, console: Co
 
 
 def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
-    """Check every pool without a model, and show what came of it. True where nothing is wrong."""
+    """Check every grammar without a model, and print a table. Return whether all are correct."""
     from gbnf_server.demo_model import model_path  # noqa: PLC0415 - only its vocabulary is loaded, and only here
     from gbnf_server.inference.grammar_checker import GrammarChecker  # noqa: PLC0415
 
@@ -63,14 +63,14 @@ def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
 def ask_all(
     leaderboard_run: LeaderboardRun, log: RunLog, console: Console, *, quiet: bool
 ) -> dict[Question, GradedAnswer]:
-    """Put every question that is left to the model; all answers, also those that were there."""
+    """Ask the questions that the log has no answer to, and return all answers."""
     from gbnf_server.evaluation.bfcl.runner import answer_of  # noqa: PLC0415 - without a model it is not needed
 
     remaining = leaderboard_run.remaining(log)
     done = len(leaderboard_run.questions) - len(remaining)
     if done and not quiet:
         console.print(
-            f"{plural(done, 'question')} of {len(leaderboard_run.questions)} were answered before",
+            f"{plural(done, 'question')} of {len(leaderboard_run.questions)} have been answered already",
             style="dim",
         )
     with _progress(console, quiet=quiet) as progress:

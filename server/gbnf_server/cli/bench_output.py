@@ -1,4 +1,4 @@
-"""How a bench looks on a terminal, while it runs and when it is done."""
+"""Progress and results of a bench on a terminal."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from gbnf_server.evaluation.runner import Bench, RunJob
 
 ROWS_SHOWN = 40
-"""Cases that are listed on the terminal; the report lists them all."""
+"""Maximum cases listed on the terminal; the report lists all."""
 PIPED_WIDTH = 160
 
 
 def run_jobs(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> None:
-    """Do what is left of a bench, and show how far it is."""
+    """Do the runs that the log doesn't have, and show progress."""
     remaining = bench.remaining(log)
     done = len(bench.jobs) - len(remaining)
     if done and not quiet:
@@ -62,7 +62,7 @@ def run_jobs(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> Non
 
 
 def show(results: Results, *, markdown: bool) -> None:
-    """The tables of a bench, on stdout."""
+    """Print the tables of a bench."""
     first = quality_table(results)
     if markdown:
         write(f"{first.title}\n\n{first.markdown()}")
@@ -80,7 +80,7 @@ def show(results: Results, *, markdown: bool) -> None:
 
 
 def show_tables(tables: Sequence[TextTable]) -> None:
-    """Tables on stdout, as wide as they are where nobody looks."""
+    """Print tables, of fixed width if piped."""
     console = stdout_console(PIPED_WIDTH)
     for table in tables:
         console.print(table.rich())

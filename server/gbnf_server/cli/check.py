@@ -1,4 +1,4 @@
-"""`gbnf check`: is this grammar sound, and does this text fit it?"""
+"""`gbnf check`: check a grammar, and a text against it."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from gbnf.grammar.match import Match
 
 AROUND = 60
-"""Characters shown on each side of the place where a text fails."""
+"""Characters shown on each side of the position where a text fails."""
 SHOWN_EXPECTED = 12
 
 
 def check(
-    grammar: Annotated[str, typer.Argument(metavar="GRAMMAR", help="A GBNF file; - is the standard input.")],
+    grammar: Annotated[str, typer.Argument(metavar="GRAMMAR", help="GBNF file; -: standard input.")],
     text: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", help="The text; from the standard input when absent and piped."),
+        typer.Argument(metavar="TEXT", help="Text to check. Default: standard input, if piped."),
     ] = None,
     engine: Annotated[
-        bool, typer.Option(help="Have llama.cpp load the grammar too, with the embedded model's vocabulary.")
+        bool, typer.Option(help="Load the grammar in llama.cpp, too, with the bundled model's vocabulary.")
     ] = True,
 ) -> None:
     """Check a grammar, and whether a text is in its language.
 
-    Says where the text leaves the grammar and what was expected there. Without a text the grammar alone is
-    checked. A text from a pipe loses one line break at its end.
+    If not, print where the text violates the grammar and what was expected there. Without a text, check only
+    the grammar. One line break at the end of a piped text is ignored.
 
     \b
     Try:
@@ -42,18 +42,18 @@ def check(
       gbnf compile | gbnf check - '{"name": "get_nov", "arguments": {}}'
 
     \b
-    Exit codes: 0 it fits, 1 it does not, 3 the grammar is broken, 4 llama.cpp refuses it.
+    Exit codes: 0 accepted, 1 rejected, 3 invalid grammar, 4 llama.cpp rejects the grammar.
     """
     from gbnf import Grammar
     from gbnf_server.cli.output import plural, write
 
     source = _read(grammar)
     parsed = Grammar.parse(source)
-    judged = engine and _load_in_engine(source)
+    loaded = engine and _load_in_engine(source)
     if text is None and grammar != "-":
         text = _piped()
     if text is None:
-        by = "this toolkit and llama.cpp" if judged else "this toolkit"
+        by = "this toolkit and llama.cpp" if loaded else "this toolkit"
         write(f"sound: {plural(len(parsed.rules.productions), 'rule')}, taken by {by}")
         return
     match = parsed.match(text)
@@ -82,7 +82,7 @@ def _read(path: str) -> str:
 
 
 def _piped() -> str | None:
-    """The text on the standard input; None at a terminal, or where nothing comes."""
+    """Return the text on standard input; None at a terminal, or if it is empty."""
     if sys.stdin is None or sys.stdin.isatty():
         return None
     text = sys.stdin.buffer.read().decode(errors="surrogateescape")
@@ -101,7 +101,7 @@ def _load_in_engine(source: str) -> bool:
 
 
 def _show_refusal(text: str, match: Match) -> None:
-    """The line where the text fails, with a caret under the place, and what was expected there."""
+    """Print the line where the text fails, with a caret, and what was expected there."""
     from rich.cells import cell_len
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`gbnf compile`: manifests in, GBNF out."""
+"""`gbnf compile`: compile manifests to GBNF."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
@@ -16,37 +16,37 @@ def compile_(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="PATH", help="Manifest files or folders of them; the shipped ones when absent."
+            metavar="PATH", help="Manifests, or folders of manifests. Default: the bundled tools."
         ),
     ] = None,
     query: Annotated[
-        str | None, typer.Option(help="Offer only the tools that the pool filter keeps for this request.")
+        str | None, typer.Option(help="Include only the tools that the pool filter keeps for this request.")
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Tell on stderr what the grammar does not enforce.")
+        bool, typer.Option("--report", help="Print to stderr what the grammar does not enforce.")
     ] = False,
     final_answer: Annotated[
-        bool, typer.Option("--final-answer", help="Let final_answer join the tools.")
+        bool, typer.Option("--final-answer", help="Include the tool final_answer.")
     ] = False,
-    ask_user: Annotated[bool, typer.Option("--ask-user", help="Let ask_user join the tools.")] = False,
+    ask_user: Annotated[bool, typer.Option("--ask-user", help="Include the tool ask_user.")] = False,
     step: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="An earlier step that from_step may refer to; repeat for several."),
+        typer.Option(min=1, help="Earlier step that from_step may refer to; repeatable."),
     ] = None,
     whitespace: Annotated[
         Literal["default", "compact", "spaced", "free"],
-        typer.Option(help="Spaces in the JSON: at most one after , and : by default."),
+        typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
     ] = "default",
     json_: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object: grammar, exact, findings, kept, dropped.")
+        bool, typer.Option("--json", help="Print a JSON object: grammar, exact, findings, kept, dropped.")
     ] = False,
 ) -> None:
     """Compile tool manifests to one GBNF grammar on stdout.
 
     \b
     Try:
-      gbnf compile                                   the shipped tools
-      gbnf compile my-tools/ more/manifest.toml      your own
+      gbnf compile                                   the bundled tools
+      gbnf compile my-tools/ more/manifest.toml      your own tools
       gbnf compile --query "find notes" --report     the tools for one request
       gbnf compile --final-answer > plan.gbnf        as the planner uses it
     """

@@ -18,13 +18,13 @@ def report(error: BaseException) -> ExitCode:
     """Print an error, and return the exit status. Raise one that this package does not raise on purpose."""
     match error:
         case KeyboardInterrupt():
-            _tell("interrupted", "nothing was left half done")
+            _print("interrupted", "nothing was left half done")
             return ExitCode.INTERRUPTED
         case GbnfServerError() if not isinstance(error, InputError):
-            _tell("error", str(error))
+            _print("error", str(error))
             return ExitCode.ENVIRONMENT
         case GbnfError():
-            _tell("error", str(error))
+            _print("error", str(error))
             return ExitCode.INPUT
         case _:
             raise error
@@ -39,5 +39,5 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(report(error)) from None
 
 
-def _tell(head: str, message: str) -> None:
+def _print(head: str, message: str) -> None:
     stderr_console().print(Text.assemble((f"{head}: ", "bold red"), message), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Exit codes that mean something, and which error leaves with which."""
+"""The exit codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """0 yes, 1 no; above that, something was in the way. `gbnf_server.cli.help` words them for people."""
+    """Exit codes; `gbnf_server.cli.help` describes them."""
 
     SUCCESS = 0
     FAILURE = 1

@@ -1,4 +1,4 @@
-"""`gbnf manifests`: the tools at a glance."""
+"""`gbnf manifests`: list the tools."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
@@ -15,19 +15,19 @@ import typer
 def manifests(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A manifest or a folder; the shipped ones when absent."),
+        typer.Argument(metavar="PATH", help="Manifest or folder. Default: the bundled tools."),
     ] = None,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """Show the tools: name, effect, complexity of their arguments, and what the grammar leaves open.
+    """List the tools: name, effect, complexity of the arguments, and findings.
 
-    A finding is a place where the schema asks for something that the grammar does not enforce, or gives it
-    nothing to hold; most are caught by the validator after decoding.
+    A finding is a subschema that the grammar does not enforce, or that does not constrain its values. Most
+    violations are caught by the validator after decoding.
 
     \b
     Try:
-      gbnf manifests                     the shipped tools
+      gbnf manifests                     the bundled tools
       gbnf manifests my-tools/ --findings
     """
     from gbnf import args_complexity, compile_pool, is_complex, load_manifests
@@ -40,7 +40,9 @@ def manifests(
             tool,
             complexity=args_complexity(tool.model_args()),
             is_complex=is_complex(tool.model_args()),
-            findings=compile_pool((tool,), steps=(1,)).report,  # with a step, so that all arguments are seen
+            findings=compile_pool(
+                (tool,), steps=(1,)
+            ).report,  # with a step, so that all arguments are included
         )
         for tool in load_manifests(path or manifests_path())
     ]

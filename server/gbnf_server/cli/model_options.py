@@ -1,11 +1,10 @@
-"""The model that a command line names, on any backend, and what tells it apart."""
+"""Options that several commands share, and the model that a command line names."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -33,6 +32,15 @@ class BackendName(StrEnum):
     OPENAI = "openai"
 
 
+class CallFormatChoice(StrEnum):
+    """How the model writes a call; see docs/calls.md."""
+
+    GRAMMAR = "grammar"
+    JSON = "json"
+    TEXT = "text"
+    LINES = "lines"
+
+
 class PromptStyleChoice(StrEnum):
     """How tools are shown; see docs/calls.md."""
 
@@ -51,86 +59,116 @@ class ReasoningChoice(StrEnum):
     FREE = "free"
 
 
-# The options that name a model.
+# Options that select a model.
 ModelOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="F.gguf|NAME", help="A model file, or with --backend the server's name for it."),
+    typer.Option(metavar="F.gguf|NAME", help="Model file; with --backend, the server's name for the model."),
 ]
 ServerOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="URL", help="A server that is running: llama-server, or --backend.")
+    str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
 ]
 BackendOption: TypeAlias = Annotated[
-    BackendName | None, typer.Option(help="What the server is; in-process, or llama-server with --server.")
+    BackendName | None,
+    typer.Option(help="Kind of server. Default: in-process; with --server, llama-server."),
 ]
 ApiKeyOption: TypeAlias = Annotated[
-    str | None, typer.Option(envvar="LLAMA_API_KEY", help="What the server wants to be shown.")
+    str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for the server.")
 ]
 ContextSizeOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
+        "--ctx-size",
         min=1,
-        help="Length of the context in tokens. When absent: in process the model's own, up to 8192; 8192 "
-        "with ollama; elsewhere what the server tells. A llama-server has the one it was started with.",
+        help="Context size in tokens. Default: in process that of the model, at most 8192; with ollama 8192; "
+        "otherwise what the server reports. Not for llama-server, which sets it when it starts.",
     ),
 ]
+
+# Options that select tools and what they may do.
+ManifestsOption: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="PATH", help="Tools: a folder or a manifest; repeatable. Default: the bundled tools."
+    ),
+]
+WorkspaceOption: TypeAlias = Annotated[
+    Path, typer.Option(metavar="DIR", help="Folder that tools are confined to; created if missing.")
+]
+ApproveAllOption: TypeAlias = Annotated[
+    bool, typer.Option("--yes", "-y", help="Approve every call that requires approval.")
+]
+
+# Options of a run, and of its output.
+StyleOption: TypeAlias = Annotated[
+    PromptStyleChoice | None, typer.Option(help="How the prompt describes the tools.")
+]
+LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the tool descriptions.")]
+MaxStepsOption: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")
+]
+MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
+MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
+QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is no temperature: give a number, 0 or above")
+        raise typer.BadParameter(f"{value} is no temperature: use a finite number of at least 0")
     return value
 
 
-# The options that say how a model's tokens are chosen.
-TemperatureOption: TypeAlias = Annotated[float, typer.Option(min=0, callback=_finite, help="0 is greedy.")]
+# Options of the sampler.
+TemperatureOption: TypeAlias = Annotated[
+    float, typer.Option(min=0, callback=_finite, help="Sampling temperature; 0 is greedy.")
+]
 LAST_SEED = 2**32 - 1
 SeedOption: TypeAlias = Annotated[
-    int, typer.Option(min=-1, max=LAST_SEED, help="For a temperature above 0; -1 is another each time.")
+    int, typer.Option(min=-1, max=LAST_SEED, help="Seed for a temperature above 0; -1: random.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """What the command line says. `model` is a file in process, else the server's name for it."""
+    """A model, as options name it: `model` is a file in process, else the server's name for it."""
 
     model: str | None = None
     server: str | None = None
     api_key: str | None = None
     backend: BackendName | None = None
-    context: int | None = None
+    context_size: int | None = None
 
     @property
     def backend_name(self) -> BackendName:
+        """The backend that the options imply."""
         return self.backend or (BackendName.IN_PROCESS if self.server is None else BackendName.LLAMA_SERVER)
 
     def check(self) -> None:
-        """Raises BadParameter where the options don't go together, or the key can't be sent."""
+        """Raise BadParameter if the options conflict, or the key can't be sent."""
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
-            raise typer.BadParameter("--api-key goes into a header, which takes printable ASCII only")
-        if self.context is not None and self.backend_name is BackendName.LLAMA_SERVER:
+            raise typer.BadParameter("--api-key must be printable ASCII: it is sent in a header")
+        if self.context_size is not None and self.backend_name is BackendName.LLAMA_SERVER:
             raise typer.BadParameter(
-                "a llama-server has the context that it was started with: leave --context out here, "
-                "and give it to `gbnf server start`"
+                "--ctx-size does not apply to a running llama-server: use it with `gbnf server start`"
             )
         match self.backend_name:
             case BackendName.IN_PROCESS | BackendName.LLAMA_SERVER if self.backend is None:
                 if self.model is not None and self.server is not None:
-                    raise typer.BadParameter("give --model or --server, not both")
+                    raise typer.BadParameter("use --model or --server, not both")
             case BackendName.IN_PROCESS:
                 if self.server is not None:
-                    raise typer.BadParameter("--server goes with another --backend")
+                    raise typer.BadParameter("--server does not apply to --backend in-process")
             case BackendName.LLAMA_SERVER:
                 if self.model is not None:
-                    raise typer.BadParameter("a llama-server has one model: leave --model out")
+                    raise typer.BadParameter("--model does not apply to a llama-server: it serves one model")
             case BackendName.OLLAMA:
                 if self.model is None:
-                    raise typer.BadParameter("--backend ollama needs --model NAME")
+                    raise typer.BadParameter("--backend ollama requires --model NAME")
             case _:
                 if self.server is None:
-                    raise typer.BadParameter(f"--backend {self.backend_name} needs --server URL")
+                    raise typer.BadParameter(f"--backend {self.backend_name} requires --server URL")
 
     def key(self) -> ModelKey:
-        """What tells the model apart; asks a llama-server."""
+        """Return the key of the model's profile; queries a llama-server."""
         from gbnf_server.planner.profiles import ModelKey
 
         match self.backend_name:
@@ -144,26 +182,26 @@ class ModelSource:
                 return ModelKey(self.model or f"the model at {self.server}")
 
     def path(self) -> Path:
-        """The model's file, the embedded one where none is named."""
+        """Return the model's file; the bundled model by default."""
         from gbnf_server.demo_model import model_path
 
         return model_path() if self.model is None else Path(self.model)
 
     def open(self, style: str | None = None, *, parallel: int = 1) -> Backend:
-        """The backend. `style` None: as the backend chooses. `parallel`: calls at a time, in this process."""
-        shown = cast("PromptStyle | None", style)
+        """Open the backend. `style`: None for its default. `parallel`: concurrent calls, if in process."""
+        prompt_style = cast("PromptStyle | None", style)
         match self.backend_name:
             case BackendName.IN_PROCESS:
                 from gbnf_server.backends.in_process import InProcess
 
                 return InProcess(
                     self.path(),
-                    context_length=self.context,
-                    prompt_style=shown,
+                    context_length=self.context_size,
+                    prompt_style=prompt_style,
                     parallel=parallel,
                 )
             case BackendName.LLAMA_SERVER:
-                return self._llama_server(shown)
+                return self._llama_server(prompt_style)
             case BackendName.OLLAMA:
                 from gbnf_server.backends.ollama import Ollama
 
@@ -171,9 +209,9 @@ class ModelSource:
                 return Ollama(
                     self.model,
                     self.server or "http://127.0.0.1:11434",
-                    context_length=self.context or 8192,
+                    context_length=self.context_size or 8192,
                     api_key=self.api_key,
-                    prompt_style=shown,
+                    prompt_style=prompt_style,
                 )
             case backend_name:
                 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
@@ -184,14 +222,14 @@ class ModelSource:
                     self.server,
                     cast("ServerKind", kind),
                     model=self.model,
-                    context_length=self.context,
+                    context_length=self.context_size,
                     api_key=self.api_key,
-                    prompt_style=shown or "full",
+                    prompt_style=prompt_style or "full",
                 )
 
     def facts(self, backend: Backend) -> dict[str, Any]:
-        """What is known of the model behind the backend; asks a llama-server."""
-        from gbnf_server.evaluation.metadata import (  # a bench's header says the same
+        """Return what is known of the backend's model, as JSON; queries a llama-server."""
+        from gbnf_server.evaluation.metadata import (
             describe_model_file,
             describe_server_model,
         )
@@ -212,12 +250,3 @@ class ModelSource:
         from gbnf_server.backends.llama_server import LlamaServer
 
         return LlamaServer(self._url, api_key=self.api_key, prompt_style=style)
-
-
-def open_backend(
-    model: Path | None, server: str | None, api_key: str | None
-) -> tuple[Backend, Callable[[], dict[str, Any]]]:
-    """A model file or a llama-server, and what tells its model apart."""
-    source = ModelSource(None if model is None else str(model), server, api_key)
-    backend = source.open()
-    return backend, lambda: source.facts(backend)

@@ -1,7 +1,7 @@
-"""Text for terminals and pipes: what tools, models and files say is shown as text, not as markup or control.
+"""Output to terminals and pipes: text from tools, models and files never acts as markup or control.
 
-All output goes through `write_stdout`, `stderr_console` or `stdout_console`, which escape control characters, one character at a time:
-a text that comes in pieces is as safe as a whole one.
+All output goes through `write_stdout`, `stderr_console` or `stdout_console`, which escape control characters
+one by one: a text in pieces is as safe as a whole one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN_CHARACTERS = 100
 
 
 class _CleanConsole(Console):
-    """A console that shows texts without control characters; colours and the like are its own."""
+    """A console that escapes control characters in texts."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -50,10 +50,10 @@ def write(text: str) -> None:
 
 
 def write_stdout(text: str) -> None:
-    """Write to stdout, and flush. Raises SetupError where it can't be; a reader that left is click's."""
+    """Write to stdout, and flush. Raises SetupError; click handles a closed pipe."""
     from gbnf_server.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
 
-    if sys.stdout is None:  # it was closed before the process began
+    if sys.stdout is None:  # closed before the process began
         raise SetupError("the result can't be written: standard output is closed")
     try:
         sys.stdout.write(escape_control_characters(text))
@@ -71,14 +71,14 @@ def write_stdout(text: str) -> None:
 
 
 def request_text(text: str) -> str:
-    """A request as it was given. Raises BadParameter where it asks for nothing, or is no text."""
+    """Return a request unchanged. Raises BadParameter if it is blank, or not UTF-8."""
     if not text.strip():
-        raise typer.BadParameter("the request is empty: say what you want", param_hint="REQUEST")
+        raise typer.BadParameter("the request is empty", param_hint="REQUEST")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        place = f"at character {error.start + 1}, after {text[: error.start][-20:]!r}"
-        raise typer.BadParameter(f"the request is no UTF-8 text {place}", param_hint="REQUEST") from None
+        position = f"at character {error.start + 1}, after {text[: error.start][-20:]!r}"
+        raise typer.BadParameter(f"the request is not UTF-8 {position}", param_hint="REQUEST") from None
     return text
 
 
@@ -101,12 +101,12 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return `escape_control_characters` text on one line: new lines and tabs are escaped too, so that none feigns a line."""
+    """Return the text on one line, with all control characters escaped, line breaks and tabs included."""
     return escape_control_characters(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def shorten(text: str, limit: int = SHOWN_CHARACTERS) -> str:
-    """The text on one line, clipped."""
+    """Return the text, truncated to `limit` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

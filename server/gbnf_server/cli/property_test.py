@@ -1,4 +1,4 @@
-"""`gbnf test`: are the grammars of these manifests sound and complete, by llama.cpp's own judgement?"""
+"""`gbnf test`: property-test the grammars of manifests with llama.cpp's grammar engine."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
@@ -22,38 +22,35 @@ if TYPE_CHECKING:
     from gbnf_server.inference.grammar_checker import GrammarChecker
 
 STEPS = (1, 3)
-"""The earlier steps that step references may name, in the half of the tests that has some."""
+"""Earlier steps for step references, in the tests that have some."""
 
 
 def property_test(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A manifest or a folder; the shipped ones when absent."),
+        typer.Argument(metavar="PATH", help="Manifest or folder. Default: the bundled tools."),
     ] = None,
-    examples: Annotated[
-        int, typer.Option(min=1, help="How many examples are tried of each kind, for each tool.")
-    ] = 50,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed tries the same examples.")] = 0,
+    examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
     vocab: Annotated[
         Path | None,
-        typer.Option(metavar="GGUF", help="The vocabulary of this model instead of the embedded one's."),
+        typer.Option(metavar="GGUF", help="Model whose vocabulary to use. Default: the bundled model."),
     ] = None,
 ) -> None:
-    """Property-test manifests: find calls that their grammar judges wrongly.
+    """Property-test manifests: find calls that their grammar wrongly accepts or rejects.
 
-    For each tool, with and without earlier steps, llama.cpp's own grammar engine is given texts that the
-    grammar derives, which must be valid calls or explained by the report; calls with one constraint broken,
-    which it must refuse; and valid calls, which it must accept. What is judged wrongly is shrunk, and the
-    smallest call is shown. A model is not run: of a GGUF only the vocabulary is read.
+    For each tool, with and without earlier steps, check with llama.cpp's grammar engine: texts that the
+    grammar derives are valid calls or explained by the report; calls that violate one constraint are rejected;
+    valid calls are accepted. Counterexamples are shrunk. No model is run: only its vocabulary is read.
 
     \b
     Try:
-      gbnf test                                the shipped tools
+      gbnf test                                the bundled tools
       gbnf test my-tools/ --examples 500
-      gbnf test my-tools/ --vocab model.gguf   as the tokens of your model have it
+      gbnf test my-tools/ --vocab model.gguf   with the tokens of your model
 
     \b
-    Exit codes: 0 all hold, 1 a counterexample was found, 3 a manifest is broken, 4 the engine is in the way.
+    Exit codes: 0 success, 1 counterexample found, 3 invalid manifest, 4 the engine does not work.
     """
     from gbnf import load_manifests
     from gbnf_server.bundled import manifests_path
@@ -90,7 +87,7 @@ def _need_hypothesis() -> None:
 def _tested(
     tool_pool: Sequence[Tool], engine: GrammarChecker, examples: int, seed: int
 ) -> list[tuple[str, Counterexample]]:
-    """The first counterexample of each tool and law, with a progress bar on stderr while it searches."""
+    """Return the first counterexample of each tool and law, with a progress bar on stderr."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from gbnf_server.cli.output import stderr_console
@@ -145,14 +142,14 @@ def _searches(
             of = PoolSubject(tuple(tool_pool), steps, only=tool.name)
             alone, pool = compile_pool([tool], steps=steps), compile_pool(tool_pool, steps=steps)
             options: dict[str, Any] = {"examples": examples, "seed": seed}
-            sound = partial(find_unsound, alone, of, accepts=_judge(engine, alone, pool), **options)
-            complete = partial(find_incomplete, pool, of, accepts=_judge(engine, pool), **options)
+            sound = partial(find_unsound, alone, of, accepts=_acceptance(engine, alone, pool), **options)
+            complete = partial(find_incomplete, pool, of, accepts=_acceptance(engine, pool), **options)
             yield _PropertySearch(tool.name, "sound", 2, sound)
             yield _PropertySearch(tool.name, "complete", 1, complete)
 
 
-def _judge(engine: GrammarChecker, *grammars: Grammar) -> Callable[[str], bool]:
-    """Whether the engine takes a text by any of the grammars."""
+def _acceptance(engine: GrammarChecker, *grammars: Grammar) -> Callable[[str], bool]:
+    """Return a function: whether the engine accepts a text with any of the grammars."""
 
     def accepts(text: str) -> bool:
         return any(engine.match(one, text).complete for one in grammars)
@@ -161,7 +158,7 @@ def _judge(engine: GrammarChecker, *grammars: Grammar) -> Callable[[str], bool]:
 
 
 def _show(tool: str, found: Counterexample) -> None:
-    """A counterexample, as what a person needs in order to mend it."""
+    """Print a counterexample."""
     from rich.text import Text
 
     from gbnf_server.cli.output import escape_line, stdout_console

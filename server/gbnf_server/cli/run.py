@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,15 +16,23 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
+    ApproveAllOption,
     BackendOption,
+    CallFormatChoice,
     ContextSizeOption,
+    LanguageOption,
+    ManifestsOption,
+    MaxStepsOption,
+    MaxTokensOption,
     ModelOption,
     ModelSource,
-    PromptStyleChoice,
+    QuietOption,
     ReasoningChoice,
     SeedOption,
     ServerOption,
+    StyleOption,
     TemperatureOption,
+    WorkspaceOption,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
     from gbnf.tools import Tool
     from gbnf_server.backends.base import Backend
     from gbnf_server.executors import Person, Workspace
-    from gbnf_server.planner import Event, Outcome, Run
+    from gbnf_server.planner import Event, Outcome, PlannerOptions, Run
 
 _CODES: dict[Outcome, ExitCode] = {
     "answered": ExitCode.SUCCESS,
@@ -43,78 +53,84 @@ _CODES: dict[Outcome, ExitCode] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A request, its images, the tools for it and the folder that they are confined to."""
+
+    query: str
+    workspace: Path
+    images: Sequence[Path] = ()
+    manifests: Sequence[Path] = ()
+    approve_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated."""
+
+    json: bool = False
+    stream: bool = False
+    quiet: bool = False
+
+
 def run(
-    query: Annotated[str, typer.Argument(metavar="REQUEST", help="What you want, in your own words.")],
+    query: Annotated[str, typer.Argument(metavar="REQUEST", help="The request, in natural language.")],
     model: ModelOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
-    context: ContextSizeOption = None,
-    manifests: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PATH", help="Tools: a folder or a manifest, repeatable; the shipped ones when absent."
-        ),
-    ] = None,
-    workspace: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="The folder that tools work in and cannot leave; made if missing."),
-    ] = Path("gbnf-workspace"),
+    ctx_size: ContextSizeOption = None,
+    manifests: ManifestsOption = None,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
     image: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="An image that the request shows, repeatable.")
+        list[Path] | None, typer.Option(metavar="FILE", help="Image for the request; repeatable.")
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Approve every call that would ask for approval.")
-    ] = False,
+    yes: ApproveAllOption = False,
     json_: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object: the run, with its events.")
+        bool, typer.Option("--json", help="Print the run and its events as one JSON object.")
     ] = False,
     stream: Annotated[
         bool,
         typer.Option(
-            "--stream", help="Print the answer as it is written; with --json, each event on a line."
+            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    no_grammar: Annotated[
-        bool,
-        typer.Option("--no-grammar", help="Let the model write freely, to compare; so does GBNF_GRAMMAR=0."),
-    ] = False,
-    soft: Annotated[
-        bool, typer.Option("--soft", help="No grammar: read calls in any usual shape, and mend them.")
-    ] = False,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="No grammar: ask for calls in plain lines, and read them softly.")
-    ] = False,
+    quiet: QuietOption = False,
+    call_format: Annotated[
+        CallFormatChoice | None,
+        typer.Option(
+            help="How the model writes calls: JSON constrained by a grammar (default), unconstrained JSON, "
+            "text tool calls in any common syntax, or the line protocol. GBNF_GRAMMAR=0: json by default."
+        ),
+    ] = None,
     reasoning: Annotated[
-        ReasoningChoice | None, typer.Option(help="Thoughts before each call: in a field of it, or freely.")
+        ReasoningChoice | None,
+        typer.Option(help="Reasoning before each call: in a field of the call, or as free text."),
     ] = None,
-    thought_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest free thought, in tokens; 256.")
+    reasoning_budget: Annotated[
+        int | None, typer.Option(min=1, help="Maximum tokens of free reasoning. Default: 256.")
     ] = None,
-    style: Annotated[PromptStyleChoice | None, typer.Option(help="How tools are shown to the model.")] = None,
+    style: StyleOption = None,
     no_profile: Annotated[
-        bool, typer.Option("--no-profile", help="Leave out what `gbnf tune` found for this model.")
+        bool, typer.Option("--no-profile", help="Ignore the profile that `gbnf tune` saved for the model.")
     ] = False,
     no_salvage: Annotated[
-        bool,
-        typer.Option("--no-salvage", help="Make no answer of the results where the run gives none."),
+        bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
-    ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model put questions to you.")] = False,
-    lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
-    max_steps: Annotated[int, typer.Option(min=1, help="Steps, the answer among them.")] = 12,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
+    ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model ask you questions.")] = False,
+    language: LanguageOption = "en",
+    max_steps: MaxStepsOption = 12,
+    max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
 ) -> None:
-    """Plan and execute one request with a local model that a grammar holds.
+    """Plan and execute one request with a local model.
 
-    Progress goes to stderr, and the answer alone to stdout. Without --model or --server the small model
-    that comes along is used: a demonstration that knows the shipped tools and little else. Tools that need
-    a person's approval ask at the terminal; without a terminal, and without --yes, they are not executed.
-    A run that ends without an answer, but with results of tools, prints what is made of those: it is
-    `salvaged`, and leaves with 1. What `gbnf tune` found best for the model is used, unless an option says
-    how calls are made or tools are shown.
+    Print progress to stderr, and only the answer to stdout. Without --model or --server, use the bundled
+    demonstration model, which is trained on the bundled tools only. Tools that require approval ask at the
+    terminal; without a terminal they are executed only with --yes. If a run ends without an answer but has
+    tool results, print an answer built from them and exit with status 1. The profile that `gbnf tune` saved
+    for the model applies, unless an option sets the call format, the reasoning or the prompt style.
 
     \b
     Try:
@@ -123,126 +139,154 @@ def run(
       gbnf run "delete old.txt" --workspace ~/notes --yes
       gbnf run "…" --model Qwen3-4B-Q4_K_M.gguf --reasoning free
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
-      gbnf run "…" --backend ollama --model qwen2.5:7b --soft --stream
+      gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
-    source = ModelSource(model, server, api_key, backend, context)
+    source = ModelSource(model, server, api_key, backend, ctx_size)
     source.check()
-    if soft and lines:
-        raise typer.BadParameter("give --soft or --lines, not both")
-    if (soft or lines or no_grammar) and reasoning is ReasoningChoice.FIELD:
-        raise typer.BadParameter("--reasoning field needs the grammar; take --reasoning free")
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
+    if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.GRAMMAR}:
+        raise typer.BadParameter("--reasoning field requires a grammar: use --reasoning free")
     from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import request_text, stderr_console, write
-    from gbnf_server.cli.run_progress import AnswerPrinter, RunProgress
-    from gbnf_server.executors import Context, Workspace
-    from gbnf_server.planner import Planner
+    from gbnf_server.planner import PlannerOptions
 
-    request_text(query)
-    pool = load_manifests(manifests or manifests_path())
-    console = stderr_console()
-    place = Workspace(workspace)
-    asked = {
-        "grammar": False if no_grammar or soft else None,
-        "soft": soft or None,
-        "lines": lines or None,
-        "reasoning": None if reasoning is None else reasoning.value,
-        "thought_tokens": thought_tokens,
-        "prompt_style": None if style is None else style.value,
+    chosen: dict[str, str | int | None] = {
+        "call_format": call_format,
+        "reasoning": reasoning,
+        "reasoning_budget": reasoning_budget,
+        "prompt_style": style,
     }
-    call_settings: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    options = PlannerOptions(
+        max_steps=max_steps,
+        ask_user=ask_user,
+        salvage=not no_salvage,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        language=language,
+    )
+    request = RunRequest(query, workspace, image or (), manifests or (), yes)
+    output = OutputOptions(json_, stream, quiet)
     with interruptible():
-        if not call_settings and not no_profile:
-            call_settings = _profile(source, console, quiet=quiet)
-        with source.open(call_settings.pop("prompt_style", None)) as opened:
-            query, images, pool = _shown(query, image or [], opened, place, pool)
-            request_text(query)  # with the images' names
-            planner = Planner(
-                pool,
-                opened,
-                context=Context(place, person=_person(place, console, approve_all=yes)),
-                max_steps=max_steps,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
-                salvage=not no_salvage,
-                ask_user=ask_user,
-                language=lang,
-                **call_settings,
-            )
-            events: list[Event] = []
-            printer = AnswerPrinter() if stream and not json_ else None
-            with RunProgress(console, quiet=quiet) as progress:
-                for event in planner.events(query, images=images, text=stream):
-                    events.append(event)
-                    if printer is not None:
-                        printer.show(event)  # first: what is told of the end stands below the answer
-                    elif stream:
-                        write(json.dumps(event.to_json(), ensure_ascii=False))
-                    progress.show(event)
-    finished = events[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
-    if json_ and not stream:
-        write(json.dumps(_json(finished, events), ensure_ascii=False, indent=2))
-    elif finished.answer is not None and not json_ and not stream:
-        write(finished.answer)
+        finished = run_request(request, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(_CODES[finished.outcome])
 
 
-def _profile(source: ModelSource, console: Console, *, quiet: bool) -> dict[str, Any]:
-    """What was found best for the model, and a word about it; {} where nothing was."""
+def run_request(
+    request: RunRequest,
+    source: ModelSource,
+    options: PlannerOptions,
+    output: OutputOptions,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    use_profile: bool = False,
+) -> Run:
+    """Plan and execute a request, and print the answer.
+
+    `settings` are those of a profile (`gbnf_server.planner.profiles.SETTINGS`), and override `options`; if
+    there are none, and `use_profile`, those of the model's profile do.
+    """
+    from gbnf import load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.output import request_text, stderr_console
+    from gbnf_server.executors import Context, Workspace
+    from gbnf_server.planner import Planner
+
+    request_text(request.query)
+    pool = load_manifests(request.manifests or manifests_path())
+    console = stderr_console()
+    workspace = Workspace(request.workspace)
+    changes = dict(settings or (_profile_settings(source, console, output) if use_profile else {}))
+    style = changes.pop("prompt_style", None)
+    with source.open(style) as backend:
+        query, images, pool = _with_images(request, backend, workspace, pool)
+        request_text(query)  # with the names of the images
+        context = Context(workspace, person=_person(workspace, console, approve_all=request.approve_all))
+        planner = Planner(pool, backend, replace(options, **changes), context=context)
+        return _print_run(planner.events(query, images=images, text=output.stream), output, console)
+
+
+def _print_run(events: Iterable[Event], output: OutputOptions, console: Console) -> Run:
+    """Print progress and the answer, or the run as JSON, and return the run."""
+    from gbnf_server.cli.output import write
+    from gbnf_server.cli.run_progress import AnswerPrinter, RunProgress
+
+    seen: list[Event] = []
+    printer = AnswerPrinter() if output.stream and not output.json else None
+    with RunProgress(console, quiet=output.quiet) as progress:
+        for event in events:
+            seen.append(event)
+            if printer is not None:
+                printer.show(event)  # before the progress, so that the outcome is below the answer
+            elif output.stream:
+                write(json.dumps(event.to_json(), ensure_ascii=False))
+            progress.show(event)
+    finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
+    if output.json and not output.stream:
+        value = {**finished.to_json(), "events": [event.to_json() for event in seen[:-1]]}
+        write(json.dumps(value, ensure_ascii=False, indent=2))
+    elif finished.answer is not None and not output.json and not output.stream:
+        write(finished.answer)
+    return finished
+
+
+def _profile_settings(source: ModelSource, console: Console, output: OutputOptions) -> Mapping[str, Any]:
+    """Return the settings of the model's profile, and say which it is; {} if there is none."""
     from gbnf_server.planner.profiles import find
     from gbnf_server.system.folders import profiles_folder
 
     folder = profiles_folder()
-    if not folder.is_dir():
-        return {}
-    found = find(source.key(), folder)
+    found = find(source.key(), folder) if folder.is_dir() else None
     if found is None:
         return {}
     profile, path = found
-    if not quiet:
+    if not output.quiet:
         console.print(
-            f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile leaves it out)",
+            f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)",
             style="dim",
             soft_wrap=True,
         )
-    return dict(profile.settings)
+    return profile.settings
 
 
-def _shown(
-    query: str, files: list[Path], backend: Backend, place: Workspace, pool: tuple[Tool, ...]
+def _with_images(
+    request: RunRequest, backend: Backend, workspace: Workspace, pool: tuple[Tool, ...]
 ) -> tuple[str, tuple[Image, ...], tuple[Tool, ...]]:
-    """The request with its images; for a model that sees none, with their names and `describe_frame`."""
-    if not files:
-        return query, (), pool
+    """Return the query, its images and the tools.
+
+    For a model without vision, the images are copied into the workspace: the query names them, and the tools
+    include `describe_frame`.
+    """
+    if not request.images:
+        return request.query, (), pool
     from gbnf import load_manifests
     from gbnf_server.bundled import describe_frame_manifest
     from gbnf_server.errors import InputError, SetupError
     from gbnf_server.system.image_files import read_image
 
     try:
-        images = tuple(read_image(file) for file in files)
+        images = tuple(read_image(file) for file in request.images)
     except SetupError as error:
-        raise InputError(f"{error}. Give --image a file in one of PNG, JPEG, GIF, WebP and BMP.") from None
+        raise InputError(f"{error}. Use a PNG, JPEG, GIF, WebP or BMP file.") from None
     if backend.capabilities.takes_images:
-        return query, images, pool
-    names = [_placed(file, shown.data, place) for file, shown in zip(files, images, strict=True)]
+        return request.query, images, pool
+    names = [
+        _copy_image(file, image.data, workspace) for file, image in zip(request.images, images, strict=True)
+    ]
     tools = {tool.name: tool for tool in (*load_manifests(describe_frame_manifest()), *pool)}
-    return f"{query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
+    return f"{request.query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
 
 
-def _placed(file: Path, data: bytes, place: Workspace) -> str:
-    """Put an image into the workspace, as a change that can be undone; its path there."""
+def _copy_image(file: Path, data: bytes, workspace: Workspace) -> str:
+    """Copy an image into the workspace, as a change that can be undone; return its path there."""
     from gbnf_server.errors import ExecutorError
     from gbnf_server.executors import Context, Write
 
     try:
-        name = place.relative(place.root / file.name)
-        if not place.resolve(name).exists():
-            Context(place, tool="--image").change(Write(name, data, new=True))
-        same = place.read(name, limit=max(len(data), 1 << 26)) == data
-        problem = "" if same else f"{place.root / name} is another file already"
+        name = workspace.relative(workspace.root / file.name)
+        if not workspace.resolve(name).exists():
+            Context(workspace, tool="--image").change(Write(name, data, new=True))
+        same = workspace.read(name, limit=max(len(data), 1 << 26)) == data
+        problem = "" if same else f"{workspace.root / name} already exists and differs"
     except ExecutorError as error:
         problem = str(error)
     if problem:
@@ -256,8 +300,3 @@ def _person(workspace: Workspace, console: Console, *, approve_all: bool) -> Per
     if sys.stdin.isatty() and console.is_terminal:
         return TerminalPerson(console=console, workspace=workspace, approve_all=approve_all)
     return AbsentPerson(approve_all=approve_all)
-
-
-def _json(finished: Run, events: list[Event]) -> dict[str, Any]:
-    """The run, and its events but for the last, which is the run once more."""
-    return {**finished.to_json(), "events": [event.to_json() for event in events[:-1]]}

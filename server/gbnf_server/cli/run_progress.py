@@ -1,4 +1,4 @@
-"""How a run looks on a terminal while it happens."""
+"""Progress of a run on a terminal."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SHOWN_ENTRIES = 3
 
 
 class RunProgress:
-    """Shows each event of a run as it happens; leaving it makes the terminal whole again.
+    """Prints each event of a run; restores the terminal when closed.
 
-    `quiet` shows only what a person would have to know: warnings, and why there is no answer.
+    `quiet` prints only warnings, and why there is no answer.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -50,6 +50,7 @@ class RunProgress:
         self._rest()
 
     def show(self, event: Event) -> None:
+        """Print an event."""
         if self._quiet:
             if isinstance(event, WarningRaised):
                 self._line("", "warning: ", "yellow", event.message)
@@ -60,11 +61,11 @@ class RunProgress:
             return
         match event:
             case RunStarted():
-                mode = "held by the grammar" if event.grammar else "without grammar"
+                mode = "constrained by a grammar" if event.grammar else "without a grammar"
                 total = len(event.tools) + len(event.dropped)
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
-                self._wait(f"step {event.step}: the model is writing")
+                self._wait(f"step {event.step}: generating")
             case TextWritten():
                 if event.answer:
                     self._rest()
@@ -95,7 +96,7 @@ class RunProgress:
             case SalvageStarted():
                 self._rest()
                 self._line("", event.ended, "bold red", event.error)
-                self._wait("the model puts the results into words")
+                self._wait("generating an answer from the results")
             case WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
             case RunFinished():
@@ -107,14 +108,14 @@ class RunProgress:
     def _finish(self, run: Run) -> None:
         style = {"answered": "green", "salvaged": "yellow"}.get(run.outcome, "red")
         steps = plural(len(run.steps), "step")
-        read = f"{run.prompt_tokens} tokens read" + (
+        read = f"{run.prompt_tokens} prompt tokens" + (
             f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
         )
         self._line(
             "",
             run.outcome,
             f"bold {style}",
-            f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} written",
+            f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} generated",
         )
         if run.salvage is not None:
             self.console.print(Text(escape_line(describe_salvage(run.salvage))), soft_wrap=True)
@@ -143,12 +144,13 @@ class RunProgress:
 
 
 class AnswerPrinter:
-    """Writes an answer to stdout as it comes; a person sees it twice only where it was not the last word."""
+    """Streams an answer to stdout; prints it again only if the final answer differs."""
 
     def __init__(self) -> None:
         self._written = ""
 
     def show(self, event: Event) -> None:
+        """Print the part of an answer in an event."""
         if isinstance(event, TextWritten) and event.answer:
             self._written += event.answer
             write_stdout(event.answer)
@@ -158,7 +160,7 @@ class AnswerPrinter:
             self._finish(event.run.answer)
 
     def _finish(self, answer: str | None) -> None:
-        """Say the answer, unless it stands there already."""
+        """Print the answer, unless it has been streamed."""
         said = answer is not None and self._written == answer
         if self._written:
             self._break()
@@ -172,7 +174,7 @@ class AnswerPrinter:
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """What a person wants to see of a result: its entries, or else its fields."""
+    """Summarize a result: its entries, or else its fields."""
     entries = result.get("entries")
     if not isinstance(entries, list):
         return shorten(json.dumps(result, ensure_ascii=False))
@@ -184,12 +186,12 @@ def summary(result: Mapping[str, Any]) -> str:
 
 
 def describe_salvage(salvage: SalvagedAnswer) -> str:
-    """What a salvaged answer is made of."""
+    """Describe what a salvaged answer is based on."""
     steps = f"step {salvage.steps[0]}" if len(salvage.steps) == 1 else f"steps {_joined(salvage.steps)}"
     if salvage.by == "model":
-        return f"no answer of the run: the model's words on what {steps} returned"
+        return f"not the run's answer: generated from the results of {steps}"
     because = f" ({salvage.error.removeprefix('error: ')})" if salvage.error else ""
-    return f"no answer of the run: what {steps} returned, as a list{because}"
+    return f"not the run's answer: a list of the results of {steps}{because}"
 
 
 def _joined(numbers: Sequence[int]) -> str:
@@ -198,4 +200,5 @@ def _joined(numbers: Sequence[int]) -> str:
 
 
 def duration(seconds: float) -> str:
+    """Return a duration with its unit."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -21,13 +21,13 @@ server = typer.Typer(
 
 def install(
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at once; one per CPU when absent.")
+        int | None, typer.Option("--jobs", "-j", min=1, help="Parallel compiler jobs. Default: one per CPU.")
     ] = None,
 ) -> None:
-    """Build llama-server from the source that llama-cpp-python ships, into the cache folder.
+    """Build llama-server from the source in llama-cpp-python, into the cache folder.
 
-    Takes some five minutes on two cores, and needs cmake and a C++ compiler. An interrupted build goes on
-    where it stopped. Prints the path of the program.
+    Takes about five minutes on two cores, and requires cmake and a C++ compiler. An interrupted build
+    resumes. Print the path of the program.
     """
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
@@ -50,12 +50,12 @@ def _build(console: Console, jobs: int | None) -> Path:
     columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("begin", total=None)
-        told = ""
+        shown = ""
 
         def show(stage: Stage) -> None:
-            nonlocal told
-            if stage.stage != told:
-                told = stage.stage
+            nonlocal shown
+            if stage.stage != shown:
+                shown = stage.stage
                 bar.console.print(
                     Text.assemble((f"{stage.stage:9} ", "bold"), shorten(escape_line(stage.message)))
                 )
@@ -71,26 +71,24 @@ def _build(console: Console, jobs: int | None) -> Path:
 
 def start(
     model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="The model; the embedded one when absent.")
+        Path | None, typer.Option(metavar="F.gguf", help="Model file. Default: the bundled model.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
-    context: Annotated[
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8080,
+    ctx_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens of one conversation; the model's own when absent, up to 8192."),
+        typer.Option(min=1, help="Context size of a slot, in tokens. Default: the model's, at most 8192."),
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 1,
+    parallel: Annotated[int, typer.Option(min=1, help="Number of slots: concurrent requests.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="CPU threads; llama-server's own choice when absent, one for a small model."
-        ),
+        typer.Option(min=1, help="CPU threads. Default: one for a small model, else llama-server's default."),
     ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="LLAMA_API_KEY", help="API key that clients must send; random by default."),
     ] = None,
 ) -> None:
-    """Run llama-server on loopback until you press Ctrl-C; prints its address once it is ready.
+    """Run llama-server on loopback until Ctrl-C. Print its URL when it is ready.
 
     \b
     Try:
@@ -108,17 +106,17 @@ def start(
         run(
             model or model_path(),
             port=port,
-            context_length=context,
-            slots=slots,
+            context_length=ctx_size,
+            slots=parallel,
             threads=threads,
             api_key=api_key,
         ) as running,
     ):
         write(running.url)
-        stderr_console().print("ready; Ctrl-C stops it", style="dim")
-        if not api_key and (kept := key_file(running.url)):
+        stderr_console().print("ready; press Ctrl-C to stop", style="dim")
+        if not api_key and (path := key_file(running.url)):
             stderr_console().print(
-                f"`gbnf` finds its API key; other clients read it from {kept}", style="dim"
+                f"`gbnf` finds its API key; other clients can read it from {path}", style="dim"
             )
         try:
             running.wait()

@@ -1,4 +1,4 @@
-"""How grammars, findings and pools of tools look on a terminal."""
+"""Grammars, findings and tools on a terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gbnf.tools.complexity import Complexity
 from gbnf_server.cli.output import escape_line, plural, stderr_console, stdout_console
 
 PIPED_WIDTH = 120
-"""Columns of a table that is not shown on a terminal."""
+"""Width of a piped table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """One tool at a glance."""
+    """A row of the table of tools."""
 
     tool: Tool
     complexity: Complexity
@@ -30,7 +30,7 @@ class ToolRow:
 
 
 def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str]) -> None:
-    """What a grammar leaves open, and whom the pool filter left out; on stderr."""
+    """Print to stderr what a grammar does not enforce, and which tools the pool filter dropped."""
     console = stderr_console()
     rules, size = len(grammar.rules.productions), len(str(grammar).encode())
     console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
@@ -50,6 +50,7 @@ def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str
 
 
 def show_finding(console: Console, finding: Finding) -> None:
+    """Print a finding."""
     style = "yellow" if finding.kind == "unenforced" else "cyan"
     console.print(
         Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), escape_line(str(finding))),
@@ -58,7 +59,7 @@ def show_finding(console: Console, finding: Finding) -> None:
 
 
 def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
-    """The table of `gbnf manifests`, on stdout."""
+    """Print the table of `gbnf manifests`."""
     console = stdout_console(PIPED_WIDTH)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("tool", style="bold", no_wrap=True)

@@ -1,10 +1,12 @@
-"""`gbnf tune`: find the best way of calling for a model, and keep it as the model's profile."""
+"""`gbnf tune`: find the best strategy for a model, and save it as the model's profile."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +17,16 @@ from gbnf_server.cli.model_options import (
     BackendName,
     BackendOption,
     ContextSizeOption,
+    LanguageOption,
+    ManifestsOption,
+    MarkdownOption,
+    MaxTokensOption,
     ModelOption,
     ModelSource,
     PromptStyleChoice,
+    QuietOption,
     ServerOption,
+    StyleOption,
 )
 
 if TYPE_CHECKING:
@@ -26,133 +34,149 @@ if TYPE_CHECKING:
     from gbnf_server.planner.profiles import Profile
 
 
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What `tune` compares: `strategies` (all if empty) on `suites`, or on cases generated from the tools."""
+
+    manifests: Sequence[Path] = ()
+    suites: Sequence[str] = ()
+    strategies: Sequence[str] = ()
+    style: PromptStyleChoice | None = None
+    language: str = "en"
+    max_tokens: int = 512
+
+
 def tune(
     model: ModelOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
-    context: ContextSizeOption = None,
-    manifests: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PATH",
-            help="Your tools: a folder or a manifest, repeatable; the shipped ones when absent.",
-        ),
-    ] = None,
+    ctx_size: ContextSizeOption = None,
+    manifests: ManifestsOption = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="Cases of the bench, whose tools are executed; made of the manifests when absent.",
+            help="Suite whose cases to run, executing tools; repeatable. Default: cases generated from the "
+            "manifests.",
         ),
     ] = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this rung, repeatable; all when absent.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Strategy to compare; repeatable. Default: all."),
     ] = None,
-    style: Annotated[PromptStyleChoice | None, typer.Option(help="How tools are shown to the model.")] = None,
-    lang: Annotated[str, typer.Option(help="Language of the tools' descriptions.")] = "en",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest call, in tokens.")] = 512,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the table; keep no profile.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    style: StyleOption = None,
+    language: LanguageOption = "en",
+    max_tokens: MaxTokensOption = 512,
+    markdown: MarkdownOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the table, but save no profile.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Try each way of calling on a model, print what came of it, and keep the best as its profile.
+    """Compare strategies on a model, print a table, and save the best as the model's profile.
 
-    The rungs: no grammar, soft calls, plain lines, the grammar, a thought in the call, free thoughts before
-    it. Cases are made of your manifests, and then no tool is executed; or they are a suite's, whose tools
-    work in a workspace of their own that is gone afterwards. `gbnf run` uses the profile, and says so.
+    The strategies: unconstrained JSON (none), text tool calls (text), the line protocol (lines), a grammar
+    (grammar), a grammar with reasoning in the call (field), and free reasoning before it (free). Cases are
+    generated from your manifests, without executing tools; or they come from a suite, whose tools run in a
+    temporary workspace. `gbnf run` applies the profile.
 
     \b
     Try:
       gbnf tune --model Qwen3-4B-Q4_K_M.gguf --manifests my-tools/
       gbnf tune --server http://127.0.0.1:8080 --suite abstention
-      gbnf tune --backend ollama --model qwen2.5:7b --strategy grammar --strategy soft
+      gbnf tune --backend ollama --model qwen2.5:7b --strategy grammar --strategy text
     """
-    source = ModelSource(model, server, api_key, backend, context)
+    source = ModelSource(model, server, api_key, backend, ctx_size)
     source.check()
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import show_tables
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.evaluation.call_matching import references_of
-    from gbnf_server.evaluation.configurations import STRATEGIES, supported_strategies
-    from gbnf_server.evaluation.dsl import load_suites
-    from gbnf_server.evaluation.generated_cases import generate_suite, stub_result
-    from gbnf_server.evaluation.metadata import about
-    from gbnf_server.evaluation.results import Results
-    from gbnf_server.evaluation.runner import Bench, RunOptions
-    from gbnf_server.evaluation.strategies import best_strategy, strategy_table
-    from gbnf_server.executors import run_executor
+    from gbnf_server.evaluation.strategies import strategy_table
     from gbnf_server.planner.profiles import save
 
-    known = {each.name for each in STRATEGIES}
-    if unknown := set(strategy or ()) - known:
-        raise typer.BadParameter(
-            f"{', '.join(sorted(unknown))}: the rungs are {', '.join(each.name for each in STRATEGIES)}",
-            param_hint="--strategy",
-        )
     console = stderr_console()
-    pool = load_manifests(manifests or manifests_path())
-    if suite:
-        suites = load_suites(suite, pool)
-        if len({each.name for each in suites}) < len(suites):
-            raise typer.BadParameter("two suites have the same name", param_hint="--suite")
-    else:
-        made, left_out = generate_suite(pool, language=lang)
-        suites = (made,)
-        if left_out and not quiet:
-            console.print(
-                f"no cases could be made for {', '.join(left_out)}",
-                style="yellow",
-                soft_wrap=True,
-            )
-    with interruptible(), source.open(None if style is None else style.value) as opened:
-        strategies = tuple(
-            each
-            for each in supported_strategies(opened.capabilities.dialect)
-            if not strategy or each.name in strategy
-        )
-        if not strategies:
-            raise typer.BadParameter("this server takes no grammar: the rungs are none, soft and lines")
-        options = RunOptions(max_tokens=max_tokens, warm=True)
-        bench = Bench(
-            suites,
-            strategies,
-            pool,
-            opened,
-            model=source.key().name,
-            options=options,
-            execute=run_executor if suite else stub_result,
-        )
-        records = []
-        for number, job in enumerate(bench.jobs, 1):
-            records.append(bench.run(job))
-            if not quiet:
-                outcome = records[-1].events[-1]["run"]["outcome"]
-                line = f"{number}/{len(bench.jobs)} {job.configuration.name}: {job.case.id} {outcome}"
-                console.print(line, style="dim", soft_wrap=True)
-        facts = {"name": opened.name}
-        tools = [*pool, *(decoy for each in suites for decoy in each.decoys)]
-        results = Results(
-            about("tune", facts, options), strategies, suites, references_of(tools), tuple(records)
-        )
+
+    def progress(line: str) -> None:
+        if not quiet:
+            console.print(line, style="dim", soft_wrap=True)
+
+    options = TuneOptions(manifests or (), suite or (), strategy or (), style, language, max_tokens)
+    with interruptible():
+        results = compare_strategies(source, options, progress)
     table = strategy_table(results)
     if markdown:
         write(table.markdown())
     else:
         show_tables([table])
-    profile = _profile(source, results, best_strategy(results), style)
+    profile = make_profile(source, results, style)
     console.print(f"best: {profile.strategy}", style="bold")
     if not dry_run:
-        console.print(f"kept in {save(profile)}", soft_wrap=True)
+        console.print(f"saved to {save(profile)}", soft_wrap=True)
 
 
-def _profile(
-    source: ModelSource, results: Results, strategy: str, style: PromptStyleChoice | None
-) -> Profile:
+def compare_strategies(
+    source: ModelSource, options: TuneOptions, progress: Callable[[str], object] = lambda _line: None
+) -> Results:
+    """Run every case with every strategy that the backend supports; `progress` gets a line for each run.
+
+    Raises BadParameter for strategies that don't exist or that the backend doesn't support.
+    """
+    from gbnf import load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.evaluation.call_matching import references_of
+    from gbnf_server.evaluation.configurations import STRATEGIES, named, supported_strategies
+    from gbnf_server.evaluation.dsl import load_suites
+    from gbnf_server.evaluation.generated_cases import generate_suite, stub_result
+    from gbnf_server.evaluation.metadata import about
+    from gbnf_server.evaluation.results import Results
+    from gbnf_server.evaluation.runner import Bench, RunOptions
+    from gbnf_server.executors import run_executor
+
+    try:
+        named(options.strategies, STRATEGIES)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--strategy") from None
+    pool = load_manifests(options.manifests or manifests_path())
+    if options.suites:
+        suites = load_suites(options.suites, pool)
+        if len({each.name for each in suites}) < len(suites):
+            raise typer.BadParameter("two suites have the same name", param_hint="--suite")
+    else:
+        generated, left_out = generate_suite(pool, language=options.language)
+        suites = (generated,)
+        if left_out:
+            progress(f"no cases could be generated for {', '.join(left_out)}")
+    with source.open(options.style) as backend:
+        strategies = supported_strategies(backend.capabilities.dialect, options.strategies)
+        if not strategies:
+            raise typer.BadParameter(
+                "this server takes no grammar. Use none, text or lines", param_hint="--strategy"
+            )
+        run_options = RunOptions(max_tokens=options.max_tokens, warm=True)
+        bench = Bench(
+            suites,
+            strategies,
+            pool,
+            backend,
+            model=source.key().name,
+            options=run_options,
+            execute=run_executor if options.suites else stub_result,
+        )
+        records = []
+        for number, job in enumerate(bench.jobs, 1):
+            records.append(bench.run(job))
+            outcome = records[-1].events[-1]["run"]["outcome"]
+            progress(f"{number}/{len(bench.jobs)} {job.configuration.name}: {job.case.id} {outcome}")
+        header = about("tune", {"name": backend.name}, run_options)
+    tools = [*pool, *(decoy for each in suites for decoy in each.decoys)]
+    return Results(header, strategies, suites, references_of(tools), tuple(records))
+
+
+def make_profile(source: ModelSource, results: Results, style: PromptStyleChoice | None) -> Profile:
+    """Return the profile of the model: the best strategy of `results`, and what was measured."""
+    from gbnf_server.evaluation.strategies import best_strategy
     from gbnf_server.planner.profiles import Profile
 
+    strategy = best_strategy(results)
     configuration = next(each for each in results.configurations if each.name == strategy)
     settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})
     runs = [run for run in results.scored() if run.record.configuration == strategy]

@@ -14,54 +14,52 @@ from gbnf_server.backends.base import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A name, what it says in a table's note, and the `Settings` of the planner that it changes."""
+    """A name, a description for a table's note, and the `PlannerOptions` that differ from the default."""
 
     name: str
     description: str
     settings: Mapping[str, Any]
 
 
+_TEXT = "no grammar; calls read in any common syntax, and repaired"
+
 CONFIGURATIONS: tuple[Configuration, ...] = (
-    Configuration("baseline", "no grammar; only clean JSON counts", {"grammar": False, "filter": False}),
-    Configuration(
-        "soft",
-        "no grammar; calls read in any usual shape, and mended",
-        {"grammar": False, "soft": True, "filter": False},
-    ),
+    Configuration("baseline", "no grammar; only clean JSON counts", {"call_format": "json", "filter": False}),
+    Configuration("text", _TEXT, {"call_format": "text", "filter": False}),
     Configuration("grammar", "a grammar of any name with any arguments", {"union": False, "filter": False}),
     Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
     Configuration("filter", "the same, over the tools that the request needs", {}),
-)  # fmt: skip
-
+)
 
 STRATEGIES: tuple[Configuration, ...] = (
-    Configuration("none", "no grammar; only clean JSON counts", {"grammar": False}),
-    Configuration(
-        "soft", "no grammar; calls read in any usual shape, and mended", {"grammar": False, "soft": True}
-    ),
-    Configuration(
-        "lines", "no grammar; calls in plain lines", {"grammar": False, "soft": True, "lines": True}
-    ),
+    Configuration("none", "no grammar; only clean JSON counts", {"call_format": "json"}),
+    Configuration("text", _TEXT, {"call_format": "text"}),
+    Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
     Configuration("grammar", "a grammar that binds each name to its arguments", {}),
-    Configuration("field", "the same, each call beginning with a thought", {"reasoning": "field"}),
-    Configuration("free", "thoughts without a grammar, then the call under it", {"reasoning": "free"}),
+    Configuration("field", "the same, each call beginning with reasoning", {"reasoning": "field"}),
+    Configuration("free", "reasoning without a grammar, then the call under it", {"reasoning": "free"}),
 )
-"""The ways to get calls out of a model, each over the tools that the request needs."""
+"""The ways to get calls from a model, each over the tools that the request needs."""
 
 
-def supported_strategies(dialect: Dialect) -> tuple[Configuration, ...]:
-    """Return the strategies that a backend of this dialect supports."""
-    return tuple(each for each in STRATEGIES if dialect != "none" or not each.settings.get("grammar", True))
+def current_name(name: str) -> str:
+    """Return the present name of a configuration or strategy: "text" was "soft" in older results."""
+    return "text" if name == "soft" else name
 
 
-def named(names: Sequence[str]) -> tuple[Configuration, ...]:
-    """Return the configurations of these names in the table's order.
+def supported_strategies(dialect: Dialect, names: Sequence[str] = ()) -> tuple[Configuration, ...]:
+    """Return the strategies of these names, or all, that a backend of this dialect supports."""
+    return tuple(
+        each
+        for each in named(names, STRATEGIES)
+        if dialect != "none" or each.settings.get("call_format", "grammar") != "grammar"
+    )
 
-    All where none is named. Raises ValueError.
-    """
-    known = {each.name for each in CONFIGURATIONS}
-    for name in names:
-        if name not in known:
-            choice = ", ".join(each.name for each in CONFIGURATIONS)
-            raise ValueError(f"there is no configuration {name!r}; there are {choice}")
-    return tuple(each for each in CONFIGURATIONS if not names or each.name in names)
+
+def named(names: Sequence[str], table: Sequence[Configuration] = CONFIGURATIONS) -> tuple[Configuration, ...]:
+    """Return the entries of `table` with these names, in its order; all for no names. Raises ValueError."""
+    wanted = {current_name(name) for name in names}
+    if unknown := wanted - {each.name for each in table}:
+        known = ", ".join(each.name for each in table)
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}. Use {known}")
+    return tuple(each for each in table if not names or each.name in wanted)

@@ -19,8 +19,8 @@ from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.fingerprints import code_identity, digest, tool_identity, versions
 from gbnf_server.planner.loop import plan
+from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
-from gbnf_server.planner.run_state import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,14 @@ class Bench:
     def run(self, job: RunJob) -> RunRecord:
         """Do one job, in a workspace that is gone afterwards."""
         case = job.case
-        settings = self._settings(case, job.configuration, job.run)
+        options = self._options(case, job.configuration, job.run)
         with tempfile.TemporaryDirectory(prefix="gbnf-bench-") as folder:
             context = make_case_context(case, Path(folder), self._tools)
             before = snapshot(context)
             planning = plan(
                 case.query,
                 case.tools(self.tools, job.suite.decoys),
-                settings,
+                options,
                 turn="bench",
                 clock=steady_clock(case.now),
             )
@@ -114,7 +114,7 @@ class Bench:
             events = tuple(event.to_json() for event in drive(planning, environment))
             if monitor.backend_error is not None:
                 raise monitor.backend_error
-            return RunRecord(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
+            return RunRecord(*job.key, options.seed, job.fingerprint, events, before, snapshot(context))
 
     def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
         """Do what is left, keeping each record before it is given."""
@@ -123,22 +123,18 @@ class Bench:
             log.append(record)
             yield job, record
 
-    def _settings(self, case: Case, configuration: Configuration, run: int) -> Settings:
-        return Settings(
+    def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
+        options = PlannerOptions(
             max_steps=case.max_steps,
             final_answer_from=case.final_answer_from,
             max_tokens=self.options.max_tokens,
             temperature=self.options.temperature,
             seed=self.options.seed + run,
             language=case.language,
-            prompt_style=self._prompt_style,
-            backend=self._backend.name,
-            dialect=self._capabilities.dialect,
-            reasoning_tags=self._capabilities.reasoning_tags
-            if configuration.settings.get("reasoning") == "free"
-            else None,
+            salvage=False,
             **configuration.settings,
         )
+        return ResolvedOptions.resolve(options, self._backend)
 
     def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
         tools = case.tools(self.tools, suite.decoys)
@@ -148,19 +144,16 @@ class Bench:
             "tools": [tool_identity(tool) for tool in tools],
             "code": {name: self._code.get(name) for name in sorted({tool.name for tool in tools} | earlier)},
             "versions": self._versions,
-            "settings": settings_identity(self._settings(case, configuration, run)),
+            "settings": options_identity(self._options(case, configuration, run)),
             "warm": self.options.warm,
             "model": self._model,
         }
         return digest(content)
 
 
-def settings_identity(settings: Settings) -> dict[str, Any]:
-    """Return what of the settings decides a run.
-
-    Not where the model is served, which has an identity of its own.
-    """
-    return {name: value for name, value in asdict(settings).items() if name != "backend"}
+def options_identity(options: ResolvedOptions) -> dict[str, Any]:
+    """Return the options that decide a run: all but the backend's name, since the model has an identity."""
+    return {name: value for name, value in asdict(options).items() if name != "backend"}
 
 
 class _BackendMonitor:

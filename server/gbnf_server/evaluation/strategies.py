@@ -1,4 +1,4 @@
-"""The ladder: one model over one suite on each rung, as a table, and the rung that it does best on."""
+"""Compare strategies: one model over the same suites with each, as a table, and the best of them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ COLUMNS = (
     "model_p50",
     "run_p50",
 )
-_PREFERRED = ("grammar", "field", "free", "soft", "lines", "none")
-"""Of rungs that do equally well: what the grammar holds needs no luck, and thoughts cost time."""
+_PREFERRED = ("grammar", "field", "free", "text", "lines", "none")
+"""Order of preference among equals: a grammar guarantees valid calls, and reasoning costs time."""
 
 
 def strategy_table(results: Results) -> TextTable:
-    """Return a line for each strategy."""
+    """Return a table with a row for each strategy."""
     metrics = [BY_KEY[key] for key in COLUMNS]
     rows = []
     for strategy, runs in by_configuration(results, results.scored()).items():
         groups = list(by_case((run.identity, run.score) for run in runs).values())
         rows.append((strategy, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
-    heads = ("rung", *(heading(each) for each in metrics))
+    heads = ("strategy", *(heading(each) for each in metrics))
     return TextTable(title(results), heads, tuple(rows), tuple(each.about for each in metrics))
 
 
 def best_strategy(results: Results) -> str:
-    """Return the strategy with most converged runs, then most valid texts, then most exact calls.
+    """Return the strategy with most converged runs; of equals, with most valid texts, then right calls.
 
-    Of equals, the first of `grammar`, `field`, `free`, `soft`, `lines`, `none`.
+    Of equals in all of these, the first of `grammar`, `field`, `free`, `text`, `lines`, `none`.
     """
     strategies = by_configuration(results, results.scored())
     return max(

@@ -1,15 +1,18 @@
-"""The planner: a model decides step by step, tools are executed, until there is an answer or a limit.
+"""The planner: a model calls tools step by step, until it answers or reaches a limit.
 
-events, effects   what a run tells, and what it asks of the world
-calls, gates      from a model's text to a call, and whether it may be executed
-reasoning         thoughts before a call, and how they are kept apart from it
-salvaging         from the results of a run without an answer to one
-offering          the tools that a step offers, and their grammar
-state, loop       the loop itself: a generator without I/O
-partial           the answer in a call that is still being written
-writing           where a run takes place, and text that comes piece by piece
-drivers           the same loop, blocking and in asyncio
-planner           all of it put together
+planner              the public class
+options              its options
+events, effects      what a run reports, and what it requests from its driver
+loop, run_state      the planner loop: a generator without I/O
+tool_offer           the tools offered in a step, and their grammar
+calls, call_checks   from a model's text to a call that may be executed
+reasoning            reasoning before a call
+salvaging, salvage   an answer from the results of a run that has none
+streaming, drivers   the environment of a run; the loop run blocking and in asyncio
+partial_answer       the answer in a call that is still being generated
+contracts            output contracts: one question, one answer in lines
+profiles             the best strategy for a model, in a file
+fingerprints         hashes of all that determines a run
 """
 
 from gbnf_server.planner.drivers import Hook
@@ -33,15 +36,18 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
+from gbnf_server.planner.options import CallFormat, PlannerOptions
 from gbnf_server.planner.planner import Planner
 
 __all__ = [
     "CallBlocked",
+    "CallFormat",
     "Event",
     "Hook",
     "ModelCalled",
     "Outcome",
     "Planner",
+    "PlannerOptions",
     "Refusal",
     "Run",
     "RunFinished",

@@ -1,16 +1,16 @@
-"""The gates between a model's text and a call that may be executed.
+"""The checks between a model's text and a call that may be executed.
 
-A text goes through them in order, and the first that refuses it is its `Refusal`:
+They run in this order, and the first that fails gives the `Refusal`:
 
-    cut             the token limit ended it, so that what stands there is not what the model meant
-    ungrammatical   it does not fit the grammar that the backend was given: the backend ignored it
-    unparsed        it is no JSON text, or one with duplicate keys, half characters or endless numbers; or the
-                    server sent what is no text at all (`MalformedText`), and there is none to judge
-    invalid         it is JSON and no valid call of an offered tool
-    repeated        it is a valid call that was already made `calls.REPEATS` times in this run
+    cut             the token limit ended the text, so that the call is incomplete
+    ungrammatical   it is not in the language of the grammar: the backend ignored the grammar
+    unparsed        it is not JSON, or has duplicate keys, lone surrogates or infinite numbers; or the
+                    server's response had no valid text (`MalformedText`)
+    invalid         it is JSON, but no valid call of a tool offered in this step
+    repeated        the same call was already made `calls.MAX_REPEATS` times in this run
 
-Only what passes them all is ever executed. Where calls are read softly, `calls.read_softly` stands in place
-of the first three, and a call that was cut still passes none.
+Invariants: only a call that passes all of them is executed. With the call formats `text` and `lines`,
+`calls.parse_text_call` replaces the first three, and still rejects a truncated call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import DROPPED_REASONING, find_reasoning, pop_reasoning
-from gbnf_server.planner.run_state import RunState, Settings
+from gbnf_server.planner.run_state import RunState
 
 
-class CallRefused(Exception):  # noqa: N818 - a verdict that travels, not a fault of the program
-    """A gate's verdict on the model's text, with the sentence that the model reads."""
+class CallRefused(Exception):  # noqa: N818 - a result of the checks, not a fault of the program
+    """The check that failed, and the error message for the model."""
 
     def __init__(self, refusal: Refusal, error: str) -> None:
         self.refusal, self.error = refusal, error
@@ -39,9 +40,9 @@ class CallRefused(Exception):  # noqa: N818 - a verdict that travels, not a faul
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCall:
-    """A call that passed every gate, its tool, and its arguments with the entries that they refer to.
+    """A call that passed every check, its tool, and its arguments with step references filled in.
 
-    `repairs`: what reading it took; `reasoning`: what the model thought in it.
+    `repairs`: changes that parsing it took; `reasoning`: the reasoning in its first field.
     """
 
     call: dict[str, Any]
@@ -53,15 +54,14 @@ class AcceptedCall:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """What the model may do in a step.
+    """The tools offered in a step, and their grammar.
 
-    `in_system_message`: the tools that the system message tells of, those of the pool as the filter left it when the run
-    began and the built-in ones; `described`: those and what later messages told of; `callable`: of those, what may
-    be called; `refers_to`: the earlier steps that have entries.
+    `in_system_message`: the tools that the system message describes: those that the filter kept when the run
+    began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
+    of those, what may be called now; `refers_to`: the earlier steps that have entries.
     """
 
     in_system_message: tuple[Tool, ...]
-
     described: tuple[Tool, ...]
     callable: tuple[Tool, ...]
     refers_to: tuple[int, ...]
@@ -69,18 +69,16 @@ class OfferedTools:
 
 
 def check_completion(
-    completion: Completion, offer: OfferedTools, state: RunState, settings: Settings
+    completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
 ) -> AcceptedCall:
-    """The call in the model's text. Raises `CallRefused` at the first gate that the text does not pass."""
-    call, repairs = _read(completion, offer, settings)
-    if (
-        nesting_depth(call, MAX_DEPTH) > MAX_DEPTH
-    ):  # what comes after walks through it, and JSON has no limit of its own
+    """Return the call in the model's text. Raises `CallRefused` at the first check that fails."""
+    call, repairs = _read(completion, offer, options)
+    if nesting_depth(call, MAX_DEPTH) > MAX_DEPTH:  # the code below recurses into it, and JSON has no limit
         raise CallRefused(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
     reasoning = ""
-    if settings.reasoning == "field":
+    if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
         left_out = [repair for repair in repairs if DROPPED_REASONING in repair]
         if left_out:
@@ -90,7 +88,7 @@ def check_completion(
     if not verdict.ok:
         early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
         if early and FINAL_ANSWER not in offer.callable:
-            first = settings.final_answer_from
+            first = options.final_answer_from
             raise CallRefused("invalid", f"final_answer is possible from step {first} on; call a tool first")
         raise CallRefused("invalid", "; ".join(verdict.errors))
     if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
@@ -107,15 +105,17 @@ def check_completion(
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
-def _read(completion: Completion, offer: OfferedTools, settings: Settings) -> tuple[Any, tuple[str, ...]]:
-    """The JSON value in the text, not yet validated. Raises `CallRefused` where there is none."""
+def _read(
+    completion: Completion, offer: OfferedTools, options: ResolvedOptions
+) -> tuple[Any, tuple[str, ...]]:
+    """Return the JSON value in the text, not yet validated. Raises `CallRefused` if there is none."""
     truncated = completion.finish == "length"
     if not completion.text.strip() and completion.reasoning:
         raise CallRefused(
             "cut" if truncated else "unparsed",
             "all of the text is thoughts, and no call came after them; think less, and write the call",
         )
-    if settings.soft and not settings.grammar:
+    if options.call_format in {"text", "lines"}:
         try:
             return calls.parse_text_call(
                 completion.text, offer.described, steps=offer.refers_to, truncated=truncated

@@ -1,4 +1,4 @@
-"""From the model's text to a call: reading it, and filling in what it refers to. Pure, and suspicious."""
+"""From the model's text to a call: parse it, and fill in its step references. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gbnf.calls.validation import filled_argument_errors
 from gbnf.tools import FINAL_ANSWER, Tool
 
 MAX_REPEATS = 2
-"""How many times one call may be made in a run; once more is refused."""
+"""How many times the same call is allowed in a run."""
 
 
 def parse_text_call(
     text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The first call in the text, a text without one being the final answer; and what was done to read it.
+    """Return the first call in a text, and the repairs it took; a text without a call is the final answer.
 
-    Arguments are brought to what the tool declares (`gbnf.calls.repair`); the result is still to be validated.
-    `steps` as in `validate_call`. `cut`: the token limit ended the text, which matters where the call had not
-    ended before, or stands amid prose. Raises ValueError with the sentence that the model reads.
+    Arguments are repaired to fit the tool's schema (`gbnf.calls.repair`); the call is not yet validated.
+    `steps` as in `validate_call`. `truncated`: the token limit ended the text, which matters if the call had
+    not ended before, or is surrounded by prose. Raises ValueError with the sentence that the model reads.
     """
     step = parse_tool_calls(text, tools)
     repairs = [str(repair) for repair in step.repairs]
@@ -36,7 +36,7 @@ def parse_text_call(
     if not step.calls:
         raise ValueError("; ".join(invalid.error for invalid in step.invalid))
     call = step.calls[0]
-    # lines, and a bare name, have no end of their own: only the backend tells that they were cut
+    # lines, and a bare name, have no end mark: only the backend reports that they were truncated
     endless = step.syntax == "yaml" or (step.syntax == "call" and not call.arguments)
     if call.truncated or (truncated and endless):
         raise ValueError("the call was cut and not executed; write a shorter one")
@@ -50,7 +50,7 @@ def parse_text_call(
 
 
 def canonical(call: Mapping[str, Any]) -> str:
-    """The same text for the same call, whatever the order of its keys."""
+    """Return the same text for the same call, whatever the order of its keys."""
     return json.dumps(call, sort_keys=True)
 
 
@@ -59,9 +59,9 @@ def fill_references(
 ) -> dict[str, Any]:
     """Replace each step number by that step's entries, in the property that it fills.
 
-    A list takes the entries after what the model gave, as they are or else as texts; a string takes them as
-    lines after it. `arguments` are validated: every number that they refer to is a key of `entries`. Raises
-    ValueError, with the sentence that the model reads, where the property takes them in none of these ways.
+    A list gets the entries appended, as they are or as strings; a string gets them appended as lines.
+    `arguments` are validated: every step that they refer to is a key of `entries`. Raises ValueError, with
+    the sentence that the model reads, if the property accepts none of these.
     """
     filled = dict(arguments)
     for reference, target in tool.step_references.items():
@@ -84,22 +84,22 @@ def fill_references(
 
 
 def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What later steps may refer to: the `entries` of a result, () where it has none."""
+    """Return the `entries` of a result, which later steps may refer to; () if there are none."""
     entries = result.get("entries")
     return tuple(entries) if isinstance(entries, list) else ()
 
 
 def clip(text: str, limit: int = 400) -> str:
-    """Keep the beginning of a refused text: enough for the model to see its fault, not its whole runaway."""
+    """Return at most `limit` characters of a rejected text: enough for the model to see the error."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _candidate_values(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[Any]:
-    """What a property may hold of entries after what was given, the likeliest first."""
+    """Yield values of a property with the entries appended to `given`, the most likely first."""
     texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in entries]
-    held = schema.get("type") if isinstance(schema, Mapping) else None
-    if (given is None or isinstance(given, list)) and held != "string":
+    declared = schema.get("type") if isinstance(schema, Mapping) else None
+    if (given is None or isinstance(given, list)) and declared != "string":
         yield [*(given or []), *entries]
         yield [*(given or []), *texts]
-    if (given is None or isinstance(given, str)) and held != "array":
+    if (given is None or isinstance(given, str)) and declared != "array":
         yield "\n".join([*([given] if given else []), *texts])

@@ -1,11 +1,11 @@
-"""Run a plain-text contract against a backend: one question, and one of exactly three exits.
+"""Run an output contract against a backend: one question, and one of exactly three outcomes.
 
-    success   the answer keeps the contract; `values` says what it says
-    error     it doesn't, or the backend failed; `error` says why, `raw` holds what came
-    hang      nothing came within the safety time-out
+    success   the answer matches the contract; `values` are its values
+    error     it doesn't, or the backend failed; `error` says why, `raw` is the response
+    hang      no response within the time-out
 
-Each exit gives a `ContractResult`, and none waits for another: a model that hangs is left to itself (where the
-backend can, it is told to stop), and the caller goes on at once.
+Each outcome gives a `ContractResult`. A call that hangs is cancelled, and the caller continues at once, even
+if the backend does not react.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class ContractResult:
-    """How a contract's run ended. `seconds` from question to exit; `notes` as in `gbnf.contracts.Value`."""
+    """The outcome of a contract. `seconds` from question to outcome; `notes` as in `gbnf.contracts.Value`."""
 
     outcome: ContractOutcome
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -52,9 +52,9 @@ def run_contract(
     seed: int = 0,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> ContractResult:
-    """Ask `question`, with the contract's section behind it, and read the answer. Never raises.
+    """Ask `question`, followed by the contract's instructions, and parse the answer. Never raises.
 
-    `grammar=False` is for servers that take none. After `timeout_s` seconds the run is a hang.
+    `grammar=False` is for servers that accept none. After `timeout_s` seconds the outcome is "hang".
     """
     answers: queue.SimpleQueue[ContractResult] = queue.SimpleQueue()
 
@@ -74,7 +74,7 @@ def run_contract(
         answers.put(run)
 
     begun = time.perf_counter()
-    # a daemon, so that a backend which never comes back keeps nobody from leaving
+    # a daemon, so that a backend that never returns does not keep the process alive
     threading.Thread(target=lambda: asyncio.run(ask()), daemon=True).start()
     try:
         return answers.get(timeout=timeout_s + _GRACE_S)
@@ -83,7 +83,7 @@ def run_contract(
 
 
 _GRACE_S = 0.5
-"""How much later than the event loop's own time-out the waiting thread gives up: the loop may be blocked."""
+"""Seconds after the event loop's time-out until the waiting thread gives up: the loop may be blocked."""
 
 
 async def arun_contract(
@@ -117,16 +117,16 @@ async def arun_contract(
         if not done:
             return _timed_out(timeout_s, begun)
         completion = task.result()
-    except Exception as error:  # noqa: BLE001  # whatever a backend does is this run's error
+    except Exception as error:  # noqa: BLE001  # any exception of a backend is an error of this run
         return ContractResult("error", error=str(error) or type(error).__name__, seconds=_since(begun))
     finally:
         if task is not None:
-            task.cancel()  # and nobody waits for it to stop
+            task.cancel()  # without waiting for it to stop
     return _read(contract, completion, begun, constrained=grammar)
 
 
 def messages(contract: Contract, question: str, *, system: str = "", language: str = "en") -> list[Message]:
-    """The conversation: the system message where there is one, the question, and how to answer it."""
+    """Return the conversation: the system message if there is one, the question, and how to answer it."""
     asked: list[Message] = [{"role": "system", "content": system}] if system else []
     return [*asked, {"role": "user", "content": f"{question}\n\n{contract.prompt(language)}"}]
 
@@ -141,7 +141,7 @@ def _read(contract: Contract, completion: Completion, begun: float, *, constrain
 
 
 def _forget(task: asyncio.Task[Completion]) -> None:
-    """Take note of an error that comes after a hang, so that nobody is told of it."""
+    """Retrieve an error that comes after a hang, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 

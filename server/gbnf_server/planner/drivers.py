@@ -1,13 +1,14 @@
-"""The two ways to run the planner loop: blocking, and in asyncio. Neither knows a rule of planning.
+"""The drivers of the planner loop: blocking, and in asyncio. They contain no planning logic.
 
-A driver performs the loop's effects on a backend and a context, and shows its events to hooks; what a hook
-raises goes back into the loop, which makes a warning of it. An error below `GbnfError` is thrown into the
-loop. Every other exception, a keyboard interrupt and a cancellation among them, closes the loop and passes
-on, and leaves nothing half done:
+A driver performs the loop's effects on a backend and a context, and calls the hooks for its events; an
+exception of a hook goes back into the loop, which turns it into a warning. A `GbnfError` is thrown into the
+loop. Every other exception, including a keyboard interrupt and a cancellation, closes the loop and
+propagates, and leaves no call half done:
 
-- blocking: the tool is killed, and the change that it was in the middle of is rolled back;
-- asyncio: a tool that works is waited for, for as long as its manifest allows, so that its call is whole and
-  can be undone; a tool that waits for a person is left to itself, and whatever answer comes is refused.
+- blocking: the tool is killed, and its incomplete change is rolled back;
+- asyncio: the driver waits for a running tool, for as long as its manifest allows, so that its call is
+  complete and can be undone; it does not wait for a tool that waits for a person, whose answer is then
+  rejected.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _Value = TypeVar("_Value")
 def drive(
     planning: Planning, environment: RunEnvironment, *, text: bool = False
 ) -> Generator[Event, None, Run]:
-    """Run to the end, blocking; give each event once its hooks have seen it. Returns the run.
+    """Run to the end, blocking; yield each event after its hooks, and return the run.
 
-    With `text`, the model's text comes in pieces; it then writes in a thread of its own.
+    With `text`, the model's text is streamed, from a thread of its own.
     """
     reply: Any = None
     error: GbnfError | None = None
@@ -74,7 +75,7 @@ def drive(
 
 
 async def adrive(planning: Planning, environment: RunEnvironment) -> Run:
-    """Run to the end without blocking the event loop; hooks are called in it."""
+    """Run to the end without blocking the event loop; hooks are called in the event loop."""
     finished: list[Run] = []
     async with aclosing(astream(planning, environment, finished=finished)) as events:
         async for _ in events:
@@ -85,7 +86,7 @@ async def adrive(planning: Planning, environment: RunEnvironment) -> Run:
 async def astream(
     planning: Planning, environment: RunEnvironment, *, text: bool = False, finished: list[Run] | None = None
 ) -> AsyncGenerator[Event, None]:
-    """As `drive`, for an event loop. `finished` gets the run, with what hooks complained of at its end."""
+    """As `drive`, for an event loop. The run is appended to `finished`, with the last hooks' warnings."""
     reply: Any = None
     error: GbnfError | None = None
     hook_errors: list[str] = []
@@ -147,13 +148,13 @@ async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
 
 
 def _execute_blocking(effect: ExecuteTool, environment: RunEnvironment, context: Context) -> dict[str, Any]:
-    """What the tool gave; an error that isn't the tool's own takes back what it had begun to change."""
+    """Return the tool's result; roll its change back after an exception that isn't the tool's own."""
     try:
         return environment.execute(effect.tool, effect.arguments, context)
     except GbnfError:
         raise
     except BaseException:
-        with suppress(GbnfError, OSError):  # the interrupt matters more than a workspace that is gone
+        with suppress(GbnfError, OSError):  # the interrupt matters more than a missing workspace
             context.journal.recover()
         raise
 
@@ -177,7 +178,7 @@ async def _execute(effect: ExecuteTool, environment: RunEnvironment) -> dict[str
 
 
 class _CancellablePerson:
-    """A person whom nobody waits for any more once `cancelled` is set."""
+    """A person whose answers are rejected once `cancelled` is set."""
 
     def __init__(self, person: Person) -> None:
         self._person = person
@@ -200,7 +201,7 @@ class _CancellablePerson:
 
 
 class _Thread(Generic[_Value]):
-    """Blocking work in a thread that keeps no process alive: it may be waiting at a terminal for ever."""
+    """Blocking work in a daemon thread, since it may wait at a terminal for ever."""
 
     def __init__(self, work: Callable[[], _Value]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -228,5 +229,5 @@ class _Thread(Generic[_Value]):
             if not self._future.done():
                 setter(value)
 
-        with suppress(RuntimeError):  # the event loop is closed: nobody waits
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(deliver)

@@ -1,12 +1,12 @@
-"""What the planner loop asks of the world: a closed union of effects, and the reply that each one gets.
+"""The effects that the planner loop requests: a closed union, and the reply to each.
 
-The loop yields an effect and receives its reply. A driver performs it; an error below `GbnfError` is thrown
-into the loop at that place, and any other exception ends the run by passing through.
+The loop yields an effect, a driver performs it and sends the reply. A `GbnfError` is thrown into the loop;
+any other exception ends the run.
 
-    CallModel   -> Completion
-    Execute     -> the result, a JSON object
-    AskPerson   -> the answer, a string
-    Approve     -> bool
+    CallModel     -> Completion
+    ExecuteTool   -> the result, a JSON object
+    AskPerson     -> the answer, a string
+    AskApproval   -> bool
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gbnf_server.planner.events import Purpose
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Let the model write: the conversation, and the grammar that holds it (None: free)."""
+    """Generate text: the conversation, and the grammar that constrains it (None: unconstrained)."""
 
     messages: tuple[Message, ...]
     grammar: AnswerFormat | None
@@ -36,7 +36,7 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteTool:
-    """Run one tool with these arguments, references to earlier steps filled in."""
+    """Run a tool with these arguments; step references are filled in."""
 
     tool: Tool
     arguments: Mapping[str, Any]
@@ -44,7 +44,7 @@ class ExecuteTool:
 
 @dataclass(frozen=True, slots=True)
 class AskPerson:
-    """Put a question to the person; without options the answer is free text."""
+    """Ask the person a question; without options the answer is free text."""
 
     question: str
     options: tuple[str, ...]
@@ -52,7 +52,7 @@ class AskPerson:
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Let the person decide whether this call, references filled in, is executed."""
+    """Ask the person to approve a call; step references are filled in."""
 
     call: Mapping[str, Any]
 

@@ -1,14 +1,16 @@
-"""What a planner run tells while it happens, and the value that it ends with.
+"""The events of a planner run, and the value that it returns.
 
-`Event` is a closed union of frozen values. Every sequence of events is well-formed: `RunStarted` first;
-then each step begins with `StepStarted` and holds at most one `ModelCalled`, after one more where the model
-thinks first, followed by at most one of `CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`;
-where the run ended without an answer, `SalvageStarted` may follow, and at most one `ModelCalled`;
-`WarningRaised` may stand anywhere between; `RunFinished` is last and holds the `Run`. Only a cancelled run
-stops without one. Where text is asked for, `TextWritten` stand before the `ModelCalled` that holds all of it.
+`Event` is a closed union of frozen values. Invariants of every sequence of events:
 
-Times: `at` is an aware datetime of the run's clock; durations are seconds. `to_json()` gives a value that
-`json.dumps` takes as it is.
+- `RunStarted` is first, `RunFinished` last and has the `Run`; only a cancelled run has no `RunFinished`;
+- a step begins with `StepStarted` and has at most one `ModelCalled` for its call, and with free reasoning
+  another one before it; then `CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`;
+- after a run without an answer, `SalvageStarted` may follow, with at most one `ModelCalled`;
+- streamed `TextWritten` events precede the `ModelCalled` with the whole text;
+- `WarningRaised` may be anywhere between.
+
+Times: `at` is an aware datetime of the run's clock; durations are seconds. `to_json()` returns a value for
+`json.dumps`.
 """
 
 from __future__ import annotations
@@ -24,25 +26,26 @@ Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
 its server or the grammar gave an error."""
 
 Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "failed"]
-"""answered: the model gave its final answer. salvaged: it gave none, and what the tools returned was made
-into one. The others are `Unanswered`: there is no answer at all."""
+"""answered: the model gave its final answer. salvaged: it gave none, and the answer was built from tool
+results. The others are `Unanswered`: there is no answer."""
 
 Purpose: TypeAlias = Literal["call", "thought", "salvage"]
-"""What the model was asked to write: a call, thoughts before one, or plain words from a run's results."""
+"""What the model generates: a call, reasoning before one, or an answer from a run's results."""
 
 Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "repeated"]
-"""Why a model's text was not executed; `gbnf_server.planner.call_checks` says what each means."""
+"""Why a model's text was not executed; see `gbnf_server.planner.call_checks`."""
 
 ToolFault: TypeAlias = Literal["error", "timeout", "denied"]
-"""Why a valid call has no result: the tool said so, it took too long, or the person did not approve it."""
+"""Why a valid call has no result: an error of the tool, its time-out, or a person's refusal."""
 
 
 class _Json:
-    """Gives frozen values a JSON form: their fields, by name."""
+    """Dataclasses with a JSON form: their fields, by name."""
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the value as JSON."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]  # every subclass is a dataclass
 
 
@@ -70,19 +73,19 @@ def _plain(value: Any) -> Any:
 
 
 def event_name(kind: type) -> str:
-    """The name of an event class in JSON: `ToolDone` -> "tool_done"."""
+    """Return the name of an event class in JSON: `ToolDone` -> "tool_done"."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Step(_Json):
-    """One step of a run: what the model wrote, and what came of it.
+    """One step of a run: the model's text, and its outcome.
 
-    `call` is None where the text held no valid call. `refusal` and `fault` say why nothing was executed or
-    no result came, with `error` as the text that the model read; both are None for a step that succeeded,
-    whose `result` is the tool's whole answer (the model may have seen it clipped). `model_s` and `tool_s`
-    are seconds. `repairs` say what was done to read the call, where it was read softly. `reasoning` is what
-    the model thought before the call, as far as it showed; it is no part of the call.
+    `call` is None if the text has no valid call. `refusal` says why it was not executed, `fault` why there is
+    no result, and `error` is the message to the model; all are None for a step that succeeded. `result` is
+    the whole result of the tool (the model may have seen a shortened one). `model_s` and `tool_s`: seconds.
+    `repairs` lists the repairs of a text tool call. `reasoning` is the model's reasoning before the call, if
+    the backend returns it; it is not part of the call.
     """
 
     number: int
@@ -99,15 +102,15 @@ class Step(_Json):
 
     @property
     def name(self) -> str | None:
-        """The tool that was called, None where no valid call was made."""
+        """The tool that was called, None without a valid call."""
         return None if self.call is None else self.call["name"]
 
 
 @dataclass(frozen=True, slots=True)
 class SalvagedAnswer(_Json):
-    """An answer from results: `by` the model, or as a list. `steps` are the numbers that it stands on.
+    """An answer built from results: `by` the model, or as a list. `steps` are those that it is based on.
 
-    `error` says why the model's words were not used, where they were asked for.
+    `error` says why the model's text was not used, if it was requested.
     """
 
     text: str
@@ -118,11 +121,10 @@ class SalvagedAnswer(_Json):
 
 @dataclass(frozen=True, slots=True)
 class Run(_Json):
-    """How a run ended: its outcome, the answer if there is one, what stood in its way, its steps.
+    """A finished run: its outcome, the answer if there is one, the error, and its steps.
 
-    `error` is a sentence for every outcome but `answered`. Where it is `salvaged`, `salvage` says what the
-    answer is made of. Token counts are sums over the model calls; `cached_tokens` are those prompt tokens
-    that the backend did not have to read again.
+    `error` is set for every outcome but `answered`, `salvage` for `salvaged`. Token counts are sums over the
+    model calls; `cached_tokens` are the prompt tokens that came from the KV cache.
     """
 
     outcome: Outcome
@@ -142,7 +144,7 @@ class Run(_Json):
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(_Event):
-    """A run begins with these tools; `dropped` maps each tool that the pool filter left out to its reason."""
+    """A run begins with these tools; `dropped` maps each tool that the pool filter dropped to the reason."""
 
     at: datetime
     query: str
@@ -157,7 +159,7 @@ class RunStarted(_Event):
 class StepStarted(_Event):
     """A step begins: the tools that it offers, and the earlier steps whose entries a call may refer to.
 
-    `compile_s` is what choosing the tools and compiling their grammar took.
+    `compile_s`: seconds to filter the tools and compile their grammar.
     """
 
     at: datetime
@@ -169,10 +171,10 @@ class StepStarted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class TextWritten(_Event):
-    """The model has written one more piece of `text`, for a `purpose`.
+    """The model has generated one more piece of `text`, for a `purpose`.
 
-    `answer` is what of it belongs to an answer for the person, read out of the call: "" for everything else.
-    It is provisional until `RunFinished`, since a call that ends badly is refused.
+    `answer` is the part of it that belongs to the final answer, "" if none. It is provisional until
+    `RunFinished`, since the call may still be rejected.
     """
 
     at: datetime
@@ -184,9 +186,9 @@ class TextWritten(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelCalled(_Event):
-    """The model wrote `text`, for a `purpose`. `duration_s` is the whole call, the other times the backend's.
+    """The model generated `text`, for a `purpose`. `duration_s`: the whole call; other times: the backend's.
 
-    `grammar_s`: what the grammar took of it, None where the backend does not tell, or none held the model.
+    `grammar_s`: seconds of grammar sampling, None without a grammar or if the backend does not report them.
     """
 
     at: datetime
@@ -206,9 +208,9 @@ class ModelCalled(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled(_Event):
-    """A valid call is about to be executed. `arguments` are those that the tool gets, references filled in.
+    """A valid call is about to be executed. `arguments`: with step references filled in.
 
-    `asks` is true where a person has to approve first.
+    `asks`: whether it requires approval.
     """
 
     at: datetime
@@ -221,6 +223,8 @@ class ToolCalled(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolDone(_Event):
+    """A tool returned a result."""
+
     at: datetime
     step: int
     name: str
@@ -230,6 +234,8 @@ class ToolDone(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed(_Event):
+    """A call has no result."""
+
     at: datetime
     step: int
     name: str
@@ -240,7 +246,7 @@ class ToolFailed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class CallBlocked(_Event):
-    """The model's text was refused, nothing executed. `in_a_row` counts refusals, this one included."""
+    """The model's text was rejected, nothing executed. `in_a_row`: consecutive refusals, with this one."""
 
     at: datetime
     step: int
@@ -252,9 +258,9 @@ class CallBlocked(_Event):
 
 @dataclass(frozen=True, slots=True)
 class SalvageStarted(_Event):
-    """The run has ended without an answer, by `ended` and `error`, and one is made of the results of `steps`.
+    """The run has ended without an answer, and one is built from the results of `steps`.
 
-    No tool is called any more.
+    `ended` and `error` are those of the run. No more tools are called.
     """
 
     at: datetime
@@ -266,6 +272,8 @@ class SalvageStarted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class WarningRaised(_Event):
+    """A problem that does not end the run; each message is reported once."""
+
     at: datetime
     step: int
     message: str
@@ -273,6 +281,8 @@ class WarningRaised(_Event):
 
 @dataclass(frozen=True, slots=True)
 class RunFinished(_Event):
+    """The run has ended."""
+
     at: datetime
     run: Run
 

@@ -1,4 +1,4 @@
-"""What decides a run, as short hashes: two runs of equal hashes would do the same."""
+"""Short hashes of all that determines a run: runs with equal hashes behave the same."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
 
 def digest(value: Any) -> str:
-    """A short hash of a JSON value, whatever the order of its keys."""
+    """Return a short hash of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
 def tool_identity(tool: Tool) -> Mapping[str, Any]:
-    """What of a tool decides a run: its manifest, and not where it lies, nor what the machine grants it."""
+    """Return what of a tool determines a run: its manifest without its path and its resource limits."""
     run = asdict(tool.run)
     return {
         "name": tool.name,
@@ -33,7 +33,7 @@ def tool_identity(tool: Tool) -> Mapping[str, Any]:
 
 
 def code_identity(tool: Tool) -> Mapping[str, str]:
-    """The Python files beside a tool's manifest, which execute it: their names and hashes."""
+    """Return the names and hashes of the Python files beside a tool's manifest, which execute it."""
     if tool.path is None:
         return {}
     return {
@@ -44,7 +44,7 @@ def code_identity(tool: Tool) -> Mapping[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """What runs here: Python, this toolkit (its prompts, grammars, executors), and what it decodes with."""
+    """Return the versions of Python, of this toolkit, and of the packages that it decodes with."""
     return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
 
 

@@ -1,14 +1,16 @@
-"""The planner loop, written once, without I/O: a generator that yields effects and events.
+"""The planner loop, without I/O: a generator that yields effects and events.
 
 A driver (`gbnf_server.planner.drivers`) performs each effect and sends its reply back, or throws the
-`GbnfError` that came of it; to an event it replies with what went wrong in the hooks that saw it. A clock
-and the turn's id are given; nothing else of the world is read. What must stay true, whatever a model writes:
+`GbnfError` that it raised; its reply to an event is the messages of hooks that raised. The clock and the
+turn's id are arguments; the loop reads nothing else.
 
-- only a text that passes every gate of `gbnf_server.planner.call_checks` is executed, and once;
-- every step leaves one assistant and one tool message in the history, save the one that answers;
-- the system message is the same in the whole run, whatever the grammar leaves possible;
+Invariants, whatever the model generates:
+
+- only a call that passes every check of `gbnf_server.planner.call_checks` is executed, and once;
+- every step adds one assistant and one tool message to the history, except the one that answers;
+- the system message is the same in the whole run, whatever the grammar allows;
 - the run ends within `max_steps` steps, and `RunFinished` is its last event;
-- an answer that is salvaged from results is asked for once, without tools, and never called `answered`.
+- a salvaged answer is requested once, without tools, and its outcome is never `answered`.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
-from gbnf_server.planner.run_state import RunState, Settings
+from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import offer_tools, render_call, select, system_message
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -62,42 +65,42 @@ _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
 def plan(
     query: str,
     tools: tuple[Tool, ...],
-    settings: Settings,
+    options: ResolvedOptions,
     *,
     turn: str,
     clock: Clock,
     images: tuple[Image, ...] = (),
 ) -> Planning:
-    """Plan and execute `query`, with the images that it shows, over a pool: until an answer or a limit.
+    """Plan and execute `query`, with its images, until an answer or a limit.
 
-    Raises ValueError at once where the query is blank, or no text.
+    Raises ValueError at once if the query is blank, or contains a lone surrogate.
     """
     check_request(query)
-    return _Loop(tools, settings, clock, RunState(query, turn, clock(), images)).run()
+    return _Loop(tools, options, clock, RunState(query, turn, clock(), images)).run()
 
 
 def check_request(query: str) -> None:
-    """Raise ValueError where a request is blank, or no text."""
+    """Raise ValueError if a request is blank, or contains a lone surrogate."""
     if not query.strip():
-        raise ValueError("the request is empty: nothing is asked for")
+        raise ValueError("the request is empty")
     try:
         query.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"the request is no text: half a character at index {error.start}") from None
+        raise ValueError(f"the request contains a lone surrogate at index {error.start}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
     tools: tuple[Tool, ...]
-    settings: Settings
+    options: ResolvedOptions
     clock: Clock
     state: RunState
 
     def run(self) -> Planning:
-        state, settings = self.state, self.settings
+        state, options = self.state, self.options
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = select(self.tools, state.query, settings)
+        selection = select(self.tools, state.query, options)
         yield from self._emit(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
@@ -109,23 +112,23 @@ class _Loop:
         except GbnfError as error:
             run = state.finish("failed", self.clock(), error=str(error))
             lost = isinstance(error, BackendUnreachable)
-        if settings.salvage and run.outcome != "answered":
+        if options.salvage and run.outcome != "answered":
             run = yield from self._salvage(run, ask=not lost)
         hook_errors = yield RunFinished(self.clock(), run)
         return replace(run, warnings=(*run.warnings, *(hook_errors or ())))
 
     def _step(self) -> _Part[Run | None]:
-        """Do one step; the finished run where it was the last."""
-        state, settings = self.state, self.settings
-        if state.number == settings.max_steps:
+        """Do one step; return the finished run if it was the last."""
+        state, options = self.state, self.options
+        if state.number == options.max_steps:
             return state.finish(
                 "exhausted",
                 self.clock(),
-                error=f"no final answer within {settings.max_steps} steps; allow more, or ask for less",
+                error=f"no final answer within {options.max_steps} steps; allow more, or ask for less",
             )
         state.number += 1
         begun = self.clock()
-        offer = offer_tools(self.tools, state, settings)
+        offer = offer_tools(self.tools, state, options)
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
@@ -136,35 +139,35 @@ class _Loop:
             seconds = (self.clock() - at).total_seconds()
             return (yield from self._block("", CallRefused("unparsed", str(error)), seconds, ""))
         try:
-            judged = check_completion(completion, offer, state, settings)
+            accepted = check_completion(completion, offer, state, options)
         except CallRefused as refused:
             return (yield from self._block(completion.text, refused, model_s, reasoning))
-        call = judged.call
+        call = accepted.call
         state.blocked_in_a_row = 0
-        state.history.append({"role": "assistant", "content": render_call(call, settings)})
+        state.history.append({"role": "assistant", "content": render_call(call, options)})
         step = Step(
             state.number,
             completion.text,
             call,
             model_s=model_s,
-            repairs=judged.repairs,
-            reasoning=judged.reasoning or reasoning,
+            repairs=accepted.repairs,
+            reasoning=accepted.reasoning or reasoning,
         )
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
         state.call_counts[calls.canonical(call)] += 1
-        yield from self._execute(judged.tool, step, judged.arguments)
+        yield from self._execute(accepted.tool, step, accepted.arguments)
         return None
 
     def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
-        """Let the model write the next call; the completion, its seconds, and what was thought before."""
-        state, settings = self.state, self.settings
-        messages: tuple[Message, ...] = (system_message(offer, settings), *state.history)
+        """Generate the next call; return the completion, its seconds, and the reasoning before it."""
+        state, options = self.state, self.options
+        messages: tuple[Message, ...] = (system_message(offer, options), *state.history)
         reasoning, thinking_s = "", 0.0
-        if settings.reasoning == "free":
-            reasoning_tags, language = settings.reasoning_tags, settings.language
+        if options.reasoning == "free":
+            reasoning_tags, language = options.reasoning_tags, options.language
             thinking, thinking_s = yield from self._ask(
                 reasoning_messages(messages, reasoning_tags, language),
                 None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
@@ -175,28 +178,28 @@ class _Loop:
         completion, seconds = yield from self._ask(messages, offer.grammar, "call")
         if completion.reclaimed:
             yield from self._warn(
-                f"step {state.number}: the server took the call for thoughts, and it was taken back from "
-                "there; turn its parser for thoughts off"
+                f"step {state.number}: the server returned the call as reasoning, and it was moved back; "
+                "disable the server's reasoning parser"
             )
         if completion.grammar_violation is not None:
             yield from self._warn(
-                f"step {state.number}: the backend did not keep to the grammar "
-                f"({completion.grammar_violation}); update it, or run without grammar to take what it writes"
+                f"step {state.number}: the backend did not enforce the grammar "
+                f"({completion.grammar_violation}); update it, or use the call format text"
             )
         return completion, seconds + thinking_s, reasoning or completion.reasoning
 
     def _ask(
         self, messages: tuple[Message, ...], grammar: AnswerFormat | None, purpose: Purpose
     ) -> _Part[tuple[Completion, float]]:
-        """Let the model write; the completion, and the seconds that it took."""
-        state, settings = self.state, self.settings
+        """Call the model; return the completion, and its seconds."""
+        state, options = self.state, self.options
         begun = self.clock()
         completion = yield CallModel(
             messages=messages,
             grammar=grammar,
-            max_tokens=settings.thought_tokens if purpose == "thought" else settings.max_tokens,
-            temperature=settings.temperature,
-            seed=settings.seed,
+            max_tokens=options.reasoning_budget if purpose == "thought" else options.max_tokens,
+            temperature=options.temperature,
+            seed=options.seed,
             step=state.number,
             purpose=purpose,
         )
@@ -228,11 +231,11 @@ class _Loop:
         return completion, seconds
 
     def _salvage(self, run: Run, *, ask: bool) -> _Part[Run]:
-        """Make an answer of the results of a run that has none; the run as it is where there are no results.
+        """Build an answer from the results of a run that has none; return the run as it is without results.
 
-        Not while a call waits for somebody's approval: what comes of the request isn't decided yet.
+        Not while a call waits for approval, since the request is not finished.
         """
-        state, settings = self.state, self.settings
+        state, options = self.state, self.options
         done = salvaging.found(state.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:
             return run
@@ -242,21 +245,21 @@ class _Loop:
             SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
         )
         if ask:
-            constrained = settings.grammar and settings.dialect == "gbnf"
-            messages = salvaging.asked(state.query, done, settings.language)
+            constrained = options.call_format == "grammar" and options.dialect == "gbnf"
+            messages = salvaging.asked(state.query, done, options.language)
             try:
                 completion, _ = yield from self._ask(
                     messages, salvaging.CONTRACT.grammar if constrained else None, "salvage"
                 )
-                salvage = salvaging.read(completion, done, settings.language)
+                salvage = salvaging.read(completion, done, options.language)
             except GbnfError as error:
-                salvage = salvaging.answer_from_results(done, settings.language, f"error: {error}")
+                salvage = salvaging.answer_from_results(done, options.language, f"error: {error}")
         else:
-            salvage = salvaging.answer_from_results(done, settings.language, "error: the server is gone")
+            salvage = salvaging.answer_from_results(done, options.language, "error: the server is gone")
         return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
     def _block(self, text: str, refused: CallRefused, model_s: float, reasoning: str) -> _Part[Run | None]:
-        """Put the refusal into the history; the finished run where it was one too many in a row."""
+        """Add the refusal to the history; return the finished run if it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
         state.history.append({"role": "assistant", "content": calls.clip(text)})
@@ -276,7 +279,7 @@ class _Loop:
                 self.clock(), state.number, refused.refusal, text, refused.error, state.blocked_in_a_row
             )
         )
-        if state.blocked_in_a_row < self.settings.max_blocked:
+        if state.blocked_in_a_row < self.options.max_blocked:
             return None
         return state.finish(
             "blocked",
@@ -285,7 +288,7 @@ class _Loop:
         )
 
     def _execute(self, tool: Tool, done: Step, arguments: dict[str, Any]) -> _Part[None]:
-        """Have a valid call approved where it must be, run it, put what came of it into the history."""
+        """Execute a valid call, with approval if required, and add its result to the history."""
         state, number = self.state, self.state.number
         begun = self.clock()
         yield from self._emit(
@@ -301,7 +304,7 @@ class _Loop:
             yield from self._emit(ToolFailed(at, number, tool.name, fault, str(error), seconds))
             state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds))
             if not isinstance(error, ExecutorError):
-                raise  # not the tool's fault but the machine's: the model can do nothing about it
+                raise  # not the tool's error but the machine's: the model can't handle it
             return
         at = self.clock()
         seconds = (at - begun).total_seconds()
@@ -330,7 +333,7 @@ class _Loop:
                 raise _Denied("the person did not approve this call; it was not executed")
         result = yield ExecuteTool(tool, arguments)
         assert isinstance(result, dict)
-        if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # whoever executed it: a run is written as JSON
+        if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # a run is stored as JSON
             raise too_deep(tool.name)
         return result
 
@@ -339,25 +342,25 @@ class _Loop:
             self.state.started_at,
             self.state.query,
             self.state.turn,
-            self.settings.backend,
-            self.settings.grammar,
+            self.options.backend,
+            self.options.call_format == "grammar",
             tuple(tool.name for tool in selection.kept),
             {tool.name: reason for tool, reason in selection.dropped.items()},
         )
 
     def _emit(self, event: Event) -> _Part[None]:
-        """Yield an event; what its hooks complain of becomes warnings, each said once."""
-        for complaint in (yield event) or ():
-            yield from self._warn(complaint)
+        """Yield an event; errors of its hooks become warnings, each reported once."""
+        for hook_error in (yield event) or ():
+            yield from self._warn(hook_error)
 
     def _warn(self, message: str) -> _Part[None]:
         if message not in self.state.warnings:
             self.state.warnings.append(message)
-            # a hook that raises at warnings too is only noted, or it would warn without end
+            # not emitted again for a hook that raises at warnings, which would never end
             self.state.warnings.extend((yield WarningRaised(self.clock(), self.state.number, message)) or ())
 
 
-class _Denied(ExecutorError):  # noqa: N818 - a person's no, not a fault
+class _Denied(ExecutorError):  # noqa: N818 - a person's decision, not a fault
     """The person did not approve the call."""
 
 

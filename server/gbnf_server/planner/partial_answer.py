@@ -1,4 +1,4 @@
-"""The answer in a call that is still being written: its characters, as soon as they are certain. Pure."""
+"""The answer in a call that is still being generated: its characters, as soon as they are certain. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WHOLE = re.compile(
     r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
 )
-"""Characters of a JSON string, as far as they are whole."""
+"""The complete characters of a JSON string."""
 
 
 class PartialAnswer:
-    """Takes a model's text in pieces, and gives what of it the person is told."""
+    """Extracts the answer from a model's text, piece by piece."""
 
     def __init__(self, purpose: Purpose) -> None:
         self._purpose = purpose
@@ -32,7 +32,7 @@ class PartialAnswer:
         self._position: int | None = None
 
     def feed(self, piece: str) -> str:
-        """The characters of the answer that are certain now, "" for anything but an answer."""
+        """Return the new characters of the answer, "" for any other text."""
         match self._purpose:
             case "salvage":
                 return self._speak(piece)
@@ -42,7 +42,7 @@ class PartialAnswer:
                 return self._read(piece)
 
     def _speak(self, piece: str) -> str:
-        """Plain words; nothing of a text that begins as a call does."""
+        """Return plain text; nothing of a text that begins like a call."""
         if self._position is not None:
             return piece if self._position == 0 else ""
         self._text += piece
@@ -55,7 +55,7 @@ class PartialAnswer:
     def _read(self, piece: str) -> str:
         self._text += piece
         if self._position is None:
-            # its end is a quote; without a look at each piece's, long thoughts would be read again and again
+            # the head ends with a quote; without this test, each piece would match long reasoning again
             head = _HEAD.match(self._text) if '"' in piece else None
             if head is None:
                 return ""

@@ -1,4 +1,4 @@
-"""The planner: a pool of executors, a model and a world, put together for one request at a time."""
+"""The planner: tools, a model, and a context in which requests are executed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
@@ -17,87 +18,59 @@ from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, check_request, plan
-from gbnf_server.planner.reasoning import ReasoningMode
-from gbnf_server.planner.run_state import Settings
+from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
+_DEFAULT_OPTIONS = PlannerOptions()
 
 
 class Planner:
-    """Plans and executes requests over `executors`, with `backend` deciding and `context` as the world.
+    """Plans and executes requests: `backend` decides which of `tools` to call, `context` is where they run.
 
-    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event;
-    one that raises makes a warning in the run. `grammar=False`, or the environment variable GBNF_GRAMMAR=0,
-    lets the model write freely; with `soft` its calls are then read in any usual shape, and `lines` asks for
-    them in plain lines. With `salvage`, a run that ends without an answer, and has results of tools, gets one
-    out of them: its outcome is `salvaged`.
-    `reasoning` lets the model think before each call: "field" in a first property of the call, "free" for up
-    to `thought_tokens` tokens before the grammar binds; its thoughts are in the events, and never executed.
-    `clock` gives aware, never decreasing times; by default it starts from the context's present. One planner
-    may serve several runs at a time where its backend may.
+        Planner(tools, backend, PlannerOptions(max_steps=20), context=context).run("find my notes")
 
-    Raises PoolError for an empty pool and for two tools of one name, ValueError for a limit below 1, and what
-    the backend raises when it is asked for its prompt style: a server that is not there is found out here.
+    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event; an
+    exception in a hook becomes a warning of the run. `clock` returns aware times that never decrease; by
+    default it starts from the context's present. A planner may serve several runs at a time if its backend
+    may.
+
+    A backend that takes no grammar, or the environment variable GBNF_GRAMMAR=0, replaces the call format
+    "grammar": by "text" and "json".
+
+    Raises PoolError for an empty pool and for two tools of the same name, and what the backend raises when it
+    cannot reach its server.
     """
 
     def __init__(
         self,
         tools: Iterable[Tool],
         backend: Backend,
+        options: PlannerOptions = _DEFAULT_OPTIONS,
         *,
         context: Context,
-        max_steps: int = 12,
-        max_blocked: int = 3,
-        final_answer_from: int = 2,
-        ask_user: bool = False,
-        grammar: bool = True,
-        soft: bool = False,
-        lines: bool = False,
-        salvage: bool = True,
-        reasoning: ReasoningMode = "off",
-        thought_tokens: int = 256,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        language: str = "en",
         hooks: Sequence[Hook] = (),
         clock: Clock | None = None,
     ) -> None:
         self.tools = tuple(tools)
         if not self.tools:
-            raise PoolError("the pool is empty: give the planner at least one executor")
+            raise PoolError("the pool is empty: give the planner at least one tool")
         names = Counter(tool.name for tool in self.tools)
-        if twice := [name for name, count in names.items() if count > 1]:
-            raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
+        if duplicates := [name for name, count in names.items() if count > 1]:
+            raise PoolError(f"the pool has two tools named {duplicates[0]!r}: rename one")
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
-        dialect = backend.capabilities.dialect
-        self.settings = Settings(
-            max_steps=max_steps,
-            max_blocked=max_blocked,
-            final_answer_from=final_answer_from,
-            ask_user=ask_user,
-            grammar=grammar and not lines and dialect != "none" and os.environ.get(GRAMMAR_VARIABLE) != "0",
-            soft=soft or lines or dialect == "none",
-            lines=lines,
-            dialect=dialect,
-            salvage=salvage,
-            reasoning=reasoning,
-            thought_tokens=thought_tokens,
-            reasoning_tags=backend.capabilities.reasoning_tags if reasoning == "free" else None,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            language=language,
-            prompt_style=backend.prompt_style,
-            backend=backend.name,
-        )
+        if options.call_format == "grammar":
+            if backend.capabilities.dialect == "none":
+                options = replace(options, call_format="text")
+            elif os.environ.get(GRAMMAR_VARIABLE) == "0":
+                options = replace(options, call_format="json")
+        self.options = ResolvedOptions.resolve(options, backend)
 
     def run(self, query: str, *, images: Sequence[Image] = ()) -> Run:
-        """Plan and execute. A `Run` comes back whatever a model or its server does.
+        """Plan and execute a request. Errors of the model or its server are outcomes of the `Run`.
 
-        Raises ValueError, as the other ways to run do, where the request is blank, or holds half a character.
-        `images` belong to the request; a backend that takes none fails the run, and says so.
+        `images` belong to the request; with a backend that takes none the run fails. Raises ValueError if the
+        request is blank, or contains a lone surrogate; the other methods do, too.
         """
         events = self.events(query, images=images)
         while True:
@@ -110,9 +83,9 @@ class Planner:
     def events(
         self, query: str, *, images: Sequence[Image] = (), text: bool = False
     ) -> Generator[Event, None, Run]:
-        """Plan and execute, giving each event as it happens; the last holds the run. Closing it stops it.
+        """Plan and execute, yielding each event; the last has the run. Closing the generator stops the run.
 
-        With `text`, what the model writes comes piece by piece, as `TextWritten`.
+        With `text`, the model's text is streamed as `TextWritten` events.
         """
         planning, environment = self._begin(query, images)
         return drive(planning, environment, text=text)
@@ -122,7 +95,7 @@ class Planner:
     ) -> AsyncGenerator[Event, None]:
         """As `events`, for an event loop: `async for event in planner.stream(query)`.
 
-        Leaving the loop early stops the run once the generator is closed, as `contextlib.aclosing` does.
+        Close the generator to stop the run, for example with `contextlib.aclosing`.
         """
         planning, environment = self._begin(query, images)
         return astream(planning, environment, text=text)
@@ -133,20 +106,20 @@ class Planner:
         return await adrive(planning, environment)
 
     def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
-        """The runs of all queries, in their order, at most `concurrency` at a time. Not inside an event loop.
+        """Return the runs of all queries, in their order, at most `concurrency` at a time.
 
-        How many the backend really serves at once is its own: an in-process model has `parallel` contexts,
-        a llama-server its slots; further calls wait. All runs share the planner's world. An interrupt, or an
-        error that is no outcome, ends the runs that are under way; `gbnf_server.batch` keeps what was done.
+        The backend limits concurrency, too: an in-process model by `parallel`, a llama-server by its slots.
+        All runs share the planner's context. An interrupt, or an exception that is no outcome, ends all runs;
+        `gbnf_server.batch` can resume them. Not for use inside an event loop.
 
-        Raises ValueError, before the first run, where a request is blank, or holds half a character.
+        Raises ValueError before the first run if any query is blank, or contains a lone surrogate.
         """
         return asyncio.run(self.arun_many(queries, concurrency=concurrency))
 
     async def arun_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
         """As `run_many`, for an event loop."""
         if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency}; it is at least 1")
+            raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
         queries = list(queries)
         for query in queries:
             check_request(query)
@@ -163,13 +136,11 @@ class Planner:
     def _begin(self, query: str, images: Sequence[Image]) -> tuple[Planning, RunEnvironment]:
         context = self.context.for_turn()
         clock = self._clock or steady_clock(context.now())
-        planning = plan(
-            query, self.tools, self.settings, turn=context.turn, clock=clock, images=tuple(images)
-        )
+        planning = plan(query, self.tools, self.options, turn=context.turn, clock=clock, images=tuple(images))
         return planning, RunEnvironment(self.backend, context, self.hooks, clock=clock)
 
 
 def steady_clock(start: datetime) -> Clock:
-    """A clock that begins at `start` and never goes back, whatever is done to the machine's."""
+    """Return a clock that begins at `start` and is independent of changes to the system clock."""
     origin = time.perf_counter()
     return lambda: start + timedelta(seconds=time.perf_counter() - origin)

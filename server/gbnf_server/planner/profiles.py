@@ -1,8 +1,8 @@
-"""Profiles: which way of calling is best for a model, as it was measured, kept in a TOML file for each model.
+"""Profiles: the best strategy for a model, as measured, in a TOML file for each model.
 
-A profile belongs to a model by its name (a file's, or the one that a server uses) and, where it is a file, by
-its size: one that was measured in process is found again when a llama-server serves the same file. The file's
-hash is kept too, for people: reading gigabytes before each run would take too long.
+A profile belongs to a model by its name (that of its file, or the one that a server uses) and the size of its
+file: a profile that was measured in process is also found if a llama-server serves the same file. The hash of
+the file is stored for information only: reading gigabytes before each run would take too long.
 """
 
 from __future__ import annotations
@@ -18,42 +18,36 @@ from typing import Any, Self, get_args
 
 from gbnf.prompts.messages import PromptStyle
 from gbnf_server.errors import SetupError
+from gbnf_server.planner.options import CallFormat
 from gbnf_server.planner.reasoning import ReasoningMode
 from gbnf_server.system.folders import profiles_folder
 
-SETTING_TYPES: Mapping[str, type] = {
-    "grammar": bool,
-    "soft": bool,
-    "lines": bool,
-    "reasoning": str,
-    "thought_tokens": int,
-    "prompt_style": str,
-}
-"""What a profile may set: parameters of `Planner`, and the backend's prompt style."""
-
-SETTING_CHOICES: Mapping[str, tuple[str, ...]] = {
+SETTINGS: Mapping[str, type[int] | tuple[str, ...]] = {
+    "call_format": get_args(CallFormat),
     "reasoning": get_args(ReasoningMode),
+    "reasoning_budget": int,
     "prompt_style": get_args(PromptStyle),
 }
-"""The values of those settings that have few."""
+"""What a profile may set: options of the planner, and the backend's prompt style. Each with its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelKey:
-    """What tells a model apart, quickly: its name, and the size of its file in bytes where that is known."""
+    """Identifies a model: its name, and the size of its file in bytes if known."""
 
     name: str
     size: int | None = None
 
     def matches(self, other: Self) -> bool:
+        """Return whether both may be the same model."""
         return self.name == other.name and (None in (self.size, other.size) or self.size == other.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The best `rung` for a model, the `settings` that make it, and on what that was found.
+    """The best `strategy` for a model, and the `settings` that it consists of.
 
-    `measured` are numbers and words for people: the suite, how many cases, how many of them converged.
+    `measured` is for information: the suites, how many runs, how many of them converged.
     """
 
     model: ModelKey
@@ -62,17 +56,17 @@ class Profile:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The profile as TOML."""
+        """Return the profile as TOML."""
         model = {"name": self.model.name} | ({} if self.model.size is None else {"bytes": self.model.size})
         tables = {"model": model, "settings": self.settings, "measured": self.measured}
-        lines = [f"rung = {_toml(self.strategy)}"]
+        lines = [f"strategy = {_toml(self.strategy)}"]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
 
 
 def save(profile: Profile, folder: Path | None = None) -> Path:
-    """Write it; one of the same model is replaced. Raises SetupError."""
+    """Write the profile, and return its path; replace one of the same model. Raises SetupError."""
     folder = folder or profiles_folder()
     key = f"{profile.model.name}|{profile.model.size}"
     slug = re.sub(r"[^a-z0-9.]+", "-", profile.model.name.lower()).strip("-.")[:60] or "model"
@@ -88,40 +82,52 @@ def save(profile: Profile, folder: Path | None = None) -> Path:
 
 
 def find(model: ModelKey, folder: Path | None = None) -> tuple[Profile, Path] | None:
-    """The profile of a model, and its file. Raises SetupError where one is broken."""
+    """Return the profile of a model and its file. Raises SetupError if a profile is invalid."""
     folder = folder or profiles_folder()
     paths = sorted(folder.glob("*.toml")) if folder.is_dir() else []
     return next(((found, path) for path in paths if (found := load(path)).model.matches(model)), None)
 
 
 def load(path: Path) -> Profile:
-    """Read one. Raises SetupError, which names the location and a hint."""
+    """Read a profile, also one with the keys of older versions. Raises SetupError."""
 
-    def broken(problem: str) -> SetupError:
-        return SetupError(f"the profile {path}: {problem}. Correct it, delete it, or run with --no-profile.")
+    def invalid(problem: str) -> SetupError:
+        return SetupError(f"the profile {path}: {problem}. Correct it, delete it, or use --no-profile.")
 
     try:
         value = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise broken(f"it can't be read: {error.strerror or error}") from None
+        raise invalid(f"it can't be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise broken(f"invalid TOML: {error}") from None
-    match value:
-        case {"rung": str(strategy), "model": {"name": str(name), **more}, "settings": dict(settings)}:
+        raise invalid(f"invalid TOML: {error}") from None
+    match {"strategy": value.get("rung"), **value}:
+        case {"strategy": str(strategy), "model": {"name": str(name), **more}, "settings": dict(settings)}:
             size = more.get("bytes")
         case _:
-            raise broken("rung, [model] with a name, and [settings] are needed")
+            raise invalid("strategy, [model] with a name, and [settings] are required")
     if size is not None and not isinstance(size, int):
-        raise broken(f"[model] bytes is {size!r}, and no whole number")
+        raise invalid(f"[model] bytes is {size!r}; it must be an integer")
+    settings = _current_settings(settings)
     for key, setting in settings.items():
-        if key not in SETTING_TYPES or type(setting) is not SETTING_TYPES[key]:
-            known = ", ".join(SETTING_TYPES)
-            raise broken(f"[settings] {key} = {setting!r} is not known; there are {known}")
-        if (allowed := SETTING_CHOICES.get(key)) and setting not in allowed:
-            raise broken(f"[settings] {key} = {setting!r} is none of {', '.join(allowed)}")
-        if key == "thought_tokens" and isinstance(setting, int) and setting < 1:
-            raise broken(f"[settings] {key} = {setting!r} is below 1")
+        match SETTINGS.get(key):
+            case None:
+                raise invalid(f"[settings] {key} is unknown. Use {', '.join(SETTINGS)}")
+            case tuple() as choices if setting not in choices:
+                raise invalid(f"[settings] {key} = {setting!r} is none of {', '.join(choices)}")
+            case type() if type(setting) is not int or setting < 1:
+                raise invalid(f"[settings] {key} = {setting!r} is not an integer of at least 1")
     return Profile(ModelKey(name, size), strategy, settings, value.get("measured", {}))
+
+
+def _current_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the keys of older versions: `grammar`, `soft`, `lines`, `thought_tokens`."""
+    current = dict(settings)
+    lines, soft, grammar = (current.pop(key, None) for key in ("lines", "soft", "grammar"))
+    if lines or soft or grammar is False:
+        current.setdefault("call_format", "lines" if lines else "text" if soft else "json")
+    if "thought_tokens" in current:
+        current.setdefault("reasoning_budget", current.pop("thought_tokens"))
+    return current
 
 
 def _toml(value: Any) -> str:

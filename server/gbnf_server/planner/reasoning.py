@@ -1,13 +1,13 @@
-"""Thoughts before a call: in a field of the call, or freely before the grammar binds. Pure.
+"""Reasoning before a call: in a field of the call, or as free text before the constrained call. Pure.
 
 field   the call begins with a bounded string, {"thought": "…", "name": …}: part of the grammar, so that it
-        works wherever a grammar does; the thought is taken out before the call is judged
-free    two questions: the model thinks, unheld and up to a limit of tokens, then it writes the call, held.
-        A backend that renders the prompt itself lets it think between the markers of its chat template;
-        elsewhere it thinks in a message of plain words, which every server takes
+        works with every backend that takes a grammar; the field is removed before the call is validated
+free    two model calls: unconstrained reasoning, up to a limit of tokens, then the constrained call. A
+        backend that renders the prompt itself puts the reasoning between the reasoning tags of its chat
+        template; with other backends it is a message of plain text
 
-Two questions rather than one grammar for both: thoughts that go on for ever are ended by their own limit,
-and the call still has all of its tokens.
+Free reasoning takes two model calls rather than one grammar for both, so that endless reasoning is ended by
+its own limit, and the call still has all of its tokens.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REASONING_KEY = "thought"
 """The property's name."""
 
 MAX_REASONING_LENGTH = 300
-"""Characters of a thought in a field, at most."""
+"""Maximum characters of reasoning in a field."""
 
 DROPPED_REASONING = f"left out {REASONING_KEY!r} beside the arguments"
-"""What reading softly says of a thought."""
+"""The repair that `gbnf.calls` reports for the field in a text tool call."""
 
 _CHARACTER = ir.char_class('"\\', (0x00, 0x1F), (0x7F, 0x7F), negated=True)
 _SPACE = ir.optional(ir.literal(" "))
@@ -58,19 +58,17 @@ _NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chi
 
 @lru_cache(maxsize=64)
 def with_reasoning_grammar(grammar: Grammar) -> Grammar:
-    """Return a pool's grammar in which each call begins with a thought."""
+    """Return a pool's grammar in which each call begins with reasoning."""
     root = grammar.rules.productions["root"]
     assert isinstance(root, ir.Seq)
     opening, *rest = root.items
-    assert isinstance(opening, ir.Literal), (
-        "a pool's grammar begins with the brace of a call and its first key"
-    )
+    assert isinstance(opening, ir.Literal), "a pool's grammar begins with its calls' first key"
     root = ir.seq(ir.literal(opening.text[:1]), _MEMBER, ir.literal(opening.text[1:]), *rest)
     return Grammar(ir.Rules({**grammar.rules.productions, "root": root}), grammar.report)
 
 
 def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A pool's JSON Schema, likewise."""
+    """Return a pool's JSON Schema in which each call begins with reasoning."""
     if "anyOf" in schema:
         return {**schema, "anyOf": [with_reasoning_schema(branch) for branch in schema["anyOf"]]}
     reasoning_message = {"type": "string", "minLength": 1, "maxLength": MAX_REASONING_LENGTH}
@@ -82,14 +80,14 @@ def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pop_reasoning(call: Any) -> tuple[str, Any]:
-    """Part a call from its thought; "" where it has none that is a text."""
+    """Split a call into its reasoning, "" if there is none, and the rest."""
     if isinstance(call, dict) and isinstance(call.get(REASONING_KEY), str):
         return call[REASONING_KEY], {key: value for key, value in call.items() if key != REASONING_KEY}
     return "", call
 
 
 def find_reasoning(text: str) -> str:
-    """The thought in a text that is read softly, "" where there is none."""
+    """Return the reasoning in a text tool call, "" if there is none."""
     found = _IN_TEXT.search(text)
     return found[1] if found else ""
 
@@ -97,7 +95,7 @@ def find_reasoning(text: str) -> str:
 def reasoning_messages(
     messages: tuple[Message, ...], reasoning_tags: ReasoningTags | None, language: str
 ) -> tuple[Message, ...]:
-    """The conversation in which the model thinks about its next call."""
+    """Return the conversation that requests reasoning about the next call."""
     if reasoning_tags is not None:
         return (*messages, reasoning_message(""))
     last = messages[-1]
@@ -106,7 +104,7 @@ def reasoning_messages(
 
 
 def reasoning_text(completion: Completion, reasoning_tags: ReasoningTags | None) -> str:
-    """What it thought: one that thinks aloud may have put all of it, or a part, into its reasoning."""
+    """Return the reasoning in a completion: that of the backend's own field, then the text."""
     text = completion.text if reasoning_tags is None else completion.text.removesuffix(reasoning_tags.closing)
     return "\n".join(part for part in (completion.reasoning.strip(), text.strip()) if part)
 
@@ -114,7 +112,7 @@ def reasoning_text(completion: Completion, reasoning_tags: ReasoningTags | None)
 def call_messages(
     messages: tuple[Message, ...], text: str, reasoning_tags: ReasoningTags | None, language: str
 ) -> tuple[Message, ...]:
-    """The conversation in which it writes the call that it has thought about."""
+    """Return the conversation that requests the call, after the reasoning."""
     if reasoning_tags is not None:
         return (*messages, reasoning_message(text, closed=True))
     if not text:

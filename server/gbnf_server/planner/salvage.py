@@ -1,8 +1,8 @@
-"""An answer out of what a finished run has found, where the run itself gave none.
+"""Build an answer from the tool results of a finished run that has none.
 
-The planner does the same at the end of each of its runs (`Planner(…, salvage=True)`); this is for a run that
-is already there, and for another model than the one that planned. It executes nothing, says which steps it
-stands on, and is never taken for the run's own answer.
+The planner does the same at the end of each of its runs (`PlannerOptions.salvage`); this is for a run that
+already exists, and for another model than the one that planned. It executes nothing, and its result says
+which steps it is based on.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def salvage(
     max_tokens: int = 256,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> SalvagedAnswer | None:
-    """What a run without an answer has found; None where it answered, or found nothing. Never raises.
+    """Return an answer for a run without one; None if it has one, or has no results. Never raises.
 
-    With a `backend` its words are taken where they keep the contract in time, else the list.
+    The answer is the text of `backend`, if it matches the contract in time, else a list of the results.
     """
     done = salvaging.found(run.steps)
     if run.answer is not None or not done:

@@ -1,8 +1,8 @@
-"""From a run's results to an answer, where the run itself gave none: what to ask, and how to read it. Pure.
+"""Build an answer from a run's tool results: the prompt for it, and how to parse the response. Pure.
 
-One question without tools, under a plain-text contract: it holds what the tools returned, each result under
-the number of its step, and asks for those numbers in brackets. Whatever comes back is either plain text or
-not used: a text that is a tool call in disguise is none. Then the results are listed as they are.
+One question without tools, with an output contract: it contains the tool results, each under the number of
+its step, and requests those numbers in brackets. A response that is a tool call, also a malformed one, is not
+used; the answer is then a list of the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from gbnf_server.planner.events import SalvagedAnswer, Step
 CONTRACT = Contract(answer=text(rest=True))
 
 _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
-_CALL_LIKE = re.compile(r"\s*(?:\{|\[\s*\{|<\w)")  # no words begin like that, and broken calls do
+_CALL_LIKE = re.compile(
+    r"\s*(?:\{|\[\s*\{|<\w)"
+)  # plain text does not begin like that, but malformed calls do
 _ASKED = {
     "en": (
         "The request was: {query}\n\nThis was found:\n{found}\n\n"
@@ -42,12 +44,12 @@ _LISTED = {
 
 
 def found(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps that have a result."""
+    """Return the steps that have a result."""
     return tuple(step for step in steps if step.result is not None)
 
 
 def question(query: str, done: Sequence[Step], language: str = "en") -> str:
-    """What the model is asked: the request, and what the steps of `done` returned."""
+    """Return the question: the request, and the results of the steps `done`."""
     results = "\n".join(
         f"[{step.number}] {step.name}: {result_text(step.number, step.result or {}, limit=_RESULT_LIMIT)}"
         for step in done
@@ -56,13 +58,13 @@ def question(query: str, done: Sequence[Step], language: str = "en") -> str:
 
 
 def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
-    """The whole conversation: the question, and how to answer it."""
+    """Return the whole conversation: the question, and how to answer it."""
     content = f"{question(query, done, language)}\n\n{CONTRACT.prompt(language)}"
     return ({"role": "user", "content": content},)
 
 
 def read(completion: Completion, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
-    """The model's words, or the list where they cannot be used."""
+    """Return the model's answer, or a list of the results if it can't be used."""
     outcome = CONTRACT.parse(completion.text, truncated=completion.finish == "length")
     if isinstance(outcome, InvalidAnswer):
         return answer_from_results(done, language, f"error: {outcome.reason}")
@@ -70,7 +72,7 @@ def read(completion: Completion, done: Sequence[Step], language: str = "en") -> 
 
 
 def answer_from_text(answer: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
-    """An answer that kept the contract; the list where it is a call of a tool."""
+    """Return an answer that matches the contract; a list of the results if it is a tool call."""
     step = parse_tool_calls(answer, (FINAL_ANSWER,))
     if not isinstance(step, FinalAnswer):
         message = (
@@ -89,19 +91,19 @@ def answer_from_text(answer: str, done: Sequence[Step], language: str = "en") ->
 
 
 def answer_from_results(done: Sequence[Step], language: str = "en", error: str = "") -> SalvagedAnswer:
-    """The results as they are. `error` says why the model's words are not used."""
+    """Return a list of the results. `error` says why the model's answer is not used."""
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
     return SalvagedAnswer(localized_text(_LISTED, language).format(found=lines), "list", numbers, error)
 
 
 def looks_like_call(text: str) -> bool:
-    """Whether a text begins as a call does, broken or not."""
+    """Return whether a text begins like a call, malformed or not."""
     return _CALL_LIKE.match(text) is not None
 
 
 def _line(step: Step) -> str:
-    """`- find_files: notes/rome.md, notes/paris.md`."""
+    """Render a step: `- find_files: notes/rome.md, notes/paris.md`."""
     said = _plain(step.result)
     return f"- {step.name}: {said if len(said) <= _RESULT_LIMIT else said[: _RESULT_LIMIT - 1] + '…'}"
 

@@ -1,4 +1,4 @@
-"""Where a run takes place, and a model's text in it that comes piece by piece, blocking and in asyncio."""
+"""The environment of a run, and streaming of the model's text in it, blocking and in asyncio."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Hook: TypeAlias = Callable[[Event], object]
 
 @dataclass(frozen=True, slots=True)
 class RunEnvironment:
-    """Where effects take place, and who watches. `execute` runs a tool; it may be called in any thread.
+    """Where effects are performed, and the hooks. `execute` runs a tool; it may be called in any thread.
 
-    `clock` is the run's, for events that the loop does not see: the model's text as it is written.
+    `clock` is the run's clock, for `TextWritten`, the event that is not the loop's.
     """
 
     backend: Completer
@@ -36,12 +36,12 @@ class RunEnvironment:
 
 
 def call_hooks(hooks: Sequence[Hook], event: Event) -> tuple[str, ...]:
-    """Let every hook see the event; what those that raised have to say."""
+    """Call every hook with the event, and return the messages of their exceptions."""
     hook_errors = []
     for hook in hooks:
         try:
             hook(event)
-        except Exception as error:  # noqa: BLE001 - a watcher's fault, whatever it is, is no reason to stop
+        except Exception as error:  # noqa: BLE001 - no exception of a hook ends the run
             name = getattr(hook, "__qualname__", type(hook).__qualname__)
             hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
     return tuple(hook_errors)
@@ -50,7 +50,7 @@ def call_hooks(hooks: Sequence[Hook], event: Event) -> tuple[str, ...]:
 def stream_text(
     effect: CallModel, environment: RunEnvironment, hook_errors: list[str]
 ) -> Generator[Event, None, Completion]:
-    """Let the model write in a thread, and give each piece of its text; leaving early ends its call."""
+    """Call the model in a thread, and yield each piece of its text; closing ends the call."""
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     done: list[Completion] = []
     faults: list[BaseException] = []
@@ -84,18 +84,19 @@ def stream_text(
 
 
 class _StreamClosedError(Exception):
-    """Nobody listens any more: the model need not go on."""
+    """The stream was closed: the model may stop."""
 
 
 class TextStream:
-    """As `stream_text`, for an event loop: `completion` is there when `pieces` has ended."""
+    """As `stream_text`, for an event loop: `completion` is set when `pieces` has ended."""
 
     def __init__(self, effect: CallModel, environment: RunEnvironment, hook_errors: list[str]) -> None:
-        self._effect, self._world, self._complaints = effect, environment, hook_errors
+        self._effect, self._environment, self._hook_errors = effect, environment, hook_errors
         self.completion: Completion
 
     async def pieces(self) -> AsyncGenerator[Event, None]:
-        effect, environment = self._effect, self._world
+        """Yield each piece of the text as an event."""
+        effect, environment = self._effect, self._environment
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -109,7 +110,7 @@ class TextStream:
         partial = PartialAnswer(effect.purpose)
         try:
             while (piece := await pieces.get()) is not None:
-                yield _piece(effect, environment, partial, piece, self._complaints)
+                yield _piece(effect, environment, partial, piece, self._hook_errors)
             self.completion = task.result()
         finally:
             task.cancel()
@@ -124,6 +125,7 @@ def _piece(
 
 
 def generation_options(effect: CallModel) -> dict[str, Any]:
+    """Return the keyword arguments of `Backend.complete`."""
     return {
         "grammar": effect.grammar,
         "max_tokens": effect.max_tokens,

@@ -42,18 +42,18 @@ def test_a_line_may_be_a_text_and_its_number_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "holds no request"),
+        ("", "has no requests"),
         ("what time is it\n", "line 1: Expecting value"),
-        ('"a"\n{"quary": "b"}\n', "line 2: 'quary' is none of query, id, workspace"),
+        ('"a"\n{"quary": "b"}\n', "line 2: 'quary' is unknown. Use query, id, workspace"),
         ('{"id": "x"}', "line 1: 'query' is missing"),
         ('{"query": "  "}', "line 1: 'query' is missing"),
         ('{"query": "a", "id": []}', "'id' is neither a text nor an integer"),
         ('{"query": "a", "workspace": 1}', "'workspace' is no path"),
-        ('{"query": "a", "id": "2"}\n"b"', "line 2: the id '2' has been given before"),
+        ('{"query": "a", "id": "2"}\n"b"', "line 2: the id '2' is a duplicate"),
         ('"a"\n"b \\ud83d"', "line 2: a string contains half of a surrogate pair"),
         ('{"query": "a", "id": "\\udc00"}', "line 1: a string contains half of a surrogate pair"),
         ('{"query": "a", "query": "b"}', "line 1: the key 'query' occurs twice"),
-        ("[1]", "line 1: \\[1\\] is no request"),
+        ("[1]", "line 1: \\[1\\] is neither"),
         ("[" * 100_000, "line 1"),
     ],
 )

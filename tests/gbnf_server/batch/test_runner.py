@@ -17,7 +17,7 @@ from gbnf.tools import Tool
 from gbnf_server.batch import Batch, BatchError, BatchRequest, BatchResult, write_result
 from gbnf_server.errors import BackendUnreachable, ServerResponseError
 from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
-from gbnf_server.planner import Planner
+from gbnf_server.planner import Planner, PlannerOptions
 from support.by_hand import ANSWER, call
 from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
@@ -78,7 +78,7 @@ def planner(
     salvage: bool = False,
 ) -> Planner:
     context = Context(Workspace(folder / "world"), person=AbsentPerson(approve_all=True))
-    return Planner(tools, backend, context=context, max_tokens=max_tokens, salvage=salvage)
+    return Planner(tools, backend, PlannerOptions(max_tokens=max_tokens, salvage=salvage), context=context)
 
 
 def results(batch: Batch, concurrency: int = 2) -> list[BatchResult]:
@@ -218,7 +218,8 @@ def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: in
 
 
 def lonely(tools: tuple[Tool, ...], backend: Script, folder: Path) -> Planner:
-    return Planner(tools, backend, context=Context(Workspace(folder / "world")), max_tokens=64, salvage=False)
+    options = PlannerOptions(max_tokens=64, salvage=False)
+    return Planner(tools, backend, options, context=Context(Workspace(folder / "world")))
 
 
 class Typing(ScriptedPerson):
@@ -249,7 +250,7 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
 
     def batch(script: Script, person: Person) -> list[BatchResult]:
         context = Context(Workspace(tmp_path / "world"), person=person)
-        planner = Planner((ask, use), script, context=context, max_tokens=64, salvage=False)
+        planner = Planner((ask, use), script, PlannerOptions(max_tokens=64, salvage=False), context=context)
         with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
             return results(batch)
 
@@ -369,7 +370,7 @@ def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) ->
 
 def test_what_is_no_log_is_left_alone(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"some": "thing"}\n')
-    with pytest.raises(BatchError, match="line 1: this is no batch's log"):
+    with pytest.raises(BatchError, match="line 1: not a line of a batch log"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
     assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
 

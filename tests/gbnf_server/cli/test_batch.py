@@ -45,7 +45,7 @@ def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Pat
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "says"), [("", ExitCode.INPUT, "holds no request"), ("{}", ExitCode.INPUT, "line 1")]
+    ("text", "code", "says"), [("", ExitCode.INPUT, "has no requests"), ("{}", ExitCode.INPUT, "line 1")]
 )
 def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, code: int, says: str) -> None:
     (tmp_path / "asked.jsonl").write_text(text)
@@ -75,7 +75,7 @@ def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: st
     (tmp_path / "hard.jsonl").hardlink_to(asked)
     left = gbnf("batch", asked, "--out", tmp_path / name)
     assert left.code == ExitCode.USAGE
-    assert "file of requests" in left.err.replace("\n", " ")
+    assert "request file" in left.err.replace("\n", " ")
     assert asked.read_text() == '"ping"\n'
 
 

@@ -10,7 +10,7 @@ import typer
 
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.run import _placed
+from gbnf_server.cli.run import _copy_image
 from gbnf_server.executors import Workspace
 from gbnf_server.executors.journal import Journal
 from support.command_line import Gbnf
@@ -29,7 +29,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
     left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage")
     assert (left.code, left.out) == (ExitCode.FAILURE, "")
-    assert "held by the grammar, 1 of 1 tools" in left.err
+    assert "constrained by a grammar, 1 of 1 tools" in left.err
     assert "ping" in left.err
     assert "✓ pong\\u001b[31m, [bold]" in left.err
     assert "exhausted" in left.err
@@ -65,7 +65,7 @@ def test_a_run_without_an_answer_prints_what_its_tools_returned(
     assert left.out.strip()
     assert "exhausted  no final answer within 1 steps" in left.err
     assert "salvaged  in 1 step" in left.err
-    assert "no answer of the run: " in left.err
+    assert "not the run's answer: " in left.err
     value = json.loads(gbnf("run", "ping", "--model", model, *options, "--quiet", "--json").out)
     assert (value["outcome"], value["salvage"]["steps"]) == ("salvaged", [1])
     assert value["answer"] == value["salvage"]["text"]
@@ -99,8 +99,8 @@ def test_without_a_terminal_only_yes_approves(
         (["--model", "nothing.gguf"], ExitCode.ENVIRONMENT, "nothing.gguf"),
         (["--server", "http://127.0.0.1:1"], ExitCode.ENVIRONMENT, "http://127.0.0.1:1"),
         (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
-        (["--server", "http://127.0.0.1:1", "--context", "99"], ExitCode.USAGE, "--context"),
-        (["--backend", "llama-server", "--context", "99"], ExitCode.USAGE, "--context"),
+        (["--server", "http://127.0.0.1:1", "--ctx-size", "99"], ExitCode.USAGE, "--ctx-size"),
+        (["--backend", "llama-server", "--ctx-size", "99"], ExitCode.USAGE, "--ctx-size"),
         (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
         (["--image", "nothing.png"], ExitCode.INPUT, "'nothing.png' can't be read"),
         (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
@@ -143,17 +143,17 @@ def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path
     assert left.code == ExitCode.FAILURE
 
 
-def test_an_image_is_placed_as_every_other_change(tmp_path: Path) -> None:
+def test_an_image_is_copy_image_as_every_other_change(tmp_path: Path) -> None:
     place = Workspace(tmp_path / "work")
     (place.root / "link.png").symlink_to(tmp_path / "outside.png")
     (place.root / "folder.png").mkdir()
     (place.root / "other.png").write_bytes(b"another")
     for name in ("link.png", "folder.png", "other.png", ".gbnf"):
         with pytest.raises(typer.BadParameter, match="Rename the image"):
-            _placed(tmp_path / name, b"image", place)
+            _copy_image(tmp_path / name, b"image", place)
     assert not (tmp_path / "outside.png").exists()
     for _ in range(2):
-        assert _placed(tmp_path / "new.png", b"image", place) == "new.png"
+        assert _copy_image(tmp_path / "new.png", b"image", place) == "new.png"
     assert (place.root / "new.png").read_bytes() == b"image"
     assert Journal(place).undo_last_turn("next").undone == ("removed 'new.png'",)
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from PIL import Image
 
+from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import BackendName, ModelSource
+from gbnf_server.cli.run import OutputOptions, RunRequest, run, run_request
+from gbnf_server.cli.tune import TuneOptions, compare_strategies, make_profile
+from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf
 from support.models import make_model
@@ -19,6 +28,7 @@ from support.toys import make_tool
 
 PING = '{"name": "ping", "arguments": {}}'
 ANSWER = '{"name": "final_answer", "arguments": {"message": "It said pong."}}'
+LINES = ["tool: ping\nargs: {}", "tool: final_answer\nargs:\n  message: It said pong."]
 FENCED = [f"Sure:\n```json\n{text}\n```" for text in (PING, ANSWER)]
 
 
@@ -41,19 +51,21 @@ def streamed(*pieces: str) -> Reply:
 @pytest.mark.parametrize(
     ("way", "texts", "code"),
     [
+        (["--call-format", "text"], FENCED, ExitCode.SUCCESS),
+        (["--call-format", "json"], FENCED, ExitCode.FAILURE),
+        (["--call-format", "json"], [PING, ANSWER], ExitCode.SUCCESS),
+        (["--call-format", "lines"], LINES, ExitCode.SUCCESS),
+        (["--call-format", "grammar"], [PING, ANSWER], ExitCode.SUCCESS),
         (["--soft"], FENCED, ExitCode.SUCCESS),
         (["--no-grammar"], FENCED, ExitCode.FAILURE),
-        (
-            ["--lines"],
-            ["tool: ping\nargs: {}", "tool: final_answer\nargs:\n  message: It said pong."],
-            ExitCode.SUCCESS,
-        ),
+        (["--lines"], LINES, ExitCode.SUCCESS),
         (
             ["--reasoning", "field"],
             ['{"thought": "so", ' + text[1:] for text in (PING, ANSWER)],
             ExitCode.SUCCESS,
         ),
-        (["--reasoning", "free", "--thought-tokens", "9"], ["hm", PING, "so", ANSWER], ExitCode.SUCCESS),
+        (["--reasoning", "free", "--reasoning-budget", "9"], ["hm", PING, "so", ANSWER], ExitCode.SUCCESS),
+        (["--reasoning", "free", "--thought-tokens=9"], ["hm", PING, "so", ANSWER], ExitCode.SUCCESS),
         (["--style", "verbose"], [PING, ANSWER], ExitCode.SUCCESS),
     ],
 )
@@ -70,12 +82,14 @@ def test_ways_to_call(
     match way[0]:
         case "--soft" | "--no-grammar" | "--lines":
             assert not any(held)
+        case "--call-format" if way[1] != "grammar":
+            assert not any(held)
         case "--reasoning" if way[1] == "free":
             assert held == [False, True, False, True]
             assert [body["n_predict"] for body in asked] == [9, 512, 9, 512]
         case _:
             assert all(held)
-    if way[0] == "--lines":
+    if "lines" in way[-1]:
         assert "one call in lines" in asked[0]["prompt"]
         assert "tool: ping" in asked[1]["prompt"]
     if way[0] == "--style":
@@ -85,7 +99,8 @@ def test_ways_to_call(
 @pytest.mark.parametrize(
     "wrong",
     [
-        ["--soft", "--lines"],
+        ["--call-format", "soft"],
+        ["--call-format", "text", "--reasoning", "field"],
         ["--soft", "--reasoning", "field"],
         ["--backend", "ollama"],
         ["--backend", "vllm", "--model", "m"],
@@ -97,6 +112,68 @@ def test_ways_to_call(
 )
 def test_ways_that_do_not_go_together(gbnf: Gbnf, wrong: list[str]) -> None:
     assert gbnf("run", "ping", *wrong).code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("old", "message"),
+    [
+        (["run", "ping", "--server", "http://127.0.0.1:9", "--context", "99"], "--ctx-size"),
+        (["run", "ping", "--thought-tokens=0"], "--reasoning-budget"),
+        (["run", "ping", "--lang"], "--language"),
+        (["server", "start", "--slots", "0"], "--parallel"),
+        (["bench", "--config", "magic"], "--configuration"),
+        (["tune", "--rung", "magic"], "--strategy"),
+    ],
+)
+def test_old_names_of_options_are_accepted_and_hidden(gbnf: Gbnf, old: list[str], message: str) -> None:
+    left = gbnf(*old)
+    assert left.code == ExitCode.USAGE
+    assert message in left.err
+    command = old[: 2 if old[0] == "server" else 1]
+    shown = gbnf(*command, "--help").out
+    assert message in shown
+    option = next(each for each in old if each.startswith("--") and each != "--server").partition("=")[0]
+    assert not re.search(rf"{option}(?![\w-])", shown)
+
+
+def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:
+    left = gbnf("check", "--", "--soft", "x")
+    assert left.code == ExitCode.INPUT
+    assert "--soft" in left.err
+    assert "--call-format" not in left.err
+
+
+def test_the_command_line_has_the_defaults_of_the_planner() -> None:
+    defaults = PlannerOptions()
+    for command in (run, batch):
+        for name, parameter in inspect.signature(command).parameters.items():
+            if hasattr(defaults, name) and parameter.default is not None:
+                assert parameter.default == getattr(defaults, name), name
+
+
+def test_a_request_without_the_command_line(
+    options: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = RunRequest("ping", tmp_path / "work", manifests=[tmp_path / "tools"])
+    with scripted(completion=said(*FENCED)) as script:
+        source = ModelSource(server=script.url)
+        chosen, output = PlannerOptions(call_format="text"), OutputOptions(quiet=True)
+        assert run_request(request, source, chosen, output).outcome == "answered"
+    assert capsys.readouterr().out == "It said pong.\n"
+
+
+def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_path: Path) -> None:
+    lines: list[str] = []
+    chosen = TuneOptions([tmp_path / "tools"], strategies=["grammar", "soft"], max_tokens=9)
+    replies: dict[str, list[Any]] = {"v1/chat/completions": [chat(PING)]}
+    with scripted(**replies) as script:
+        source = ModelSource("m", script.url, backend=BackendName.OPENAI, context_size=4096)
+        results = compare_strategies(source, chosen, lines.append)
+        assert [each.name for each in results.configurations] == ["text"]
+        assert len(lines) == len(results.records) > 0
+        assert make_profile(source, results, None).settings == {"call_format": "text"}
+        with pytest.raises(typer.BadParameter, match="takes no grammar"):
+            compare_strategies(source, replace(chosen, strategies=["grammar"]))
 
 
 def chat(text: str) -> Reply:
@@ -125,7 +202,7 @@ def test_every_kind_of_server(
 ) -> None:
     answers: dict[str, list[Any]] = {path: [reply(PING), reply(ANSWER)]}
     with scripted(**answers) as script:
-        source = ["--backend", kind, "--server", script.url, "--model", "m", "--context", "4096"]
+        source = ["--backend", kind, "--server", script.url, "--model", "m", "--ctx-size", "4096"]
         left = gbnf("run", "ping", *source, *options)
     assert (left.code, left.out) == (ExitCode.SUCCESS, "It said pong.\n")
     body = script.asked[0][1]
@@ -203,15 +280,16 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
     """Tuned in process on the user's own tool; the same file on a server is the same model."""
     path = make_model(tmp_path / "tiny.gguf", context=4096)
     manifests = options[:2]
-    tuned = gbnf("tune", "--model", path, *manifests, "--strategy", "none", "--strategy", "grammar", "--markdown",
-                 "--max-tokens", "40", "--style", "minimal")  # fmt: skip
+    strategies = ["--strategy", "none", "--strategy", "grammar"]
+    tuned = gbnf("tune", "--model", path, *manifests, *strategies, "--markdown", "--max-tokens", "40",
+                 "--style", "minimal")  # fmt: skip
     assert tuned.code == ExitCode.SUCCESS
     assert [line.split(" | ")[0] for line in tuned.out.splitlines()[2:]] == ["| none", "| grammar"]
     [kept] = (tmp_path / "profiles").iterdir()
     profile = load(kept)
     assert (profile.model.name, profile.model.size) == ("tiny.gguf", path.stat().st_size)
     assert (profile.strategy, profile.settings) == ("grammar", {"prompt_style": "minimal"})
-    assert f"kept in {kept}" in tuned.err
+    assert f"saved to {kept}" in tuned.err
     assert profile.measured["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
     kept.write_text(profile.text().replace("[settings]", '[settings]\nreasoning = "free"'))
@@ -229,7 +307,7 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
         shown, asked = run(*more)
         assert "profile" not in shown
         assert asked < 4
-    kept.write_text("rung = 1")
+    kept.write_text("strategy = 1")
     broken = gbnf("run", "ping", "--model", path, *options)
     assert broken.code == ExitCode.ENVIRONMENT
     assert "--no-profile" in broken.err

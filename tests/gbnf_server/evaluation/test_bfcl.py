@@ -400,7 +400,7 @@ def test_every_configuration_runs(folder: Path, tmp_path: Path) -> None:
             question.key[1:3]: answer_of(question.entry, record).fault
             for question, record in leaderboard_run.ask_all(log)
         }
-    assert done["simple_python_0", "soft"] is None
+    assert done["simple_python_0", "text"] is None
     assert done["simple_python_0", "baseline"] is not None
 
 
@@ -413,7 +413,7 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "bench",
         "--bfcl",
         str(folder),
-        "--config",
+        "--configuration",
         "union",
         "--out",
         str(tmp_path / "out"),

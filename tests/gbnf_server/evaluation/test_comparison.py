@@ -97,10 +97,10 @@ def test_a_broken_leaderboard_names_its_file(tmp_path: Path) -> None:
 def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
     """A stored bench of these cases, in each of which the model answers at once."""
     backend: Any = Answering()
-    made = Bench([suite("s", *cases)], named(["soft"]), (), backend, model="m", options=RunOptions())
+    made = Bench([suite("s", *cases)], named(["text"]), (), backend, model="m", options=RunOptions())
     records = tuple(made.run(job) for job in made.jobs)
     header = about(label, {"name": "m"}, RunOptions())
-    stored = Results(header, named(["soft"]), (suite("s", *cases),), {}, records)
+    stored = Results(header, named(["text"]), (suite("s", *cases),), {}, records)
     path = folder / f"{label}.json"
     path.write_text(json.dumps(stored.to_json()))
     return path
@@ -138,8 +138,11 @@ def test_only_cases_that_are_the_same_are_paired(tmp_path: Path) -> None:
     second = _bench(tmp_path, "second", kept, {**other, "query": "dance"})
     third = _bench(tmp_path, "third", {**kept, "answer": "yes"}, {**other, "query": "dance"})
     [cells] = compare_files(first, first)
-    assert cells.title == "soft, 2 cases that both have"
+    assert cells.title == "text, 2 cases that both have"
+    older = tmp_path / "older.json"
+    older.write_text(first.read_text().replace('"text"', '"soft"'))  # the name in older versions
+    assert [each.title for each in compare_files(older, first)] == [cells.title]
     [cells] = compare_files(first, second)
-    assert cells.title == "soft, 1 cases that both have; 1 of the same id differ, and are left out"
+    assert cells.title == "text, 1 cases that both have; 1 of the same id differ, and are left out"
     with pytest.raises(ResultsFileError, match=r"same id \(2\), and each differs"):
         compare_files(first, third)

@@ -130,7 +130,7 @@ def _model_calls(record: RunRecord) -> list[tuple[str, int, int]]:
 
 
 def test_a_run_is_the_same_whatever_ran_before(embedded: InProcess) -> None:
-    bench = _bench(embedded, ["soft", "filter"])
+    bench = _bench(embedded, ["text", "filter"])
     forwards = {job.key: _model_calls(bench.run(job)) for job in bench.jobs}
     backwards = {job.key: _model_calls(bench.run(job)) for job in reversed(bench.jobs)}
     assert forwards == backwards
@@ -281,7 +281,7 @@ def test_runs_of_other_code_versions_and_seeds_are_others(
     def bench(**options: Any) -> Bench:
         tools = load_manifests(folder.parent)
         one = suite("now", case("what time is it", calls=[call("get_now")]), tools=tools)
-        return Bench([one], named(["soft"]), tools, backend, model="m", options=RunOptions(**options))
+        return Bench([one], named(["text"]), tools, backend, model="m", options=RunOptions(**options))
 
     def remaining(**options: Any) -> int:
         with RunLog(tmp_path / "a.jsonl") as log:
@@ -397,7 +397,7 @@ def test_an_event_that_is_taken_back_is_gone(said: str, faults: tuple[str, ...])
         after={"gone_events": [{"title": "Dentist"}]},
     )
     bench = Bench(
-        [suite("undo", undo)], named(["soft"]), TOOLS, _told(_json(said)), model="m", options=RunOptions()
+        [suite("undo", undo)], named(["text"]), TOOLS, _told(_json(said)), model="m", options=RunOptions()
     )
     [job] = bench.jobs
     assert score(job.case, bench.run(job), REFERENCES).faults == faults
@@ -423,7 +423,7 @@ def test_configurations_differ_as_they_say() -> None:
         grammars[configuration.name] = asked[0]
         tools[configuration.name] = len(record.events[0]["tools"])
     assert grammars["baseline"] is None
-    assert grammars["soft"] is None
+    assert grammars["text"] is None
     assert len({grammars[name] for name in ("grammar", "union", "filter")}) == 3
     assert tools["filter"] < tools["union"] == tools["grammar"] == tools["baseline"] == len(TOOLS)
 
@@ -458,7 +458,7 @@ def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> 
     turned = "\u202eturned"
     odd = suite("odd", case("word " * 200, abstain=True), case(turned, abstain=True, answer=contains("no")))
     backend: Any = Told(_json("final_answer", message="yes"))
-    bench = Bench([odd], named(["soft"]), TOOLS, backend, model="m", options=RunOptions())
+    bench = Bench([odd], named(["text"]), TOOLS, backend, model="m", options=RunOptions())
     with RunLog(tmp_path / "a.jsonl") as log:
         list(bench.run_all(log))
         results = dataclasses.replace(_results(list(log.records.values())), suites=(odd,))
@@ -468,7 +468,7 @@ def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> 
     assert f"<bdi>{turned}</bdi>" in heads[1]
     assert "word " * 199 in page
     assert "right is <code>{&#34;abstain&#34;: true, &#34;answer&#34;" in page
-    assert "Every metric of soft, by complexity" in page
+    assert "Every metric of text, by complexity" in page
 
 
 def test_a_server_tells_what_stands_for_its_model(llama_server: LlamaServerProcess, tmp_path: Path) -> None:

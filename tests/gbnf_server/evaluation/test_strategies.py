@@ -97,8 +97,8 @@ def test_tools_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "converged", "best"),
     [
-        ("clean", {"none", "soft", "lines", "grammar", "field", "free"}, "grammar"),
-        ("fenced", {"soft", "lines", "grammar", "field", "free"}, "grammar"),
+        ("clean", {"none", "text", "lines", "grammar", "field", "free"}, "grammar"),
+        ("fenced", {"text", "lines", "grammar", "field", "free"}, "grammar"),
         ("prose", {"grammar", "field", "free"}, "grammar"),
     ],
 )
@@ -112,15 +112,15 @@ def test_each_rung_is_a_line(shape: str, converged: set[str], best: str) -> None
 
 
 def test_the_best_without_a_grammar_is_what_reads_the_model() -> None:
-    assert best_strategy(climbed("fenced", ["none", "soft"])) == "soft"
+    assert best_strategy(climbed("fenced", ["none", "text"])) == "text"
 
 
 @pytest.mark.parametrize(
     ("dialect", "names"),
     [
-        ("gbnf", ["none", "soft", "lines", "grammar", "field", "free"]),
-        ("json_schema", ["none", "soft", "lines", "grammar", "field", "free"]),
-        ("none", ["none", "soft", "lines"]),
+        ("gbnf", ["none", "text", "lines", "grammar", "field", "free"]),
+        ("json_schema", ["none", "text", "lines", "grammar", "field", "free"]),
+        ("none", ["none", "text", "lines"]),
     ],
 )
 def test_a_server_without_a_grammar_has_fewer_rungs(dialect: Dialect, names: list[str]) -> None:

@@ -32,7 +32,7 @@ def files(workspace: Workspace) -> list[Path]:
 
 COUNTED = """
 import os, sys
-from gbnf_server.executors import Trash, Workspace, Write, journal_store
+from gbnf_server.executors import Workspace, Write, journal_store
 from gbnf_server.executors.journal import Journal
 
 journal_store.MAX_CHANGES = 50

@@ -18,7 +18,7 @@ from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor
 from gbnf_server.executors.results import redact_result
 from gbnf_server.executors.secrets import HANDLE_PREFIX, Secrets
-from gbnf_server.planner import Event, Planner
+from gbnf_server.planner import Event, Planner, PlannerOptions
 from support.by_hand import ANSWER, BY_NAME, call
 from support.executors import world
 from support.scripts import HANDLE, Copying
@@ -122,11 +122,9 @@ def attacked(folder: Path) -> tuple[Planner, Copying, list[Event]]:
     planner = Planner(
         tools,
         script,
+        PlannerOptions(max_steps=len(ATTACK), call_format="json"),
         context=context,
-        max_steps=len(ATTACK),
-        salvage=True,
         hooks=[events.append],
-        grammar=False,
     )
     return planner, script, events
 

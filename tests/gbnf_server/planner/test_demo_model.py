@@ -20,8 +20,7 @@ from gbnf_server.errors import ExecutorError
 from gbnf_server.llama_server import build
 from gbnf_server.planner import Planner
 from gbnf_server.planner.effects import CallModel
-from gbnf_server.planner.run_state import Settings
-from support.by_hand import completion, drive_by_hand
+from support.by_hand import completion, drive_by_hand, resolved
 from support.executors import world
 from support.server import require_llama_server
 from training.traces import trace
@@ -81,7 +80,7 @@ def test_the_planner_sends_what_the_model_was_trained_on(seed: int) -> None:
         replies=[
             ExecutorError(step.error or "") if step.result is None else step.result for step in learnt.steps
         ],
-        settings=Settings(prompt_style="minimal", final_answer_from=1),
+        options=resolved(prompt_style="minimal", final_answer_from=1),
     )
     last = driven.of(CallModel)[-1].messages
     sent = [(message["role"], message["content"]) for message in last]

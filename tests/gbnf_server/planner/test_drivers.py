@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,10 @@ from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, Sc
 from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import (
     Event,
+    Hook,
     ModelCalled,
     Planner,
+    PlannerOptions,
     Run,
     RunFinished,
     StepStarted,
@@ -34,6 +36,7 @@ from gbnf_server.planner import (
 )
 from gbnf_server.planner.drivers import RunEnvironment, adrive, drive
 from gbnf_server.planner.effects import AskApproval, AskPerson, ExecuteTool
+from gbnf_server.planner.loop import Clock
 from gbnf_server.planner.planner import steady_clock
 from support.by_hand import ticking
 from support.executors import SATURDAY, world
@@ -58,10 +61,18 @@ def driver(request: pytest.FixtureRequest) -> Driver:
     return lambda planner, query: asyncio.run(planner.arun(query))
 
 
-def planner(tools: list[Tool], backend: InProcess, context: Context, **settings: Any) -> Planner:
+def planner(
+    tools: list[Tool],
+    backend: InProcess,
+    context: Context,
+    hooks: Sequence[Hook] = (),
+    clock: Clock | None = None,
+    **options: Any,
+) -> Planner:
     """A planner that never offers the final answer, so that the random model can only call the tools."""
     defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
-    return Planner(tools, backend, context=context, **{**defaults, **settings})
+    chosen = PlannerOptions(**{**defaults, **options})
+    return Planner(tools, backend, chosen, context=context, hooks=hooks, clock=clock)
 
 
 def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver) -> None:

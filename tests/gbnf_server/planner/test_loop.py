@@ -29,8 +29,7 @@ from gbnf_server.planner.events import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.planner.run_state import Settings
-from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
 
 
 def test_a_plan_to_its_answer() -> None:
@@ -69,7 +68,7 @@ def test_a_plan_to_its_answer() -> None:
 )
 def test_refusals(text: str, finish: str, violation: str | None, refusal: str, error: str) -> None:
     driven = drive_by_hand(
-        POOL, [completion(text, finish=finish, violation=violation)], settings=Settings(max_blocked=1)
+        POOL, [completion(text, finish=finish, violation=violation)], options=resolved(max_blocked=1)
     )
     [blocked] = driven.of(CallBlocked)
     assert blocked.refusal == refusal
@@ -177,7 +176,7 @@ def test_the_person_is_asked_and_the_answer_may_bring_tools() -> None:
         map(completion, [call("ask_user", question="Where?", options=["Drive", "disk"]), ANSWER]),
         answers=["in google drive"],
         query="find my report",
-        settings=Settings(ask_user=True),
+        options=resolved(ask_user=True),
     )
     assert driven.of(AskPerson) == [AskPerson("Where?", ("Drive", "disk"))]
     offered = [event.tools for event in driven.of(StepStarted)]
@@ -187,7 +186,7 @@ def test_the_person_is_asked_and_the_answer_may_bring_tools() -> None:
 
 
 def test_without_grammar_none_is_sent() -> None:
-    without = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], settings=Settings(grammar=False))
+    without = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], options=resolved(call_format="json"))
     assert [effect.grammar for effect in without.of(CallModel)] == [None, None]
     assert without.run.outcome == "answered"
 
@@ -197,7 +196,7 @@ def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
         POOL,
         [completion(NOW), completion(ANSWER)],
         replies=[{"entries": ["x"]}],
-        settings=Settings(max_steps=2),
+        options=resolved(max_steps=2),
     )
     first, second = (effect.grammar for effect in driven.of(CallModel))
     reading = [call("read_files", from_step=step) for step in (1, 2)]
@@ -206,10 +205,12 @@ def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
     assert [second.match(text).complete for text in texts] == [True, True, True, False]
 
 
-@pytest.mark.parametrize("name", ["max_steps", "max_blocked", "final_answer_from", "max_tokens"])
+@pytest.mark.parametrize(
+    "name", ["max_steps", "max_blocked", "final_answer_from", "max_tokens", "reasoning_budget"]
+)
 def test_limits_below_one_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        Settings(**{name: 0})  # type: ignore[arg-type]  # all four are int
+        resolved(**{name: 0})
 
 
 def test_the_clock_gives_the_durations() -> None:
@@ -219,54 +220,54 @@ def test_the_clock_gives_the_durations() -> None:
     assert driven.run.duration_s == (driven.events[-1].at - driven.run.started_at).total_seconds() - 1
 
 
-SOFT = Settings(grammar=False, soft=True)
+TEXT = resolved(call_format="text")
 
 
 @pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
-def test_a_soft_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
+def test_a_text_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
     arguments = {"paths": ["trips/rome"]}
     text = "Sure!\n" + render_tool_calls(ToolCall("1", "create_dirs", arguments), shape)
-    driven = drive_by_hand(POOL, [completion(text), completion("All done.")], settings=SOFT)
+    driven = drive_by_hand(POOL, [completion(text), completion("All done.")], options=TEXT)
     [called] = driven.of(ToolCalled)
     assert (called.name, called.arguments) == ("create_dirs", arguments)
     assert driven.run.steps[0].repairs
     assert (driven.run.outcome, driven.run.answer) == ("answered", "All done.")
-    strict = drive_by_hand(POOL, [completion(text)], settings=replace(SOFT, soft=False))
+    strict = drive_by_hand(POOL, [completion(text)], options=replace(TEXT, call_format="json"))
     assert (strict.run.outcome, strict.of(ToolCalled)) == ("blocked", [])
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
-def test_a_soft_call_that_was_cut_is_not_executed(finish: str) -> None:
+def test_a_text_call_that_was_truncated_is_not_executed(finish: str) -> None:
     whole = call("create_dirs", paths=["trips", "rome"])
     for end in range(1, len(whole) - 1):  # with the arguments whole, only the last brace is missing
-        driven = drive_by_hand(POOL, [completion(whole[:end], finish=finish)], settings=SOFT)
+        driven = drive_by_hand(POOL, [completion(whole[:end], finish=finish)], options=TEXT)
         assert driven.of(ToolCalled) == []
 
 
 @pytest.mark.parametrize("text", ["tool: create_dirs\nargs:\n  paths: [tri]\n", "CALL get_now"])
-def test_a_soft_call_without_an_end_is_only_executed_where_the_text_was_not_cut(text: str) -> None:
+def test_a_text_call_without_an_end_is_only_executed_where_the_text_was_not_truncated(text: str) -> None:
     for finish, executed in (("stop", 1), ("length", 0)):
-        driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], settings=SOFT)
+        driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], options=TEXT)
         assert len(driven.of(ToolCalled)) == executed
 
 
-def test_soft_arguments_are_brought_to_what_the_tool_declares() -> None:
+def test_text_call_arguments_are_brought_to_what_the_tool_declares() -> None:
     text = call("find_files", base_path=".", patterns="*.md", colour="red")
-    driven = drive_by_hand(POOL, [completion(text), completion(ANSWER)], settings=SOFT)
+    driven = drive_by_hand(POOL, [completion(text), completion(ANSWER)], options=TEXT)
     [called] = driven.of(ToolCalled)
     assert called.arguments == {"base_path": ".", "patterns": ["*.md"]}
     assert len(driven.run.steps[0].repairs) == 2
 
 
-def test_a_whole_soft_call_counts_though_the_prose_after_it_was_cut() -> None:
+def test_a_whole_text_call_counts_though_the_prose_after_it_was_truncated() -> None:
     driven = drive_by_hand(
-        POOL, [completion(NOW + "\nThis is becau", finish="length"), completion(ANSWER)], settings=SOFT
+        POOL, [completion(NOW + "\nThis is becau", finish="length"), completion(ANSWER)], options=TEXT
     )
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
 
 
 @pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
-def test_a_soft_call_amid_prose_that_was_cut_may_be_a_thought_and_is_not_executed(
+def test_a_text_call_amid_prose_that_was_truncated_may_be_a_thought_and_is_not_executed(
     shape: CallSyntaxName,
 ) -> None:
     """Chat servers do not tell that a template has opened thoughts, of which the end then never came."""
@@ -278,20 +279,20 @@ def test_a_soft_call_amid_prose_that_was_cut_may_be_a_thought_and_is_not_execute
         (f"{drafted}\n\nThis is becau", 1),
     ):
         for finish in ("length", "stop"):
-            driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], settings=SOFT)
+            driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], options=TEXT)
             endless = shape == "yaml" and finish == "length"
             expected = 1 if finish == "stop" else 0 if endless else executed
             assert [called.name for called in driven.of(ToolCalled)] == ["create_dirs"] * expected, text
 
 
 @pytest.mark.parametrize("text", ["", "Hello there."])
-def test_prose_is_no_soft_call_where_there_can_be_no_answer_yet(text: str) -> None:
-    driven = drive_by_hand(POOL, [completion(text)], settings=SOFT)
+def test_prose_is_no_text_call_where_there_can_be_no_answer_yet(text: str) -> None:
+    driven = drive_by_hand(POOL, [completion(text)], options=TEXT)
     assert driven.of(ToolCalled) == []
     assert driven.run.steps[0].refusal == ("invalid" if text else "unparsed")
 
 
-LINES = Settings(grammar=False, soft=True, lines=True)
+LINES = resolved(call_format="lines")
 
 
 @pytest.mark.parametrize("language", ["en", "it"])
@@ -301,7 +302,7 @@ def test_calls_in_lines_are_asked_for_shown_and_read(language: str) -> None:
         "tool: final_answer\nargs:\n  message: Made it.",
     ]
     driven = drive_by_hand(
-        POOL, [completion(text) for text in written], settings=replace(LINES, language=language)
+        POOL, [completion(text) for text in written], options=replace(LINES, language=language)
     )
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Made it.")
     first, second = driven.of(CallModel)
@@ -315,7 +316,7 @@ def test_calls_in_lines_are_asked_for_shown_and_read(language: str) -> None:
 
 def driven_in_json(language: str) -> str:
     """The system message where calls are JSON."""
-    driven = drive_by_hand(POOL, [completion(ANSWER)], settings=Settings(language=language))
+    driven = drive_by_hand(POOL, [completion(ANSWER)], options=resolved(language=language))
     return str(driven.of(CallModel)[0].messages[0]["content"])
 
 
@@ -367,12 +368,12 @@ def test_a_result_that_is_as_deep_as_allowed_is_kept() -> None:
 
 
 @pytest.mark.parametrize("depth", [62, 63, 600, 940, 5000])
-@pytest.mark.parametrize("soft", [False, True])
-def test_a_call_that_is_too_deep_is_refused(depth: int, *, soft: bool) -> None:
+@pytest.mark.parametrize("call_format", ["grammar", "text"])
+def test_a_call_that_is_too_deep_is_refused(depth: int, call_format: str) -> None:
     anything = Tool.from_mapping({"name": "any", "description": "x", "args": {"properties": {"x": {}}}})
     text = '{"name": "any", "arguments": {"x": ' + "[" * depth + "]" * depth + "}}"
-    settings = Settings(soft=soft, grammar=not soft, final_answer_from=1)
-    driven = drive_by_hand([anything], [completion(text), completion(ANSWER)], settings=settings)
+    options = resolved(call_format=call_format, final_answer_from=1)
+    driven = drive_by_hand([anything], [completion(text), completion(ANSWER)], options=options)
     json.dumps(driven.run.to_json())
     assert driven.run.outcome == "answered"
     assert (driven.run.steps[0].refusal is None) == (depth == 62)

@@ -36,9 +36,9 @@ from gbnf_server.planner.events import (
     ToolFailed,
     WarningRaised,
 )
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import pop_reasoning
-from gbnf_server.planner.run_state import Settings
-from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 
 # Good calls, near misses, and noise: what a model may write.
 PATHS = st.sampled_from(["a.txt", "b.txt", "notes/c.md", "../out"])
@@ -84,14 +84,14 @@ REPLIES = st.one_of(
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
+def runs(draw: st.DrawFn) -> tuple[ResolvedOptions, Driven]:
     """A run over the shipped tools, whatever its model writes, its tools return and its person says."""
-    chosen = Settings(
+    chosen = resolved(
         max_steps=draw(st.integers(1, 8)),
         max_blocked=draw(st.integers(1, 4)),
         final_answer_from=draw(st.integers(1, 3)),
         ask_user=draw(st.booleans()),
-        grammar=draw(st.booleans()),
+        call_format=draw(st.sampled_from(["grammar", "json"])),
         salvage=draw(st.booleans()),
         reasoning=draw(st.sampled_from(["off", "off", "field", "free"])),
         reasoning_tags=draw(st.sampled_from([None, KNOWN_REASONING_TAGS[0]])),
@@ -102,7 +102,7 @@ def runs(draw: st.DrawFn) -> tuple[Settings, Driven]:
         replies=draw(st.lists(REPLIES, max_size=8)),
         approvals=draw(st.lists(st.booleans() | st.just(NOBODY), max_size=8)),
         answers=draw(st.lists(st.text(max_size=5), max_size=3)),
-        settings=chosen,
+        options=chosen,
     )
     return chosen, driven
 
@@ -113,7 +113,7 @@ def laws(examples: int = 100) -> settings:
 
 @laws()
 @given(runs())
-def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> None:
+def test_only_whole_valid_calls_are_executed(case: tuple[ResolvedOptions, Driven]) -> None:
     chosen, driven = case
     for step in driven.run.steps:
         if step.call is not None and step.name != FINAL_ANSWER.name:
@@ -146,7 +146,7 @@ def test_only_whole_valid_calls_are_executed(case: tuple[Settings, Driven]) -> N
 
 @laws()
 @given(runs())
-def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
+def test_events_are_well_formed(case: tuple[ResolvedOptions, Driven]) -> None:
     _, driven = case
     letters = {
         RunStarted: "(", StepStarted: "s", ModelCalled: "m", CallBlocked: "b", ToolCalled: "t",
@@ -167,7 +167,7 @@ def test_events_are_well_formed(case: tuple[Settings, Driven]) -> None:
 
 @laws()
 @given(runs())
-def test_every_run_ends_within_its_limits(case: tuple[Settings, Driven]) -> None:
+def test_every_run_ends_within_its_limits(case: tuple[ResolvedOptions, Driven]) -> None:
     chosen, driven = case
     run = driven.run
     asked = Counter(effect.purpose for effect in driven.of(CallModel))
@@ -194,7 +194,7 @@ def test_every_run_ends_within_its_limits(case: tuple[Settings, Driven]) -> None
 
 @laws()
 @given(runs())
-def test_a_call_is_let_through_at_most_twice(case: tuple[Settings, Driven]) -> None:
+def test_a_call_is_let_through_at_most_twice(case: tuple[ResolvedOptions, Driven]) -> None:
     _, driven = case
     made = Counter(canonical(step.call) for step in driven.run.steps if step.call is not None)
     assert not made or max(made.values()) <= MAX_REPEATS
@@ -203,7 +203,7 @@ def test_a_call_is_let_through_at_most_twice(case: tuple[Settings, Driven]) -> N
 @laws()
 @given(runs(), st.data())
 def test_what_needs_approval_is_never_executed_without(
-    case: tuple[Settings, Driven], data: st.DataObject
+    case: tuple[ResolvedOptions, Driven], data: st.DataObject
 ) -> None:
     _, driven = case
     asked: dict[str, Any] | None = None
@@ -220,7 +220,7 @@ def test_what_needs_approval_is_never_executed_without(
 
 @laws()
 @given(runs())
-def test_the_history_grows_by_one_call_and_one_result(case: tuple[Settings, Driven]) -> None:
+def test_the_history_grows_by_one_call_and_one_result(case: tuple[ResolvedOptions, Driven]) -> None:
     chosen, driven = case
     before: list[Any] = []
     for number, effect in enumerate(each for each in driven.of(CallModel) if each.purpose == "call"):
@@ -239,7 +239,9 @@ def test_the_history_grows_by_one_call_and_one_result(case: tuple[Settings, Driv
 
 @laws()
 @given(runs())
-def test_the_system_message_stays_the_same_while_the_grammar_narrows(case: tuple[Settings, Driven]) -> None:
+def test_the_system_message_stays_the_same_while_the_grammar_narrows(
+    case: tuple[ResolvedOptions, Driven],
+) -> None:
     _, driven = case
     effects = [effect for effect in driven.of(CallModel) if effect.purpose != "salvage"]
     assert len({effect.messages[0]["content"] for effect in effects}) <= 1
@@ -248,7 +250,7 @@ def test_the_system_message_stays_the_same_while_the_grammar_narrows(case: tuple
 @laws()
 @given(runs())
 def test_an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
-    case: tuple[Settings, Driven],
+    case: tuple[ResolvedOptions, Driven],
 ) -> None:
     chosen, driven = case
     run = driven.run
@@ -278,7 +280,7 @@ def test_an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
 
 @laws()
 @given(runs())
-def test_only_steps_with_entries_are_offered(case: tuple[Settings, Driven]) -> None:
+def test_only_steps_with_entries_are_offered(case: tuple[ResolvedOptions, Driven]) -> None:
     _, driven = case
     having: set[int] = set()
     for event in driven.events:
@@ -291,7 +293,7 @@ def test_only_steps_with_entries_are_offered(case: tuple[Settings, Driven]) -> N
 
 @laws(60)
 @given(runs())
-def test_events_and_run_are_json(case: tuple[Settings, Driven]) -> None:
+def test_events_and_run_are_json(case: tuple[ResolvedOptions, Driven]) -> None:
     _, driven = case
     for event in driven.events:
         value = event.to_json()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.errors import SetupError
+from gbnf_server.planner.options import CallFormat
 from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -17,11 +19,9 @@ KEYS = st.builds(ModelKey, TEXTS, st.none() | st.integers(0, 2**40))
 SETTING_TYPES = st.fixed_dictionaries(
     {},
     optional={
-        "grammar": st.booleans(),
-        "soft": st.booleans(),
-        "lines": st.booleans(),
+        "call_format": st.sampled_from(get_args(CallFormat)),
         "reasoning": st.sampled_from(["off", "field", "free"]),
-        "thought_tokens": st.integers(1, 999),
+        "reasoning_budget": st.integers(1, 999),
         "prompt_style": st.sampled_from(["full", "minimal", "verbose"]),
     },
 )
@@ -65,16 +65,19 @@ def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, matche
     ("text", "said"),
     [
         ("rung = ", "invalid TOML"),
-        ("rung = 'x'", "are needed"),
-        ("rung = 'x'\n[model]\nname = 'm'\nbytes = 'big'\n[settings]", "bytes is 'big'"),
-        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nunion = false", "union = False is not known"),
-        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nsoft = 1", "soft = 1 is not known"),
-        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nthought_tokens = 0", "thought_tokens = 0 is below 1"),
+        ("strategy = 'x'", "are required"),
+        ("strategy = 'x'\n[model]\nname = 'm'\nbytes = 'big'\n[settings]", "bytes is 'big'"),
+        ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\nunion = false", "union is unknown"),
+        ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\ncall_format = 1", "call_format = 1 is none of"),
         (
-            "rung = 'x'\n[model]\nname = 'm'\n[settings]\nreasoning = 'banana'",
+            "strategy = 'x'\n[model]\nname = 'm'\n[settings]\nthought_tokens = 0",
+            "reasoning_budget = 0 is not",
+        ),
+        (
+            "strategy = 'x'\n[model]\nname = 'm'\n[settings]\nreasoning = 'banana'",
             "'banana' is none of off, field",
         ),
-        ("rung = 'x'\n[model]\nname = 'm'\n[settings]\nprompt_style = 'x'", "'x' is none of "),
+        ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\nprompt_style = 'x'", "'x' is none of "),
     ],
 )
 def test_a_broken_profile_says_so(tmp_path: Path, text: str, said: str) -> None:
@@ -89,3 +92,19 @@ def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(t
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="can't be written"):
         save(Profile(ModelKey("m"), "soft", {}), tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("old", "settings"),
+    [
+        ("", {}),
+        ("grammar = true", {}),
+        ("grammar = false", {"call_format": "json"}),
+        ("grammar = false\nsoft = true", {"call_format": "text"}),
+        ("grammar = false\nsoft = true\nlines = true", {"call_format": "lines"}),
+        ("reasoning = 'free'\nthought_tokens = 9", {"reasoning": "free", "reasoning_budget": 9}),
+    ],
+)
+def test_profiles_of_older_versions_are_read(tmp_path: Path, old: str, settings: dict[str, Any]) -> None:
+    (tmp_path / "old.toml").write_text(f"rung = 'x'\n[model]\nname = 'm'\n[settings]\n{old}")
+    assert load(tmp_path / "old.toml") == Profile(ModelKey("m"), "x", settings)

@@ -22,13 +22,12 @@ from gbnf_server.demo_model import model_path
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.reasoning import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
-from gbnf_server.planner.run_state import Settings
-from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
 from support.oracle import engine
 
-FIELD = Settings(reasoning="field")
-FREE = Settings(reasoning="free")
-MARKED = Settings(reasoning="free", reasoning_tags=KNOWN_REASONING_TAGS[0])
+FIELD = resolved(reasoning="field")
+FREE = resolved(reasoning="free")
+MARKED = resolved(reasoning="free", reasoning_tags=KNOWN_REASONING_TAGS[0])
 THINKING_NOW = '{"thought": "the clock says", "name": "get_now", "arguments": {}}'
 THOUGHTS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=30
@@ -76,7 +75,7 @@ def test_a_schema_takes_a_thought_first(tools: tuple[Tool, ...]) -> None:
 
 
 def test_a_thought_in_a_field_is_kept_and_not_executed() -> None:
-    driven = drive_by_hand(POOL, [completion(THINKING_NOW), completion(ANSWER)], settings=FIELD)
+    driven = drive_by_hand(POOL, [completion(THINKING_NOW), completion(ANSWER)], options=FIELD)
     [executed] = [effect for effect in driven.effects if isinstance(effect, ExecuteTool)]
     assert (executed.tool.name, executed.arguments) == ("get_now", {})
     first = driven.run.steps[0]
@@ -87,10 +86,10 @@ def test_a_thought_in_a_field_is_kept_and_not_executed() -> None:
     assert not any("the clock says" in message["content"] for message in asked)
 
 
-def test_a_thought_in_a_field_is_read_softly_too() -> None:
-    settings = Settings(reasoning="field", grammar=False, soft=True)
+def test_a_thought_in_a_field_is_found_in_text_calls_too() -> None:
+    options = resolved(reasoning="field", call_format="text")
     fenced = f"```json\n{THINKING_NOW}\n```"
-    driven = drive_by_hand(POOL, [completion(fenced), completion(ANSWER)], settings=settings)
+    driven = drive_by_hand(POOL, [completion(fenced), completion(ANSWER)], options=options)
     first = driven.run.steps[0]
     assert (first.name, first.reasoning) == ("get_now", "the clock says")
     assert not any("thought" in repair for repair in first.repairs)
@@ -98,7 +97,7 @@ def test_a_thought_in_a_field_is_read_softly_too() -> None:
 
 def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
-    driven = drive_by_hand(POOL, texts, settings=MARKED)
+    driven = drive_by_hand(POOL, texts, options=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
     assert (thinking.purpose, thinking.messages[-1]) == ("thought", reasoning_message(""))
     assert (thinking.grammar, thinking.max_tokens) == (reasoning_grammar("</think>"), 256)
@@ -110,7 +109,7 @@ def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
 
 def test_thoughts_before_a_call_in_plain_words() -> None:
     texts = [completion("I look at the clock."), completion(NOW), completion("done"), completion(ANSWER)]
-    driven = drive_by_hand(POOL, texts, settings=FREE, query="how late is it?")
+    driven = drive_by_hand(POOL, texts, options=FREE, query="how late is it?")
     thinking, calling, later, _ = driven.of(CallModel)
     assert thinking.grammar is None
     assert thinking.messages[-1]["content"].startswith("how late is it?\n\nBefore the next call, think")
@@ -122,15 +121,15 @@ def test_thoughts_before_a_call_in_plain_words() -> None:
 
 def test_thoughts_that_were_cut_or_split_off_are_thoughts_all_the_same() -> None:
     cut = completion("I look at", finish="length")
-    driven = drive_by_hand(POOL, [cut, completion(NOW), cut, completion(ANSWER)], settings=FREE)
+    driven = drive_by_hand(POOL, [cut, completion(NOW), cut, completion(ANSWER)], options=FREE)
     assert [step.reasoning for step in driven.run.steps] == ["I look at", "I look at"]
     assert driven.run.outcome == "answered"
 
 
 def test_a_text_that_is_all_thoughts_says_so() -> None:
     mute = replace(completion(""), reasoning="I could call get_now")
-    for settings in (Settings(max_blocked=1), Settings(grammar=False, soft=True, max_blocked=1)):
-        driven = drive_by_hand(POOL, [mute], settings=settings)
+    for options in (resolved(max_blocked=1), resolved(call_format="text", max_blocked=1)):
+        driven = drive_by_hand(POOL, [mute], options=options)
         assert driven.run.steps[0].refusal == "unparsed"
         assert "all of the text is thoughts" in str(driven.run.error)
         assert driven.run.steps[0].reasoning == "I could call get_now"
@@ -146,7 +145,7 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
     if reasoning == "free":
         given = [each for text in given for each in (completion("so"), text)]
     driven = drive_by_hand(
-        POOL, given, replies=[{}, {"entries": ["a.md"]}], settings=Settings(reasoning=reasoning)
+        POOL, given, replies=[{}, {"entries": ["a.md"]}], options=resolved(reasoning=reasoning)
     )
     assert driven.run.outcome == "answered"
     effects = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
@@ -163,7 +162,7 @@ def test_tools_that_an_answer_brings_in_are_told_of_behind_it() -> None:
         [completion(text) for text in asking],
         query="find my notes",
         answers=["in my google drive"],
-        settings=Settings(ask_user=True),
+        options=resolved(ask_user=True),
     )
     first, second, third = driven.of(CallModel)
     assert first.messages[0] == second.messages[0] == third.messages[0]
@@ -189,15 +188,17 @@ def test_a_call_that_was_taken_back_from_the_thoughts_is_made_and_told_of() -> N
     driven = drive_by_hand(POOL, [taken, completion(ANSWER)])
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
     [warning] = driven.run.warnings
-    assert "the server took the call for thoughts" in warning
+    assert "the server returned the call as reasoning" in warning
 
 
 def test_a_clean_call_with_a_thought_needs_no_grammar() -> None:
     driven = drive_by_hand(
         POOL,
         [completion(THINKING_NOW), completion(ANSWER)],
-        settings=Settings(reasoning="field", grammar=False),
+        options=resolved(reasoning="field", call_format="json"),
     )
     assert driven.run.steps[0].reasoning == "the clock says"
-    without = drive_by_hand(POOL, [completion(THINKING_NOW)], settings=Settings(grammar=False, max_blocked=1))
+    without = drive_by_hand(
+        POOL, [completion(THINKING_NOW)], options=resolved(call_format="json", max_blocked=1)
+    )
     assert without.run.steps[0].refusal == "invalid"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import pytest
 
@@ -12,7 +12,7 @@ from gbnf.errors import PoolError
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.demo_model import model_path
 from gbnf_server.executors import Context, Workspace
-from gbnf_server.planner import Planner, Run
+from gbnf_server.planner import CallFormat, Planner, PlannerOptions, Run
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call
 from support.scripts import Script
 
@@ -55,10 +55,15 @@ def test_what_asks_for_nothing_or_is_no_text_is_refused(tmp_path: Path, query: s
     assert [run.outcome for run in one.run_many([good])] == ["answered"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"grammar": False}, {"soft": True}, {"lines": True}])
-def test_two_tools_of_one_name_make_no_planner(tmp_path: Path, settings: dict[str, Any]) -> None:
-    with pytest.raises(PoolError, match=r"two tools of the name 'get_now'"):
-        Planner([*POOL, BY_NAME["get_now"]], Script({}), context=Context(Workspace(tmp_path)), **settings)
+@pytest.mark.parametrize("call_format", get_args(CallFormat))
+def test_two_tools_of_one_name_make_no_planner(tmp_path: Path, call_format: CallFormat) -> None:
+    with pytest.raises(PoolError, match=r"two tools named 'get_now'"):
+        Planner(
+            [*POOL, BY_NAME["get_now"]],
+            Script({}),
+            PlannerOptions(call_format=call_format),
+            context=Context(Workspace(tmp_path)),
+        )
 
 
 def test_cancelled_all_of_them_end(tmp_path: Path) -> None:

@@ -12,23 +12,23 @@ import pytest
 from gbnf.errors import GbnfError
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.errors import BackendUnreachable, ContextOverflow, ExecutorError
-from gbnf_server.planner import Event, ModelCalled, Planner, Run, SalvageStarted
+from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, Run, SalvageStarted
 from gbnf_server.planner.effects import CallModel
-from gbnf_server.planner.run_state import Settings
-from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand
+from gbnf_server.planner.options import ResolvedOptions
+from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.executors import snapshot, world
 from support.server import completion as served
 from support.server import scripted
 from support.toys import make_tool
 
 TIME = {"time": "10:32"}
-SALVAGE = Settings(salvage=True, max_steps=2, max_blocked=1)
+SALVAGE = resolved(salvage=True, max_steps=2, max_blocked=1)
 Driver = Callable[[Planner, str], Run]
 
 
-def driven(*texts: Any, settings: Settings = SALVAGE, **more: Any) -> Driven:
+def driven(*texts: Any, options: ResolvedOptions = SALVAGE, **more: Any) -> Driven:
     given = [text if isinstance(text, GbnfError) else completion(text) for text in texts]
-    return drive_by_hand(POOL, given, replies=[TIME], settings=settings, **more)
+    return drive_by_hand(POOL, given, replies=[TIME], options=options, **more)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_the_question_has_the_results_and_no_tools() -> None:
     assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
     assert "tool" not in message["content"]
     assert asked.grammar is not None
-    for settings in (Settings(**FREE, grammar=False), Settings(**FREE, dialect="json_schema")):
-        assert driven(NOW, "nonsense", "It is late.", settings=settings).of(CallModel)[-1].grammar is None
+    for options in (resolved(**FREE, call_format="json"), resolved(**FREE, dialect="json_schema")):
+        assert driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].grammar is None
 
 
 FREE: dict[str, Any] = {"salvage": True, "max_steps": 2, "max_blocked": 1}
@@ -75,7 +75,7 @@ def test_it_is_counted_with_the_rest() -> None:
     ("texts", "more"),
     [
         (["nonsense", "an answer"], {}),
-        ([NOW, "nonsense", "an answer"], {"settings": Settings(max_steps=2, max_blocked=1)}),
+        ([NOW, "nonsense", "an answer"], {"options": resolved(max_steps=2, max_blocked=1)}),
         ([BackendUnreachable("gone")], {}),
     ],
     ids=["no results", "turned off", "no model"],
@@ -120,9 +120,9 @@ def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, 
     ],
 )
 def test_it_speaks_the_language_of_the_run(language: str, answer_from_results: str, asked: str) -> None:
-    found = driven(NOW, BackendUnreachable("gone"), settings=Settings(**FREE, language=language))
+    found = driven(NOW, BackendUnreachable("gone"), options=resolved(**FREE, language=language))
     assert str(found.run.answer).startswith(answer_from_results)
-    talked = driven(NOW, "nonsense", "It is 10:32 [1].", settings=Settings(**FREE, language=language))
+    talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=resolved(**FREE, language=language))
     assert talked.of(CallModel)[-1].messages[0]["content"].startswith(asked)
 
 
@@ -139,7 +139,9 @@ def test_both_drivers_salvage_and_nothing_is_executed_any_more(tmp_path: Path, d
         scripted(completion=[served(called), served("no call"), served("It said pong [1].")]) as script,
         LlamaServer(script.url) as server,
     ):
-        run = driver(Planner([ping], server, context=work, max_blocked=1, hooks=[seen.append]), "ping")
+        run = driver(
+            Planner([ping], server, PlannerOptions(max_blocked=1), context=work, hooks=[seen.append]), "ping"
+        )
     assert (run.outcome, run.answer) == ("salvaged", "It said pong [1].")
     assert [type(event).__name__ for event in seen[-3:]] == ["SalvageStarted", "ModelCalled", "RunFinished"]
     assert snapshot(work.workspace.root) == before

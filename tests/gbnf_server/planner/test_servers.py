@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama_server import build
 from gbnf_server.llama_server.process import LlamaServerProcess
-from gbnf_server.planner import Event, ModelCalled, Planner, Run, ToolDone
+from gbnf_server.planner import Event, Hook, ModelCalled, Planner, PlannerOptions, Run, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted
 from support.toys import make_tool
@@ -31,11 +31,12 @@ def driver(request: pytest.FixtureRequest) -> Driver:
     return lambda planner, query: asyncio.run(planner.arun(query))
 
 
-def planner(tmp_path: Path, backend: LlamaServer | InProcess, **settings: Any) -> Planner:
+def planner(
+    tmp_path: Path, backend: LlamaServer | InProcess, hooks: Sequence[Hook] = (), **options: Any
+) -> Planner:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    return Planner(
-        [ping], backend, context=world(tmp_path / "work"), **{"max_tokens": 64, "salvage": False, **settings}
-    )
+    chosen = PlannerOptions(**{"max_tokens": 64, "salvage": False, **options})
+    return Planner([ping], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
 
 
 def error(status: int, message: str) -> Reply:
@@ -45,11 +46,11 @@ def error(status: int, message: str) -> Reply:
 def test_a_real_server_plans_as_the_model_in_this_process(
     tmp_path: Path, llama_server: LlamaServerProcess, tiny_model: Path, driver: Driver
 ) -> None:
-    settings = {"final_answer_from": 99, "max_steps": 4}
+    options: dict[str, Any] = {"final_answer_from": 99, "max_steps": 4}
     with LlamaServer(llama_server.url, prompt_style="minimal") as server:
-        there = driver(planner(tmp_path / "there", server, **settings), "ping")
+        there = driver(planner(tmp_path / "there", server, **options), "ping")
     with InProcess(tiny_model, prompt_style="minimal") as model:
-        here = driver(planner(tmp_path / "here", model, **settings), "ping")
+        here = driver(planner(tmp_path / "here", model, **options), "ping")
     assert [json.loads(step.text)["name"] for step in there.steps] == ["ping"] * 4
     assert [(step.name, step.refusal) for step in there.steps] == [
         (step.name, step.refusal) for step in here.steps
@@ -122,10 +123,10 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
     freely = '{"name": "ping",\n\n "arguments": {}}'
     with scripted(completion=[completion(freely)]) as script, LlamaServer(script.url) as server:
         held = driver(planner(tmp_path / "held", server), "ping")
-        free = driver(planner(tmp_path / "free", server, grammar=False, max_steps=1), "ping")
+        free = driver(planner(tmp_path / "free", server, call_format="json", max_steps=1), "ping")
     assert held.outcome == "blocked"
     assert {step.refusal for step in held.steps} == {"ungrammatical"}
-    assert any("did not keep to the grammar" in warning for warning in held.warnings)
+    assert any("did not enforce the grammar" in warning for warning in held.warnings)
     assert [step.name for step in free.steps] == ["ping"]
     assert free.warnings == ()
 
@@ -133,7 +134,7 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
 def test_with_grammar_it_is_sent_and_without_it_is_not(tmp_path: Path) -> None:
     with scripted(completion=[completion(PING)]) as script, LlamaServer(script.url) as server:
         planner(tmp_path / "held", server, max_steps=1).run("ping")
-        planner(tmp_path / "free", server, max_steps=1, grammar=False).run("ping")
+        planner(tmp_path / "free", server, max_steps=1, call_format="json").run("ping")
     held, free = (body for path, body in script.asked if path == "/completion")
     assert held["grammar"].startswith("root ::= ")
     assert "grammar" not in free

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,20 @@ from hypothesis import strategies as st
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner import Event, ModelCalled, Planner, RunFinished, TextWritten, ToolDone
+from gbnf_server.planner import (
+    Event,
+    Hook,
+    ModelCalled,
+    Planner,
+    PlannerOptions,
+    RunFinished,
+    TextWritten,
+    ToolDone,
+)
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.partial_answer import PartialAnswer
-from gbnf_server.planner.run_state import Settings
-from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, ticking
+from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
 from support.executors import world
 from support.models import make_model
 from support.server import Reply, scripted
@@ -50,10 +58,11 @@ def stream(request: pytest.FixtureRequest) -> Stream:
     return lambda planner, query, **options: asyncio.run(collected(planner.stream(query, **options)))
 
 
-def planner(tmp_path: Path, backend: Any, **settings: Any) -> Planner:
+def planner(tmp_path: Path, backend: Any, *, hooks: Sequence[Hook] = (), **options: Any) -> Planner:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
-    return Planner([ping], backend, context=world(tmp_path / "work"), **{**defaults, **settings})
+    chosen = PlannerOptions(**{**defaults, **options})
+    return Planner([ping], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
 
 
 def lines(*pieces: str) -> Reply:
@@ -130,7 +139,7 @@ def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream)
 
 
 def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
-    events = stream(planner(tmp_path, backend, reasoning="free", thought_tokens=9), "ping")
+    events = stream(planner(tmp_path, backend, reasoning="free", reasoning_budget=9), "ping")
     pieces = ""
     called = 0
     for event in events:
@@ -183,7 +192,7 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
     body = '(context.workspace.root / "ran").touch()\nreturn {}'
     ping = make_tool(tmp_path / "tools", "ping", body)
     work = world(tmp_path / "work")
-    running = Planner([ping], backend, context=work, final_answer_from=99, max_tokens=64)
+    running = Planner([ping], backend, PlannerOptions(final_answer_from=99, max_tokens=64), context=work)
 
     async def first() -> TextWritten:
         async with aclosing(running.stream("ping")) as events:
@@ -205,7 +214,7 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
 
 def test_images_go_with_the_request_and_stay_in_the_conversation() -> None:
     image = Image(b"\x89PNG", "image/png")
-    loop = plan("look", tuple(POOL), Settings(), turn="t", clock=ticking(), images=(image,))
+    loop = plan("look", tuple(POOL), resolved(), turn="t", clock=ticking(), images=(image,))
     asked = []
     reply: Any = None
     texts = iter([completion(NOW), completion(ANSWER)])

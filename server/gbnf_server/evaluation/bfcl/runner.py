@@ -23,14 +23,14 @@ from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.evaluation.configurations import Configuration
 from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
-from gbnf_server.evaluation.runner import RunOptions, settings_identity
+from gbnf_server.evaluation.runner import RunOptions, options_identity
 from gbnf_server.evaluation.snapshots import Snapshot
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event
 from gbnf_server.planner.fingerprints import digest, versions
 from gbnf_server.planner.loop import plan
+from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
-from gbnf_server.planner.run_state import Settings
 
 SPARE_STEPS = 4
 """Steps beyond the expected calls before a run that should make several is ended."""
@@ -102,11 +102,11 @@ class LeaderboardRun:
         )
 
     def _events(self, question: Question, tools: tuple[Tool, ...]) -> Iterator[Event]:
-        settings = self._settings(question.entry, question.configuration)
+        options = self._options_of(question.entry, question.configuration)
         clock = steady_clock(datetime.now(UTC))
         if not self._options.warm:
             self._backend.clear_prompt_cache()
-        planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
+        planning = plan(_query(question.entry), tools, options, turn="bfcl", clock=clock)
         reply: Any = None
         error: GbnfError | None = None
         while True:
@@ -146,26 +146,25 @@ class LeaderboardRun:
             case _:
                 assert_never(effect)
 
-    def _settings(self, entry: LeaderboardEntry, configuration: Configuration) -> Settings:
-        return Settings(
+    def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
+        options = PlannerOptions(
             max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
             max_blocked=1,
             final_answer_from=1,
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
-            prompt_style=self._backend.prompt_style,
-            backend=self._backend.name,
-            dialect=self._backend.capabilities.dialect,
+            salvage=False,
             **configuration.settings,
         )
+        return ResolvedOptions.resolve(options, self._backend)
 
     def _fingerprint(self, entry: LeaderboardEntry, configuration: Configuration, model: str) -> str:
         return digest(
             {
                 "messages": entry.messages,
                 "functions": entry.functions,
-                "settings": settings_identity(self._settings(entry, configuration)),
+                "settings": options_identity(self._options_of(entry, configuration)),
                 "model": model,
                 "warm": self._options.warm,
                 "versions": self._versions,

@@ -1,0 +1,88 @@
+"""The options of a planner: what its user chooses, and what follows from its backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, Self, TypeAlias
+
+from gbnf.prompts.messages import PromptStyle
+from gbnf_server.backends.base import Backend, Dialect
+from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.planner.reasoning import ReasoningMode
+
+CallFormat: TypeAlias = Literal["grammar", "json", "text", "lines"]
+"""How the model writes a call, and how the call is read.
+
+grammar   JSON, constrained by a grammar of the tools offered
+json      JSON, requested by the prompt only; the whole text must be one JSON call
+text      requested as JSON, read in any common syntax and repaired (`gbnf.calls`)
+lines     the line protocol, requested by the prompt only and read as `text` is
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerOptions:
+    """Options of a `Planner`, the same for each of its runs. Raises ValueError for a limit below 1.
+
+    Arguments:
+        max_steps: steps of a run, including the one with the final answer.
+        max_blocked: rejected calls in a row that end a run.
+        final_answer_from: first step in which the model may answer.
+        ask_user: offer the tool `ask_user`.
+        call_format: see `CallFormat`.
+        salvage: build an answer from the tool results of a run that ends without one; its outcome is
+            `salvaged`.
+        reasoning: "field" for reasoning in the first property of each call, "free" for reasoning before it.
+        reasoning_budget: tokens of free reasoning before each call, at most.
+        max_tokens: tokens of a call, at most.
+        temperature: 0 is greedy.
+        seed: seed of the sampler, for a temperature above 0.
+        language: language of the instructions and of the tool descriptions.
+        union: for comparisons only: if off, the grammar allows any arguments with any tool name.
+        filter: for comparisons only: if off, every step offers all tools.
+
+    """
+
+    max_steps: int = 12
+    max_blocked: int = 3
+    final_answer_from: int = 2
+    ask_user: bool = False
+    call_format: CallFormat = "grammar"
+    salvage: bool = True
+    reasoning: ReasoningMode = "off"
+    reasoning_budget: int = 256
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    language: str = "en"
+    union: bool = True
+    filter: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens", "reasoning_budget"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedOptions(PlannerOptions):
+    """The options of a run: those of the planner, and the properties of its backend.
+
+    `reasoning_tags` are None unless the backend renders the prompt itself and `reasoning` is "free".
+    """
+
+    dialect: Dialect = "gbnf"
+    reasoning_tags: ReasoningTags | None = None
+    prompt_style: PromptStyle = "full"
+    backend: str = ""
+
+    @classmethod
+    def resolve(cls, options: PlannerOptions, backend: Backend) -> Self:
+        """Add the properties of `backend` to `options`."""
+        return cls(
+            **{each.name: getattr(options, each.name) for each in fields(PlannerOptions)},
+            dialect=backend.capabilities.dialect,
+            reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
+            prompt_style=backend.prompt_style,
+            backend=backend.name,
+        )
