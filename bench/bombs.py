@@ -224,14 +224,14 @@ def defuse(task: Task) -> dict[str, Any]:
     found: dict[str, Any] = {"error": "", "characters": 0, "findings": 0, "read_s": 0.0}
     try:
         grammar = compile_schema(schema, property_order=task.order)
-        found |= {"characters": len(grammar.text), "findings": len(grammar.report)}
+        found |= {"characters": len(str(grammar)), "findings": len(grammar.report)}
     except SchemaError as error:
         found["error"] = str(error)
     found["seconds"] = time.process_time() - start
     found["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     if not found["error"]:
         start = time.process_time()
-        with NativeGrammar.parse(NativeModel(model_path(), vocab_only=True), grammar.text):
+        with NativeGrammar.parse(NativeModel(model_path(), vocab_only=True), str(grammar)):
             found["read_s"] = time.process_time() - start
     return found
 

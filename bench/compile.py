@@ -128,7 +128,7 @@ def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict
     """
 
     def compile_ours() -> None:
-        assert pools.compile_pool(tools).text
+        assert str(pools.compile_pool(tools))
 
     calls = [
         {

@@ -86,11 +86,11 @@ class Gbnf:
 
     def compile(self, schema_text: str) -> Any:
         grammar = compile_schema(json.loads(schema_text), **self._options)
-        assert grammar.text
+        assert str(grammar)
         return grammar
 
     def load(self, compiled: Any) -> Judge:
-        return gbnf_judge(self._model, compiled.text)
+        return gbnf_judge(self._model, str(compiled))
 
     def report(self, compiled: Any) -> tuple[bool, Sequence[Finding]]:
         return compiled.exact, compiled.report

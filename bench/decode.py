@@ -40,7 +40,7 @@ from rich.table import Table
 
 from calls import CALLS
 from corpus import DEFAULT_VOCABULARY, DataMissingError, shared_path
-from gbnf import compile_pool, load_manifests
+from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import Message, call_text, system_prompt
 from gbnf_server.backends.chat_template import ChatTemplate
@@ -48,8 +48,8 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.bundled import manifests_path
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import SetupError
-from gbnf_server.inference.cpu_support import patch_default_model_params
 from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.process_globals import patch_default_model_params
 from gbnf_server.llama_server import api_keys, build
 from scripted import Shape, write_model
 
@@ -136,9 +136,9 @@ def plain_prompt(messages: Sequence[Message]) -> str:
     return "".join(said) + "<|im_start|>assistant\n"
 
 
-def ours(path: Path, grammar: str | None, context: int, **options: Any) -> tuple[InProcess, Contender]:
-    """Our backend as a contender. Grammars are our own, so they go in unguarded, as in `gbnf run`."""
-    backend = InProcess(path, threads=_THREADS, context_length=context, guard_grammars=False, **options)
+def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> tuple[InProcess, Contender]:
+    """Our backend as a contender."""
+    backend = InProcess(path, threads=_THREADS, context_length=context, **options)
 
     def write(job: Job) -> Written:
         begun = time.perf_counter()
@@ -149,7 +149,7 @@ def ours(path: Path, grammar: str | None, context: int, **options: Any) -> tuple
     return backend, write
 
 
-def llama_cpp_python(path: Path, grammar: str | None, context: int, model: NativeModel) -> Contender:
+def llama_cpp_python(path: Path, grammar: Grammar | None, context: int, model: NativeModel) -> Contender:
     """The high-level `Llama`, greedy."""
     patch_default_model_params()
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
@@ -157,7 +157,7 @@ def llama_cpp_python(path: Path, grammar: str | None, context: int, model: Nativ
     def write(job: Job) -> Written:
         prompt = prompt_tokens(model, job.prompt)
         begun = time.perf_counter()
-        held = None if grammar is None else LlamaGrammar.from_string(grammar, verbose=False)
+        held = None if grammar is None else LlamaGrammar.from_string(str(grammar), verbose=False)
         answer: Any = llama.create_completion(prompt, max_tokens=_MOST_TOKENS, temperature=0.0, grammar=held)
         seconds = time.perf_counter() - begun
         return Written(seconds, answer["choices"][0]["text"], answer["usage"]["completion_tokens"])
@@ -170,14 +170,14 @@ def _key(url: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {api_keys.find(url)}"}
 
 
-def server(url: str, grammar: str, model: NativeModel) -> Contender:
+def server(url: str, grammar: Grammar, model: NativeModel) -> Contender:
     """llama-server with our grammar."""
     client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
     def write(job: Job) -> Written:
         body = {
             "prompt": prompt_tokens(model, job.prompt),
-            "grammar": grammar,
+            "grammar": str(grammar),
             "n_predict": _MOST_TOKENS,
             "temperature": 0,
             "cache_prompt": True,
@@ -396,12 +396,12 @@ def written(
 
 
 def contenders_of(
-    path: Path, grammar: str, context: int, model: NativeModel, names: Sequence[str], opened: ExitStack
+    path: Path, grammar: Grammar, context: int, model: NativeModel, names: Sequence[str], opened: ExitStack
 ) -> dict[str, Contender]:
     """Those of the names that this machine can run, ready; in the order of their names' list."""
     made: dict[str, Contender] = {}
 
-    def add(name: str, held: str | None, **options: Any) -> None:
+    def add(name: str, held: Grammar | None, **options: Any) -> None:
         if name in names:
             backend, made[name] = ours(path, held, context, **options)
             opened.enter_context(backend)
@@ -458,7 +458,7 @@ def main(
             place.mkdir(parents=True, exist_ok=True)
             path = written(place, vocabulary, shape, model, wanted)
         for each in layout or ["default", "spaced"]:
-            grammar = str(compile_pool(pool, whitespace=cast("Whitespace", each)))
+            grammar = compile_pool(pool, whitespace=cast("Whitespace", each))
             asked = only or (_CONTENDERS if servers else _IN_PROCESS)
             names = [name for name in _CONTENDERS if name in asked]
             with ExitStack() as opened:

@@ -198,7 +198,7 @@ def hard_walks() -> Iterator[Walk]:
 def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:
     """Our grammar and the converter's, where both exist and both accept the text."""
     try:
-        ours = compile_schema(walk.schema, closed=True).text
+        ours = str(compile_schema(walk.schema, closed=True))
         theirs = json_schema_to_gbnf(json.dumps(walk.schema))
         judges = [gbnf_judge(model, text) for text in (ours, theirs)]
     except GbnfError:

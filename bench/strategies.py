@@ -1,6 +1,6 @@
 """The ladder: one model over one suite on each rung, one line a rung, as Markdown.
 
-    python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--strategy NAME]… [--out FILE.jsonl]
+    python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--strategy NAME]… [--out FILE]
 
     none      no grammar; a text that is one clean JSON call counts
     soft      no grammar; calls are read in any usual shape, and mended
@@ -23,7 +23,7 @@ from typing import Annotated
 import typer
 
 from gbnf import load_manifests
-from gbnf_server.backends.base import Backend, dialect_of
+from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.bundled import manifests_path
@@ -45,7 +45,9 @@ def compare_strategies(
     pool = load_manifests(manifests_path())
     loaded = [load_suite(name, pool) for name in suites]
     strategies = tuple(
-        each for each in supported_strategies(dialect_of(backend)) if not chosen or each.name in chosen
+        each
+        for each in supported_strategies(backend.capabilities.dialect)
+        if not chosen or each.name in chosen
     )
     if not strategies:
         raise typer.BadParameter("none of these rungs can be stood on with this backend")
@@ -72,7 +74,7 @@ def main(
         if server is not None:
             backend: Backend = stack.enter_context(LlamaServer(server))
         else:
-            backend = stack.enter_context(InProcess(model or model_path(), guard_grammars=False))
+            backend = stack.enter_context(InProcess(model or model_path()))
         log = out or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ladder.jsonl"
         results = compare_strategies(
             backend,

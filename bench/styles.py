@@ -46,7 +46,6 @@ from gbnf_server.bundled import manifests_path
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import ContextOverflow
 from gbnf_server.evaluation.cases import Case
-from gbnf_server.evaluation.patterns import fits_members
 from gbnf_server.evaluation.suite_files import load_suite
 
 Way = Literal["grammar", "soft"]
@@ -95,7 +94,7 @@ def verdict(completion: Completion, case: Case, tools: Sequence[Tool], way: Way)
         return "invalid"
     arguments = repaired.call["arguments"]
     expected = [each for plan in case.plans for each in plan if each.name == call.name]
-    right = any(fits_members(each.arguments, arguments) for each in expected)
+    right = any(each.accepts(arguments) for each in expected)
     return "" if right else "wrong arguments"
 
 
@@ -114,7 +113,7 @@ def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], s
         {"role": "system", "content": system_prompt(tools, style=cell.style, language=case.language)},
         {"role": "user", "content": case.query},
     ]
-    grammar = str(compile_pool(tools[:-1], final_answer=True)) if cell.way == "grammar" else None
+    grammar = compile_pool(tools[:-1], final_answer=True) if cell.way == "grammar" else None
     begun = time.perf_counter()
     try:
         completion = backend.complete(

@@ -1,14 +1,15 @@
-"""gbnf: tool manifests to GBNF grammars that llama.cpp can hold a model to.
+"""Compile JSON Schemas and tool manifests to GBNF grammars, which constrain what a model generates.
 
     executors = load_manifests("manifests")
     selection = filter_pool(executors, "what time is it?")
     grammar = compile_pool(selection.kept, final_answer=True)
     print(grammar)            # the GBNF text
     print(grammar.report)     # what it does not enforce
-    verdict = validate_call({"name": "get_now", "arguments": {}}, executors)
+    print(grammar.match('{"name": "get_n').expected)
+    result = validate_call({"name": "get_now", "arguments": {}}, executors)
 
-Everything here is pure: the only files read are manifests that a caller names. Names are imported when they
-are first asked for, so that a program pays for what it uses.
+Everything here is pure: the only files read are manifests that a caller names. Names are imported on first
+use.
 """
 
 from __future__ import annotations
@@ -17,77 +18,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gbnf.calls.validation import ValidationResult, validate_call
-    from gbnf.compiler.grammar import Grammar
-    from gbnf.compiler.pool import compile_pool
-    from gbnf.compiler.report import Finding
-    from gbnf.compiler.schema import compile_schema
-    from gbnf.errors import (
-        GbnfError,
-        GrammarSyntaxError,
-        ManifestError,
-        ManifestErrors,
-        PoolError,
-        SchemaError,
-    )
-    from gbnf.grammar.match import Matcher
-    from gbnf.grammar.parse import parse_gbnf
-    from gbnf.tools import Tool, load_manifests
-    from gbnf.tools.complexity import args_complexity, is_complex
-    from gbnf.tools.pool_filter import Selection, filter_pool
+    from gbnf.calls.validation import ValidationResult as ValidationResult
+    from gbnf.calls.validation import validate_call as validate_call
+    from gbnf.compiler.grammar import Grammar as Grammar
+    from gbnf.compiler.pool import compile_pool as compile_pool
+    from gbnf.compiler.report import Finding as Finding
+    from gbnf.compiler.schema import compile_schema as compile_schema
+    from gbnf.errors import AmbiguousGrammarError as AmbiguousGrammarError
+    from gbnf.errors import GbnfError as GbnfError
+    from gbnf.errors import GrammarError as GrammarError
+    from gbnf.errors import GrammarSyntaxError as GrammarSyntaxError
+    from gbnf.errors import InvalidArgumentError as InvalidArgumentError
+    from gbnf.errors import ManifestError as ManifestError
+    from gbnf.errors import ManifestErrors as ManifestErrors
+    from gbnf.errors import PoolError as PoolError
+    from gbnf.errors import SchemaError as SchemaError
+    from gbnf.grammar.match import Match as Match
+    from gbnf.tools import ASK_USER as ASK_USER
+    from gbnf.tools import FINAL_ANSWER as FINAL_ANSWER
+    from gbnf.tools import Tool as Tool
+    from gbnf.tools import load_manifests as load_manifests
+    from gbnf.tools.complexity import args_complexity as args_complexity
+    from gbnf.tools.complexity import is_complex as is_complex
+    from gbnf.tools.pool_filter import Selection as Selection
+    from gbnf.tools.pool_filter import filter_pool as filter_pool
 
-_MODULES = {
-    "Tool": "gbnf.tools",
-    "Finding": "gbnf.compiler.report",
-    "GbnfError": "gbnf.errors",
-    "Grammar": "gbnf.compiler.grammar",
-    "GrammarSyntaxError": "gbnf.errors",
-    "ManifestError": "gbnf.errors",
-    "ManifestErrors": "gbnf.errors",
-    "Matcher": "gbnf.grammar.match",
-    "PoolError": "gbnf.errors",
-    "SchemaError": "gbnf.errors",
-    "Selection": "gbnf.tools.pool_filter",
-    "ValidationResult": "gbnf.calls.validation",
-    "args_complexity": "gbnf.tools.complexity",
-    "compile_pool": "gbnf.compiler.pool",
-    "compile_schema": "gbnf.compiler.schema",
-    "filter_pool": "gbnf.tools.pool_filter",
-    "is_complex": "gbnf.tools.complexity",
-    "load_manifests": "gbnf.tools",
-    "parse_gbnf": "gbnf.grammar.parse",
-    "validate_call": "gbnf.calls.validation",
-}
-
-__all__ = [
-    "Finding",
-    "GbnfError",
-    "Grammar",
-    "GrammarSyntaxError",
-    "ManifestError",
-    "ManifestErrors",
-    "Matcher",
-    "PoolError",
-    "SchemaError",
-    "Selection",
-    "Tool",
-    "ValidationResult",
-    "args_complexity",
-    "compile_pool",
-    "compile_schema",
-    "filter_pool",
-    "is_complex",
-    "load_manifests",
-    "parse_gbnf",
-    "validate_call",
-]
+_NAMES = {
+    "gbnf.calls.validation": ("ValidationResult", "validate_call"),
+    "gbnf.compiler.grammar": ("Grammar",),
+    "gbnf.compiler.pool": ("compile_pool",),
+    "gbnf.compiler.report": ("Finding",),
+    "gbnf.compiler.schema": ("compile_schema",),
+    "gbnf.errors": (
+        "AmbiguousGrammarError", "GbnfError", "GrammarError", "GrammarSyntaxError", "InvalidArgumentError",
+        "ManifestError", "ManifestErrors", "PoolError", "SchemaError",
+    ),
+    "gbnf.grammar.match": ("Match",),
+    "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "Tool", "load_manifests"),
+    "gbnf.tools.complexity": ("args_complexity", "is_complex"),
+    "gbnf.tools.pool_filter": ("Selection", "filter_pool"),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
 
 
 def __getattr__(name: str) -> object:
-    home = _MODULES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'gbnf' has no attribute {name!r}")
-    found: object = getattr(import_module(home), name)
+    found: object = getattr(import_module(module), name)
     globals()[name] = found
     return found
 

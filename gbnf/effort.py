@@ -1,10 +1,11 @@
-"""How much work one compilation may take.
+"""A limit on the work of one compilation or validation.
 
-Work is counted, never timed: the same input takes the same count in every process, whatever is cached, so
-it gives the same grammar. A unit is about a microsecond of a current machine. Whoever does expensive work
-says so by `spend`; the count belongs to the innermost `limit_effort` block of the context, and without one nothing
-is counted. Where the count is used up `spend` raises `EffortSpent`, and whoever catches it puts a larger set
-of values in the place that was too expensive, and reports it.
+Expensive code counts its work with `spend`, in units of about a microsecond. The count belongs to the
+innermost `limit_effort` block of the context; outside of one nothing is counted. When the limit is reached,
+`spend` raises `EffortSpent`; the caller that catches it substitutes a larger set of values, and reports it.
+
+Invariants: work is counted, never timed, so the same input takes the same count in every process, whatever
+is cached, and gives the same grammar.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TooManyStates(GbnfError):  # noqa: N818  # it is a count that went wrong, 
 
 
 class EffortSpent(TooManyStates):
-    """The work that a schema may take is used up. Whoever can leave an automaton out can go on without it."""
+    """The work that a schema may take is used up. Callers that can do without an automaton may catch it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -43,7 +44,7 @@ class EffortSpent(TooManyStates):
 
 
 class _Effort:
-    """A count of work. `limit` is where `spend` raises; None: nowhere."""
+    """A count of work; `spend` raises above `limit` (None: never)."""
 
     __slots__ = ("depth", "limit", "may_backtrack", "paid", "used")
 
@@ -51,15 +52,15 @@ class _Effort:
         self.limit = limit
         self.may_backtrack = may_backtrack
         self.used = 0
-        self.paid: set[Any] = set()  # the remembered calls that were counted
-        self.depth = 0  # of judgements within one another
+        self.paid: set[Any] = set()  # the cached calls that were counted
+        self.depth = 0  # of nested validations
 
 
 _current: ContextVar[_Effort | None] = ContextVar("effort", default=None)
 
 
 def spend(work: int) -> None:
-    """Count `work`. Raises EffortSpent where the count is used up."""
+    """Count `work`. Raises EffortSpent above the limit."""
     effort = _current.get()
     if effort is not None:
         effort.used += work
@@ -68,13 +69,13 @@ def spend(work: int) -> None:
 
 
 def is_spent() -> bool:
-    """Whether the count is used up."""
+    """Return whether the limit is reached."""
     effort = _current.get()
     return effort is not None and effort.limit is not None and effort.used > effort.limit
 
 
 def may_backtrack() -> bool:
-    """Whether patterns may be matched by a library whose work can't be counted."""
+    """Return whether patterns may be matched by a library that doesn't count its work."""
     effort = _current.get()
     return effort is None or effort.may_backtrack
 
@@ -107,9 +108,9 @@ def limit_effort_share(part: int) -> Iterator[None]:
 
 @contextmanager
 def limit_nesting(most: int) -> Iterator[None]:
-    """Around what calls itself, at most so deep; twice so deep where patterns may backtrack.
+    """Limit the depth of recursion to `most`; twice that where patterns may backtrack.
 
-    Compiling has taken part of Python's stack already. Raises EffortSpent where it is deeper.
+    While compiling, part of Python's stack is in use already. Raises EffortSpent beyond the limit.
     """
     effort = _current.get()
     if effort is None:
@@ -133,7 +134,7 @@ class _Outcome(NamedTuple):
 def effort_cache(
     maxsize: int,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """As `functools.lru_cache`, for functions that spend: a call costs the same whether cached or not.
+    """Cache as `functools.lru_cache` does, for functions that spend: a call costs the same whether cached or not.
 
     In each count the first call with certain arguments costs, and the others nothing.
 

@@ -1,16 +1,19 @@
-"""What can go wrong, as one tree.
+"""The errors of the project, as one tree.
 
     GbnfError
-    ├── ManifestError          one file's fault: file, key, value, way out
-    ├── ManifestErrors         every broken file of one loading, at once
-    ├── SchemaError            a JSON Schema that is malformed, or that no value satisfies
-    ├── PoolError              a pool that cannot be compiled: empty, or two tools of one name
-    ├── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, way out
-    ├── AmbiguousGrammarError  a grammar that can be followed in too many ways at once
-    └── TooManyStates, PatternError (gbnf.regular.errors): a regular language that is not held
+    ├── ManifestError              one manifest: file, key, value, problem, hint
+    ├── ManifestErrors             all broken manifests of one load
+    ├── SchemaError                a JSON Schema that is malformed, or that no value satisfies
+    ├── PoolError                  a pool that is empty, or in which two tools share a name
+    ├── GrammarError               rules that are no grammar (also a ValueError)
+    │   ├── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, problem, hint
+    │   └── AmbiguousGrammarError  a grammar with too many derivations of one text
+    ├── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
+    └── TooManyStates, PatternError (gbnf.regular.errors): a regular language that is not enforced
 
-The client's own errors (`gbnf_server.errors`) hang below `GbnfError` too, so one ``except`` holds all.
-Errors carry fields, and their message shows the value and the way out.
+Errors that one module raises for another one, such as `gbnf.contracts.fields.FieldError`, and those of the
+server (`gbnf_server.errors`) derive from `GbnfError` too: one ``except`` catches all. Errors have fields, and
+their message shows the value and a hint.
 """
 
 from __future__ import annotations
@@ -20,17 +23,18 @@ from typing import Any
 
 
 class GbnfError(Exception):
-    """The root of every error that this project raises on purpose."""
+    """The base class of every error that this project raises on purpose."""
 
 
 class ManifestError(GbnfError):
-    """One manifest is broken.
+    """A broken manifest.
 
-    Fields: `path` (the file), `key` (dotted path inside it, "" for the file as a whole), `value` (what
-    stands there, None where nothing does), `problem` and `hint` (one sentence each).
+    Fields: `path` (the file), `key` (the dotted path inside it, "" for the whole file), `value` (the value of
+    the key, None if there is none), `problem` and `hint` (one sentence each).
     """
 
     def __init__(self, path: Path, key: str, value: Any, problem: str, hint: str) -> None:
+        """Compose the message from the fields."""
         self.path, self.key, self.value, self.problem, self.hint = path, key, value, problem, hint
         location = f"{path}: {key}" if key else f"{path}"
         shown = "" if value is None else f" (got {_shorten(value)})"
@@ -38,9 +42,10 @@ class ManifestError(GbnfError):
 
 
 class ManifestErrors(GbnfError):  # noqa: N818  # several errors, so the plural says it
-    """Every broken manifest of one loading. `errors` holds them in file order."""
+    """All broken manifests of one load. `errors` has them in the order of the files."""
 
     def __init__(self, errors: tuple[ManifestError, ...]) -> None:
+        """Compose the message from those of `errors`."""
         self.errors = errors
         count = f"{len(errors)} broken manifest" + ("s" if len(errors) != 1 else "")
         super().__init__("\n".join([f"{count}:", *(f"  {error}" for error in errors)]))
@@ -49,41 +54,53 @@ class ManifestErrors(GbnfError):  # noqa: N818  # several errors, so the plural 
 class SchemaError(GbnfError):
     """A schema that is malformed, or that no JSON value satisfies.
 
-    Fields: `pointer` (JSON pointer of the place, "" for the root), `problem`, `hint`.
+    Fields: `pointer` (the JSON Pointer of the subschema, "" for the root), `problem`, `hint`.
     """
 
     def __init__(self, pointer: str, problem: str, hint: str = "") -> None:
+        """Compose the message from the fields."""
         self.pointer, self.problem, self.hint = pointer, problem, hint
         super().__init__(f"schema at '{pointer or '/'}': {problem}." + (f" {hint}" if hint else ""))
 
 
 def is_rust_panic(error: BaseException) -> bool:
-    """Whether a library written in Rust gave up: PyO3's exception has no name to import, and no `Exception`.
+    """Return whether `error` is a panic of a library written in Rust.
 
-    The tables of `referencing` do so where Python's stack ends while they compare keys.
+    PyO3's `PanicException` cannot be imported, and does not derive from `Exception`. The tables of
+    `referencing` panic if Python's stack overflows while they compare keys.
     """
     return type(error).__name__ == "PanicException" and type(error).__module__ == "pyo3_runtime"
 
 
 class PoolError(GbnfError):
-    """A pool that has no grammar: it is empty, or holds two tools of one name."""
+    """A pool that has no grammar: it is empty, or two of its tools have the same name."""
 
 
-class GrammarSyntaxError(GbnfError):
+class InvalidArgumentError(GbnfError, ValueError):
+    """An argument of a function that is out of range, or an unknown name."""
+
+
+class GrammarError(GbnfError, ValueError):
+    """Rules that are no grammar: undefined, left-recursive, without GBNF text or finite derivations."""
+
+
+class GrammarSyntaxError(GrammarError):
     """GBNF text that llama.cpp would refuse, hang on or silently loosen. `line` and `column` count from 1."""
 
     def __init__(self, line: int, column: int, problem: str, hint: str = "") -> None:
+        """Compose the message from the fields."""
         self.line, self.column, self.problem, self.hint = line, column, problem, hint
         super().__init__(f"line {line}, column {column}: {problem}." + (f" {hint}" if hint else ""))
 
 
-class AmbiguousGrammarError(GbnfError):
-    """A grammar of which one character, or the start, leads to too many derivations. Field: `limit`."""
+class AmbiguousGrammarError(GrammarError):
+    """A grammar with too many derivations of the same text. Field: `limit`."""
 
     def __init__(self, limit: int) -> None:
+        """Compose the message from the limit on derivations."""
         self.limit = limit
         super().__init__(
-            f"the grammar can be followed in more than {limit:,} ways at one place of a text. "
+            f"the grammar has more than {limit:,} derivations of the same text. "
             f"Give each rule one way to derive the empty string, and none two ways to derive the same text."
         )
 

@@ -97,9 +97,9 @@ def check_lines(case: Mapping[str, Any]) -> str:
         contract = Contract(**{label: _field(field) for label, field in case["fields"].items()})
     except ValueError:
         return "no contract"
-    grammar = contract.gbnf()
+    grammar = contract.grammar
     contract.prompt("it")
-    derived = generate(contract.rules, random.Random(case["seed"]), budget=100)
+    derived = generate(contract.grammar.rules, random.Random(case["seed"]), budget=100)
     assert accepts(grammar, derived), f"the engine refuses the derived {derived!r}"
     for constrained in (False, True):
         outcome = contract.parse(derived, constrained=constrained)

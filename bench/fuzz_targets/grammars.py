@@ -11,13 +11,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fuzz_targets.common import SEEDS, Target, edited, edits
-from gbnf import parse_gbnf
+from gbnf import Grammar
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.generate import generate
-from gbnf.grammar.match import Matcher
 from gbnf_server.errors import GrammarRefused
+from gbnf_server.inference.native import NativeGrammar
 from isolation import Confined, Finished
 from support.grammars import LETTERS, grammars, quick
 from support.oracle import engine
@@ -44,32 +44,31 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
     """What the parser takes, the engine takes, and both say the same of texts; what it refuses harms."""
     said = edited(case["text"], case["edits"])
     try:
-        rules = parse_gbnf(said)
+        grammar = Grammar.parse(said)
     except GrammarSyntaxError as error:
         names = re.findall(r"^\s*([A-Za-z0-9-]+)\s*::=", said, re.MULTILINE)
         strict = _MAY_LOOSEN.search(said) or "recursion" in error.problem or len(names) > len(set(names))
         if strict or said.count("(") > 100:
             return "refused"  # what the engine would loosen, hang on or crash at: it is not asked
         try:
-            engine().check(said, trusted=True)
+            NativeGrammar.parse(engine().model, said)
         except GrammarRefused:
             return "refused by both"
         raise AssertionError(f"the engine takes what is refused: {error}") from None
-    engine().check(said, trusted=True)
-    assert emit(parse_gbnf(emit(rules))) == emit(rules), "what is emitted is read otherwise"
+    NativeGrammar.parse(engine().model, said)
+    assert Grammar.parse(str(grammar)) == grammar, "what is emitted is read otherwise"
     with suppress(GrammarSyntaxError):
-        parse_gbnf(xgrammar_text(said))
+        Grammar.parse(xgrammar_text(grammar))
     texts = list(case["texts"])
     with suppress(ValueError):  # nothing finite can be derived
-        derived = generate(rules, random.Random(case["seed"]), budget=40)
-        assert Matcher(rules).match(derived).complete, f"the derived {derived!r} is refused"
+        derived = generate(grammar.rules, random.Random(case["seed"]), budget=40)
+        assert grammar.match(derived).complete, f"the derived {derived!r} is refused"
         texts += [derived, derived[:-1], derived + "a"]
-    judged = _judged(said, texts) if quick(rules) else None
+    judged = _judged(said, texts) if quick(grammar.rules) else None
     if judged is None or re.search(r"\[\^[^\]]*[^\x00-\x7f\]]", said):
         return "read"  # too slow for the engine; or a class that it reads bytewise, as a smaller one
-    matcher = Matcher(rules)
     for each, (accepted, complete) in zip(texts, judged, strict=True):
-        found = matcher.match(each)
+        found = grammar.match(each)
         same = (found.accepted, found.complete) == (accepted, complete)
         assert same, f"of {each!r} the matcher says {found}, the engine {accepted=}, {complete=}"
     return "compared"
@@ -79,7 +78,7 @@ def _judged(gbnf: str, texts: list[str]) -> list[tuple[bool, bool]] | None:
     """The engine's verdicts; None where it takes too long: its time grows exponentially in some grammars."""
 
     def work(said: list[str]) -> list[tuple[bool, bool]]:
-        found = engine().match_many(gbnf, said, trusted=True)
+        found = engine().match_many(gbnf, said)
         return [(each.accepted, each.complete) for each in found]
 
     with Confined(work, limit_s=1.0, memory_mib=256) as confined:

@@ -21,7 +21,7 @@ from gbnf.grammar.ir import Rules
 from gbnf.tools import Tool
 from support.hostile_schemas import hostile_schema
 from support.oracle import engine
-from support.schemas import VALIDATORS
+from support.values import VALIDATORS
 
 KEYWORDS = [
     "$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
@@ -118,7 +118,7 @@ def check_hostile_schema(case: Mapping[str, Any]) -> str:
     said = "error"
     with suppress(GbnfError):
         grammar = compile_schema(schema, property_order=case["order"])
-        engine().check(grammar.text, trusted=True)
+        engine().check(grammar)
         text = _derived(grammar.rules)
         if text is not None:
             json.loads(text)
@@ -126,7 +126,7 @@ def check_hostile_schema(case: Mapping[str, Any]) -> str:
     with suppress(GbnfError):
         args = {"type": "object", "properties": {"a": schema}}
         tool = Tool.from_mapping({"name": "t", "description": "t", "args": args})
-        engine().check(compile_pool([tool]).text, trusted=True)
+        engine().check(compile_pool([tool]))
         validate_call({"name": "t", "arguments": {"a": 1}}, [tool])
         said += ", tool"
     return said

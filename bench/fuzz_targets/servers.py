@@ -113,7 +113,7 @@ def _server_cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-_HASTY = RetryPolicy(timeout=2.0, connect_timeout=2.0, retries=1, backoff=0.001, loading=0.01)
+_HASTY = RetryPolicy(timeout=2.0, connect_timeout=2.0, retries=1, backoff=0.001, loading_timeout=0.01)
 _PING = Tool(
     "ping",
     descriptions={"en": "Ping."},

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from fuzz_targets.common import ORDERS, SEEDS, Target, accepts
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.calls.repair import repair_call
-from gbnf.dialects import call_schema, schema_text, schema_violation
+from gbnf.dialects import call_schema, schema_violation
 from gbnf.errors import GbnfError
 from gbnf.grammar.generate import generate
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.bundled import manifests_path
 from support.oracle import engine
 from support.pools import json_values
-from support.schemas import NAMES, SCHEMAS, values_near
+from support.schemas import SCHEMAS
+from support.values import NAMES, values_near
 
 _TOOL_NAMES = ["a_b", "aB", "a.b", "json", "a", "root", "string", "final", "x-y", "get_now", "A"]
 
@@ -59,7 +60,6 @@ _POOL_CASES = st.fixed_dictionaries(
             {
                 "property_order": ORDERS,
                 "final_answer": st.booleans(),
-                "union": st.sampled_from([True, True, True, False]),
             }
         ),
         "seed": SEEDS,
@@ -83,12 +83,10 @@ def check_pool(case: Mapping[str, Any]) -> str:
         grammar = compile_pool(pool, steps=steps, **options)
     except GbnfError:
         return "no grammar"
-    engine().check(grammar.text, trusted=True)
+    engine().check(grammar)
     tools = [*pool, FINAL_ANSWER] if options["final_answer"] else pool
     open_tools = {finding.tool for finding in grammar.report if finding.kind == "unenforced"}
     schema = _call_schema(pool, steps, final_answer=options["final_answer"])
-    if not options["union"]:
-        return "product"
     for shift in range(3):
         said = generate(grammar.rules, random.Random(case["seed"] + shift))
         assert accepts(grammar, said), f"the engine refuses {said}, which the grammar derives"
@@ -108,13 +106,13 @@ def check_pool(case: Mapping[str, Any]) -> str:
     return "reported" if open_tools else "exact"
 
 
-def _call_schema(pool: list[Tool], steps: tuple[int, ...], *, final_answer: bool) -> str | None:
+def _call_schema(pool: list[Tool], steps: tuple[int, ...], *, final_answer: bool) -> dict[str, Any] | None:
     try:
         schema = call_schema(pool, steps=steps, final_answer=final_answer)
     except GbnfError:
         return None
     jsonschema.Draft202012Validator.check_schema(schema)
-    return schema_text(schema)
+    return schema
 
 
 _REPAIR_CASES = st.one_of(

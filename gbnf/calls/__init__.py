@@ -1,20 +1,22 @@
-r"""Soft calls: a model's text in, a step out, for models and servers that no grammar holds.
+r"""Text tool calls: parse the calls in a model's text, for models and servers without a grammar.
 
-    step = parse('Sure!\n```json\n{"tool": "Get-Now", "args": {},}\n```', executors)
-    match step:
-        case ToolCalls(calls, shape):
-            calls[0].name, calls[0].arguments, calls[0].cut     # "get_now", {}, False
-            step.repairs                                        # what was done to read it so
-        case Final(content):
-            ...                                                 # an answer: no sign of a call
+    result = parse_tool_calls('Sure!\n```json\n{"tool": "Get-Now", "args": {},}\n```', tools)
+    match result:
+        case ToolCalls(calls, syntax):
+            calls[0].name, calls[0].arguments, calls[0].truncated     # "get_now", {}, False
+            result.repairs                                            # what was ignored or corrected
+        case FinalAnswer(content):
+            ...                                                       # an answer: the text has no call
 
-A call is read in ten shapes (`CALL_SYNTAXES`, in priority order). What must stay true:
+Calls are parsed in ten syntaxes (`CALL_SYNTAXES`, in order of priority). Invariants:
 
-- only tools of the pool are called; an invented name is refused with the nearest;
-- `parse_tool_calls(render(call, shape), pool)` is the call again, in every shape, with nothing repaired;
-- whatever was left out, mended or guessed is in `repairs`;
-- a call that the text's end cut is marked `cut`, and never to be executed;
-- no text raises, and what stands inside a call's strings is never a call.
+- only tools of the pool are called; an unknown name is an `InvalidToolCall` with the nearest name;
+- `parse_tool_calls(render_tool_calls(call, syntax), pool)` is the same call, in every syntax, without
+repairs; - whatever was ignored, corrected or guessed is in `repairs`;
+- a call that ends with the text is `truncated`, and must not be executed;
+- no text raises an exception, and nothing inside a call's strings is a call.
+
+`gbnf.calls.validation` checks a call against its schema, `gbnf.calls.repair` corrects its arguments.
 """
 
 from gbnf.calls.parsing.parser import TEXT_LIMIT, parse_tool_calls

@@ -41,7 +41,7 @@ def split_expr(
     layout: Layout,
     scope: Scope,
 ) -> Expr:
-    """The objects of the properties `names`, of which there are some, in the orders that splitting gives.
+    """Return the objects of the properties `names`, of which there are some, in the orders that splitting gives.
 
     The arguments are those of `gbnf.compiler.declared_order.chain_expr`.
     """
@@ -49,7 +49,7 @@ def split_expr(
 
 
 def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
-    """All of the pairs, in any order. A state is the set of those that are still to come."""
+    """Return all of the pairs, in any order. A state is the set of those that are still to come."""
 
     def rest(left: tuple[Expr, ...]) -> Expr:
         if len(left) == 1:
@@ -86,7 +86,7 @@ class OrderBudget:
         self._interleaving_left = MAX_INTERLEAVED_PAIRS
 
     def reserve_any_order(self, pairs: int, share: int) -> bool:
-        """Whether an object may take so many pairs for any order, at most 1/`share` of what is left.
+        """Return whether an object may take so many pairs for any order, at most 1/`share` of what is left.
 
         They are taken.
         """
@@ -96,7 +96,7 @@ class OrderBudget:
         return True
 
     def reserve_interleaving(self, pairs: int) -> bool:
-        """Whether an object may take so many pairs for its chains; they are taken."""
+        """Return whether an object may take so many pairs for its chains; they are taken."""
         if pairs > min(MAX_PAIRS, self._interleaving_left):
             return False
         self._interleaving_left -= pairs
@@ -156,11 +156,11 @@ class _Splits:
         return min((place // self._block + 1) * self._block, self._count)
 
     def _is_needed(self, start: int, end: int) -> bool:
-        """Whether one of a part's properties can't be left out."""
+        """Return whether one of a part's properties can't be left out."""
         return self._needed[start] < self._needed[end]
 
     def _split(self, start: int, end: int) -> Expr:
-        """Any of a part's properties, and behind it what is left before and behind."""
+        """Return any of a part's properties, and behind it what is left before and behind."""
         words = []
         for place in range(start, end):
             before, behind = (start, place), (place + 1, end)
@@ -178,7 +178,7 @@ class _Splits:
         return trie(sorted(words, key=itemgetter(0)))
 
     def _all(self, start: int, end: int) -> Expr:
-        """A part behind a property, or nothing where nothing of it is needed."""
+        """Return a part behind a property, or nothing where nothing of it is needed."""
         if start == end:
             return EPSILON
         part = self._parts.get((start, end))
@@ -193,7 +193,7 @@ class _Splits:
         return row
 
     def _some(self, start: int, end: int) -> Expr:
-        """At least one property of a part, behind another one."""
+        """Return at least one property of a part, behind another one."""
         if start == end:
             return EPSILON
         part = self._parts.get((start, end))

@@ -30,7 +30,7 @@ class ArrayItems:
 
 
 def possible_items(items: ArrayItems) -> ArrayItems | None:
-    """The same arrays with the bounds that the items leave; None where there are none."""
+    """Return the same arrays with the bounds that the items leave; None where there are none."""
     prefix, maximum = items.prefix, items.maximum
     if EMPTY_LANGUAGE in prefix:
         prefix = prefix[: prefix.index(EMPTY_LANGUAGE)]
@@ -43,7 +43,7 @@ def possible_items(items: ArrayItems) -> ArrayItems | None:
 
 
 def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
-    """The arrays of these items, and whether the bounds are held exactly."""
+    """Return the arrays of these items, and whether the bounds are held exactly."""
     filled, exact = _filled(items, layout, scope)
     body = seq(layout.begin_array, filled, layout.end_array)
     return (
@@ -56,7 +56,7 @@ def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, b
 
 
 def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
-    """At least one item, and as many as the bounds say; NOTHING where there can be none."""
+    """Return at least one item, and as many as the bounds say; NOTHING where there can be none."""
     prefix, rest, minimum, maximum = items.prefix, items.rest, items.minimum, items.maximum
     if maximum == 0:
         return EMPTY_LANGUAGE, True
@@ -80,7 +80,7 @@ def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool
 
 
 def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
-    """The arrays of which at least one item is a matching one; None where they take too many states.
+    """Return the arrays of which at least one item is a matching one; None where they take too many states.
 
     `matching` holds, for each place of the prefix and then for the rest, an expression for items that match.
     """
@@ -115,7 +115,7 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
 def unique_expr(
     values: Sequence[Expr], minimum: int, maximum: int | None, layout: Layout, scope: Scope
 ) -> Expr:
-    """The arrays of different `values`, in any order. A state is the set of values that lie behind."""
+    """Return the arrays of different `values`, in any order. A state is the set of values that lie behind."""
     most = len(values) if maximum is None else min(maximum, len(values))
     if most < minimum:
         return EMPTY_LANGUAGE

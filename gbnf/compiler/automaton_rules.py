@@ -18,6 +18,7 @@ from gbnf.compiler.character_classes import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.effort import spend
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
@@ -32,7 +33,7 @@ _SHORT_ENDING = 4
 
 
 def string_expr(language: Dfa, scope: Scope) -> Expr:
-    """The JSON strings, quotes included, whose content is a word of the language; NOTHING if none is.
+    """Return the JSON strings, quotes included, whose content is a word of the language; NOTHING if none is.
 
     Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
     """
@@ -43,7 +44,7 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
 
 
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
-    """The words of the language as they are; NOTHING where there is none.
+    """Return the words of the language as they are; NOTHING where there is none.
 
     Without a scope nothing becomes a production: raises ValueError where a cycle of several states needs one.
     """
@@ -131,7 +132,7 @@ class _Writer:
         self._parts: dict[Expr, Ref] = {}  # repeated characters that are productions
 
     def expression(self) -> Expr:
-        """The words from the start on. Writes the productions that it needs."""
+        """Return the words from the start on. Writes the productions that it needs."""
         whole = self._joined(self._from(0, 0))
         while self._pending:
             state = self._pending.pop()
@@ -140,7 +141,7 @@ class _Writer:
         return whole
 
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
-        """What may come from a state on, by name where it has one."""
+        """Return what may come from a state on, by name where it has one."""
         if self._scope is None:
             return self._body_in_place(state, nesting)
         shared = self._uses[state] > 1 and not self._is_short_ending(state)
@@ -153,14 +154,14 @@ class _Writer:
 
     def _body_in_place(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         if state in self._open:
-            raise ValueError("a cycle of several states takes a scope for its productions")
+            raise InvalidArgumentError("a cycle of several states takes a scope for its productions")
         self._open.add(state)
         body = self._body(state, nesting)
         self._open.remove(state)
         return body
 
     def _is_short_ending(self, state: int) -> bool:
-        """Whether at most a few fixed characters are still to come."""
+        """Return whether at most a few fixed characters are still to come."""
         for _ in range(_SHORT_ENDING):
             edges = self._edges[state]
             if self._loops[state] or len(edges) + (state in self._accepting) != 1:
@@ -173,7 +174,7 @@ class _Writer:
         return False
 
     def _char(self, classes: int) -> Expr:
-        """One character of the classes."""
+        """Return one character of the classes."""
         known = self._spelled.get(classes)
         if known is None:
             chars = CharSet.of(*[chars for bit, chars in enumerate(self._sets) if classes >> bit & 1])
@@ -181,7 +182,7 @@ class _Writer:
         return known
 
     def _body(self, state: int, nesting: int) -> list[_RepeatedExpr]:
-        """What may come from a state on, written out."""
+        """Return what may come from a state on, written out."""
         pieces: list[_RepeatedExpr] = []
         loop, run, rest = self._loops[state], None, self._rest(state)
         if loop:
@@ -202,7 +203,7 @@ class _Writer:
         return [*pieces, *self._exits(rest, nesting)]
 
     def _exits(self, rest: _Rest, nesting: int) -> list[_RepeatedExpr]:
-        """One of the edges and what comes behind it, or the end."""
+        """Return one of the edges and what comes behind it, or the end."""
         deeper = nesting + (len(rest.edges) + rest.ends > 1)
         options = [
             [_RepeatedExpr(self._char(classes)), *self._from(target, deeper)]
@@ -222,7 +223,7 @@ class _Writer:
         return _Rest(frozenset([edge for edge in edges if edge[0] != without]), state in self._accepting)
 
     def _run(self, state: int) -> _Run | None:
-        """The longest chain from a state, if it is worth writing as one."""
+        """Return the longest chain from a state, if it is worth writing as one."""
         best: _Run | None = None
         for classes, first in self._edges[state].items():
             rest, length, target = self._rest(state, classes), 1, first
@@ -239,7 +240,7 @@ class _Writer:
         return best
 
     def _joined(self, pieces: list[_RepeatedExpr]) -> Expr:
-        """The pieces one behind the other, neighbours of one expression as one repetition."""
+        """Return the pieces one behind the other, neighbours of one expression as one repetition."""
         merged: list[_RepeatedExpr] = []
         for piece in pieces:
             last = merged[-1] if merged else _RepeatedExpr(EPSILON)
@@ -274,5 +275,5 @@ class _Writer:
 
 
 def _first_class(edge: tuple[int, int]) -> int:
-    """The lowest of an edge's classes, which is that of its first character."""
+    """Return the lowest of an edge's classes, which is that of its first character."""
     return edge[0] & -edge[0]

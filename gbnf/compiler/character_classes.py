@@ -17,7 +17,7 @@ _LETTERS = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\
 
 @lru_cache(maxsize=1024)
 def raw_char(chars: CharSet) -> Expr:
-    """One character of a set that isn't empty, as it is."""
+    """Return one character of a set that isn't empty, as it is."""
     if len(chars) == 1:
         return Literal(chr(chars.ranges[0][0]))
     others = ~chars
@@ -28,7 +28,7 @@ def raw_char(chars: CharSet) -> Expr:
 
 @lru_cache(maxsize=1024)
 def json_char(chars: CharSet) -> Expr:
-    """One character of a set that isn't empty, as it stands in a JSON string."""
+    """Return one character of a set that isn't empty, as it stands in a JSON string."""
     if chars == ANY_CHAR:
         return Ref("keyChar")
     plain, forced = chars - _FORCED, chars & _FORCED

@@ -57,7 +57,7 @@ class DigitLimits:
     small: int | None
 
     def max_fraction_digits(self, whole: int, digits: str) -> int | None:
-        """How many digits may stand behind a point that has `whole` before and `digits` behind it."""
+        """Return how many digits may stand behind a point that has `whole` before and `digits` behind it."""
         is_small = whole == 0 and digits.startswith("00")
         return self.small if is_small else self.fraction
 
@@ -70,7 +70,7 @@ UNBOUNDED_DIGITS = DigitLimits(integer=None, whole=308, fraction=None, small=Non
 
 
 def integer_expr(minimum: int | None, maximum: int | None, most: int | None = BOUNDED_DIGITS.integer) -> Expr:
-    """The integers of an inclusive range (None: without bound), in canonical spelling, without `-0`.
+    """Return the integers of an inclusive range (None: without bound), in canonical spelling, without `-0`.
 
     `most`: how many digits they may have where a bound is missing; those of the other bound may be more.
 
@@ -87,7 +87,7 @@ def integer_expr(minimum: int | None, maximum: int | None, most: int | None = BO
 
 
 def decimal_expr(low: Fraction | None, high: Fraction | None, digits: DigitLimits = BOUNDED_DIGITS) -> Expr:
-    """The numbers of an inclusive range without exponent, integers too."""
+    """Return the numbers of an inclusive range without exponent, integers too."""
     zero = Fraction(0)
     parts: list[Expr] = []
     if low is None or low < 0:
@@ -103,7 +103,7 @@ def decimal_expr(low: Fraction | None, high: Fraction | None, digits: DigitLimit
 def scientific_expr(
     low: Fraction | None, high: Fraction | None, digits: DigitLimits = BOUNDED_DIGITS
 ) -> Expr:
-    """The numbers of an inclusive range with an exponent."""
+    """Return the numbers of an inclusive range with an exponent."""
     parts: list[Expr] = []
     if low is None or low < 0:
         mirrored_low = SMALLEST if high is None or high >= 0 else -high
@@ -114,7 +114,7 @@ def scientific_expr(
 
 
 def number_rules(digits: DigitLimits) -> dict[str, Expr]:
-    """The productions of numbers without bounds, by name."""
+    """Return the productions of numbers without bounds, by name."""
     tiny, huge = _magnitude(SMALLEST), _magnitude(INFINITE)
     greatest = INFINITE / Fraction(10) ** huge
     return {
@@ -132,7 +132,7 @@ def zero_expr(digits: DigitLimits) -> Expr:
 
 
 def _unsigned_any(digits: DigitLimits) -> Expr:
-    """Every number without a sign, in any spelling."""
+    """Return every number without a sign, in any spelling."""
     fraction = _any_fraction(1, digits)
     exponent = _exponents(_magnitude(SMALLEST) + 1, _magnitude(INFINITE) - 1)
     longer = repeat(_DIGIT, 1, None if digits.whole is None else digits.whole - 1)
@@ -145,7 +145,7 @@ def _unsigned_any(digits: DigitLimits) -> Expr:
 
 
 def _unsigned(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr:
-    """The decimals from `low` (at least 0) to `high`, by their whole part."""
+    """Return the decimals from `low` (at least 0) to `high`, by their whole part."""
     low_whole, low_fraction = _split(low, digits, ceil)
     after_low = _fraction_from(low_whole, low_fraction, digits)
     first = seq(literal(str(low_whole)), after_low)
@@ -173,7 +173,7 @@ def _unsigned(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr
 
 
 def _split(value: Fraction, digits: DigitLimits, rounded: Callable[[Fraction], int]) -> tuple[int, str]:
-    """A decimal of at least 0 as its whole part and the digits behind the point, without trailing zeros."""
+    """Return a decimal of at least 0 as its whole part and the digits behind the point, without trailing zeros."""
     places = (digits.small if value < Fraction(1, 100) else digits.fraction) or 0
     if digits.fraction is None:
         places = _MANY_DECIMALS
@@ -182,7 +182,7 @@ def _split(value: Fraction, digits: DigitLimits, rounded: Callable[[Fraction], i
 
 
 def _more(whole: int, digits: str, limits: DigitLimits, least: int = 0) -> Expr:
-    """Any digits behind `whole`, the point and `digits`, at least so many."""
+    """Return any digits behind `whole`, the point and `digits`, at least so many."""
     if limits.fraction is None:
         return repeat(_DIGIT, least)
     max_fraction_digits = limits.max_fraction_digits(whole, digits)
@@ -196,12 +196,12 @@ def _more(whole: int, digits: str, limits: DigitLimits, least: int = 0) -> Expr:
 
 
 def _any_fraction(whole: int, limits: DigitLimits) -> Expr:
-    """A fraction with its point, or none."""
+    """Return a fraction with its point, or none."""
     return EPSILON if limits.fraction == 0 else optional(seq(Literal("."), _more(whole, "", limits, 1)))
 
 
 def _fraction_from(whole: int, digits: str, limits: DigitLimits) -> Expr:
-    """Fractions of at least 0.`digits`, with their point."""
+    """Return fractions of at least 0.`digits`, with their point."""
     if not digits:
         return _any_fraction(whole, limits)
     # 47 -> "." ( [5-9] [0-9]* | "4" ( [8-9] [0-9]* | "7" [0-9]* ) )
@@ -214,7 +214,7 @@ def _fraction_from(whole: int, digits: str, limits: DigitLimits) -> Expr:
 
 
 def _fraction_to(whole: int, digits: str, limits: DigitLimits) -> Expr:
-    """Fractions of at most 0.`digits`, with their point, or none at all."""
+    """Return fractions of at most 0.`digits`, with their point, or none at all."""
     if limits.fraction == 0:
         return EPSILON
     # 47 -> ( "." ( [0-3] [0-9]* | "4" ( [0-6] [0-9]* | "7" "0"* )? ) )?
@@ -227,7 +227,7 @@ def _fraction_to(whole: int, digits: str, limits: DigitLimits) -> Expr:
 
 
 def _digits_in(low: str, high: str, known: str, whole: int, limits: DigitLimits) -> Expr:
-    """A digit from `low` to `high` behind those known, and any more behind it."""
+    """Return a digit from `low` to `high` behind those known, and any more behind it."""
     behind = {digit: _more(whole, known + digit, limits) for digit in (low, high)}
     if behind[low] == behind[high]:
         return seq(_digit_range(low, high), behind[low])
@@ -235,7 +235,7 @@ def _digits_in(low: str, high: str, known: str, whole: int, limits: DigitLimits)
 
 
 def _zeros(whole: int, digits: str, limits: DigitLimits) -> Expr:
-    """Zeros that change nothing; at least one where there are no digits behind the point."""
+    """Return zeros that change nothing; at least one where there are no digits behind the point."""
     max_fraction_digits = limits.max_fraction_digits(whole, digits or "00")
     return repeat(
         _ZERO, 0 if digits else 1, None if max_fraction_digits is None else max_fraction_digits - len(digits)
@@ -243,7 +243,7 @@ def _zeros(whole: int, digits: str, limits: DigitLimits) -> Expr:
 
 
 def _exponential(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr:
-    """The numbers from `low` (above 0) to `high` with an exponent."""
+    """Return the numbers from `low` (above 0) to `high` with an exponent."""
     low = max(low, SMALLEST)
     high = INFINITE if high is None else min(high, INFINITE)
     if low > high:
@@ -264,13 +264,13 @@ def _exponential(low: Fraction, high: Fraction | None, digits: DigitLimits) -> E
 
 
 def _magnitude(value: Fraction) -> int:
-    """The exponent of a number above 0 with one digit before the point."""
+    """Return the exponent of a number above 0 with one digit before the point."""
     found = len(str(value.numerator)) - len(str(value.denominator))
     return found if value >= Fraction(10) ** found else found - 1
 
 
 def _mantissa(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr:
-    """The decimals from `low` (at least 1) to `high`; without `high`, to those that begin with 9."""
+    """Return the decimals from `low` (at least 1) to `high`; without `high`, to those that begin with 9."""
     if high is not None:
         return _unsigned(low, high, digits)
     whole, fraction = _split(low, digits, ceil)
@@ -282,7 +282,7 @@ def _mantissa(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr
 
 @lru_cache(maxsize=1024)
 def _exponents(first: int, last: int) -> Expr:
-    """The exponents of an inclusive range; Python writes those of one digit as `e-07`."""
+    """Return the exponents of an inclusive range; Python writes those of one digit as `e-07`."""
     signs = []
     if first < 0:
         signs.append(seq(Literal("-"), _exponent(max(-last, 1), -first)))
@@ -296,7 +296,7 @@ def _exponent(low: int, high: int) -> Expr:
 
 
 def _natural(low: int, high: int | None, most: int | None = None) -> Expr:
-    """The natural numbers from `low` to `high`, grouped by their number of digits.
+    """Return the natural numbers from `low` to `high`, grouped by their number of digits.
 
     `most`: how many digits they may have without `high`; as many as `low` has, and one more, in any case.
     """
@@ -320,7 +320,7 @@ def _natural(low: int, high: int | None, most: int | None = None) -> Expr:
 
 
 def _between(low: str, high: str) -> Expr:
-    """The digit strings from `low` to `high`, both of one length."""
+    """Return the digit strings from `low` to `high`, both of one length."""
     if not low:
         return EPSILON
     if low == high:

@@ -27,7 +27,7 @@ def declared_order_expr(
     layout: Layout,
     scope: Scope,
 ) -> Expr:
-    """The objects of the properties `names`, those in `required` always there.
+    """Return the objects of the properties `names`, those in `required` always there.
 
     `values` holds what stands under each name, none of them impossible; `others` are pairs of key and value
     that may stand anywhere between.
@@ -82,7 +82,7 @@ class _DeclaredOrder:
         return factor_prefixes(alternatives)
 
     def _rest(self, state: int) -> Expr:
-        """What follows a value: more pairs, each behind a comma, or the closing bracket."""
+        """Return what follows a value: more pairs, each behind a comma, or the closing bracket."""
         if not self._others:
             return self._production(state, EMPTY_LANGUAGE)
         label = f"After {self._names[state - 1]}" if state else "More"
@@ -103,11 +103,11 @@ class _DeclaredOrder:
         return factor_prefixes([more, self._layout.end_object])
 
     def _pairs(self, state: int, rest: Expr) -> Expr:
-        """The pairs that may come next; `rest` stands behind additional ones."""
+        """Return the pairs that may come next; `rest` stands behind additional ones."""
         return alt(self._declared(state), *[seq(other, rest) for other in self._others])
 
     def _declared(self, state: int) -> Expr:
-        """The declared properties that may come next: a few, and by reference those that follow."""
+        """Return the declared properties that may come next: a few, and by reference those that follow."""
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
         words = [(json_string(self._names[place]), self._entries[place]) for place in range(state, limit)]
@@ -120,7 +120,7 @@ class _DeclaredOrder:
 
 
 def trie(words: Sequence[tuple[str, Expr]]) -> Expr:
-    """One of the words and what follows it, shared beginnings written once.
+    """Return one of the words and what follows it, shared beginnings written once.
 
     The words are sorted, and none is the beginning of another.
     """

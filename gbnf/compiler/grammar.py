@@ -1,4 +1,4 @@
-"""A compiled grammar: its productions, its text, and what it does not enforce."""
+"""A grammar as users see it, and the linker that puts compiled rules together."""
 
 from __future__ import annotations
 
@@ -11,25 +11,84 @@ from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.report import Finding
-from gbnf.grammar.emit import emit_expr
+from gbnf.grammar.emit import emit, emit_rule
 from gbnf.grammar.ir import Rules
+from gbnf.grammar.match import Match, Matcher
+from gbnf.grammar.parse import parse_gbnf
+
+
+@dataclass(frozen=True, eq=False)
+class Grammar:
+    """An immutable grammar, made by `compile_pool`, `compile_schema` or `Grammar.parse`.
+
+    `str(grammar)` is its GBNF text; grammars with the same text are equal. `rules` are its productions as
+    values, with the start symbol `root`. `report` lists what the grammar does not enforce, sorted by tool and
+    JSON Pointer.
+    """
+
+    rules: Rules
+    report: tuple[Finding, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Grammar:
+        """Read GBNF text.
+
+        Raises GrammarSyntaxError if llama.cpp would refuse it, hang on it, or silently read another grammar.
+        """
+        return cls(parse_gbnf(text))
+
+    def match(self, text: str) -> Match:
+        """Match `text` against the grammar, as far as it fits. May be called from several threads at once.
+
+        Raises AmbiguousGrammarError if the text so far has too many derivations.
+        """
+        return self.matcher.match(text)
+
+    @property
+    def matcher(self) -> Matcher:
+        """The matcher of this grammar, for texts that arrive piece by piece. It is built once."""
+        return _matcher(self)
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether each text of the language satisfies the schema: no finding is of kind "unenforced"."""
+        return all(finding.kind != "unenforced" for finding in self.report)
+
+    @cached_property
+    def _text(self) -> str:
+        return emit(self.rules)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Grammar) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@lru_cache(maxsize=32)  # a matcher grows with the texts that it sees, and compiled pools are kept for long
+def _matcher(grammar: Grammar) -> Matcher:
+    return Matcher(grammar.rules)
 
 
 class CompiledRules:
-    """Productions that are compiled and written once, and linked into many grammars."""
+    """Productions that are compiled and emitted once, and linked into many grammars."""
 
     __slots__ = ("names", "needs", "productions", "text")
 
     def __init__(self, rules: Rules) -> None:
+        """Emit the rules. Raises GrammarError for those that have no text in GBNF."""
         self.productions = rules.productions
-        self.text = "".join([f"{name} ::= {emit_expr(expr)}\n" for name, expr in self.productions.items()])
+        self.text = "".join([emit_rule(name, expr) for name, expr in self.productions.items()])
         self.names = frozenset(self.productions)
         self.needs = frozenset(chain.from_iterable(rules.references.values())) - self.names
 
 
 @lru_cache(maxsize=256)
 def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: DigitLimits) -> CompiledRules:
-    """The primitives that `needs` names, and those that they need in their turn."""
+    """Return the primitives named by `needs`, and those that they refer to."""
     table = Rules(primitives(whitespace, digits))
     reached: set[str] = set()
     pending = [name for name in needs if name in table.productions]
@@ -41,44 +100,19 @@ def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: DigitLim
     return CompiledRules(table.only(name for name in table.productions if name in reached))
 
 
-@dataclass(frozen=True)
-class Grammar:
-    """A GBNF grammar with the report of its compilation. `str(grammar)` is the text.
-
-    `report` is sorted by tool and place. `exact` says that no finding is of kind "unenforced": every
-    string of the language is then valid JSON that satisfies the schema.
-    """
-
-    parts: tuple[CompiledRules, ...]
-    report: tuple[Finding, ...]
-
-    def __str__(self) -> str:
-        return self.text
-
-    @cached_property
-    def text(self) -> str:
-        return "".join(part.text for part in self.parts)
-
-    @cached_property
-    def rules(self) -> Rules:
-        """The productions as values; the start symbol is `root`."""
-        return Rules({name: expr for part in self.parts for name, expr in part.productions.items()})
-
-    @cached_property
-    def exact(self) -> bool:
-        return all(finding.kind != "unenforced" for finding in self.report)
-
-
 def link(
     parts: Iterable[CompiledRules],
     findings: Iterable[Finding],
     whitespace: Whitespace,
     digits: DigitLimits = BOUNDED_DIGITS,
 ) -> Grammar:
-    """Put parts together with the primitives that they need. The first part holds `root`."""
+    """Link parts with the primitives that they need. The first rule of the first part is `root`."""
     parts = tuple(parts)
     needs = frozenset().union(*(part.needs for part in parts)) - frozenset().union(
         *(part.names for part in parts)
     )
-    shared = _shared_part(needs, whitespace, digits)
-    return Grammar((*parts, shared) if shared.productions else parts, tuple(sorted(findings)))
+    parts = (*parts, _shared_part(needs, whitespace, digits))
+    productions = {name: expr for part in parts for name, expr in part.productions.items()}
+    grammar = Grammar(Rules(productions), tuple(sorted(findings)))
+    vars(grammar)["_text"] = "".join([part.text for part in parts])  # what `emit` would return
+    return grammar

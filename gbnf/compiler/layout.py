@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
-from typing import get_args
 
 from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, char_class, literal, optional, repeat, seq
 
 Whitespace = OneOf["default", "compact", "spaced", "free"]
-
-WHITESPACE_CHOICES: tuple[str, ...] = get_args(Whitespace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 
 
 def json_string(text: str) -> str:
-    """The canonical JSON spelling of a string, quotes included."""
+    """Return the canonical JSON spelling of a string, quotes included."""
     return _encode(text)
 
 
@@ -47,7 +47,7 @@ JoinPairs: TypeAlias = Callable[[Sequence[Expr]], Expr]
 
 
 def value_expr(value: Any, layout: Layout, pairs: JoinPairs | None = None) -> Expr:
-    """One JSON value in a layout. The pairs of an object keep their order, unless `pairs` is given."""
+    """Return one JSON value in a layout. The pairs of an object keep their order, unless `pairs` is given."""
     match value:
         case dict():
             if not value:
@@ -70,7 +70,7 @@ def value_expr(value: Any, layout: Layout, pairs: JoinPairs | None = None) -> Ex
 
 
 def _number_texts(value: float) -> Iterable[str]:
-    """The spellings of a number: those of `json.dumps` and `JSON.stringify`, and without an exponent."""
+    """Return the spellings of a number: those of `json.dumps` and `JSON.stringify`, and without an exponent."""
     text = _encode(value)
     if isinstance(value, int):
         # From 1e21 on, JavaScript writes an exponent.
@@ -85,7 +85,7 @@ def _number_texts(value: float) -> Iterable[str]:
 
 
 def values_expr(values: Iterable[Any], layout: Layout, pairs: JoinPairs | None = None) -> Expr:
-    """Any of the values, with shared beginnings factored."""
+    """Return any of the values, with shared beginnings factored."""
     return factor_prefixes([value_expr(value, layout, pairs) for value in values])
 
 
@@ -97,7 +97,7 @@ def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:
 
 
 def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
-    """The alternation of the expressions with shared beginnings written once: a trie.
+    """Return the alternation of the expressions with shared beginnings written once: a trie.
 
     "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
     else as a whole. This is what keeps llama.cpp fast: it tries every token against every open branch.
@@ -129,7 +129,7 @@ def _factor(sequences: list[tuple[Expr, ...]], nesting: int) -> Expr:
 
 
 def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, ...]]]:
-    """The longest beginning that all share, up to one item, and what is left of each."""
+    """Return the longest beginning that all share, up to one item, and what is left of each."""
     first = group[0][0]
     if not isinstance(first, Literal):
         return first, [items[1:] for items in group]
@@ -151,13 +151,13 @@ _KEY_NESTING = 16
 
 
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
-    """A key in canonical spelling, quotes included, that is none of `names`."""
+    """Return a key in canonical spelling, quotes included, that is none of `names`."""
     words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
     return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
 
 
 def _units(spelled: str) -> tuple[str, ...]:
-    """The characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
+    """Return the characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
     if "\\" not in spelled:
         return tuple(spelled)
     units, index = [], 0
@@ -169,7 +169,7 @@ def _units(spelled: str) -> tuple[str, ...]:
 
 
 def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
-    """What may follow `at` units that the words share, closing quote included, so that none is spelled."""
+    """Return what may follow `at` units that the words share, closing quote included, so that none is spelled."""
     if len(words) == 1:
         return _other_than(words[0][at:], scope)
     following: dict[str, list[tuple[str, ...]]] = {}
@@ -185,7 +185,7 @@ def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
 
 
 def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
-    """What may follow so that just this word isn't spelled."""
+    """Return what may follow so that just this word isn't spelled."""
     rest = _WHOLE
     while len(word) > _KEY_NESTING:
         word, last = word[:-_KEY_NESTING], word[-_KEY_NESTING:]
@@ -195,12 +195,12 @@ def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
 
 @lru_cache(maxsize=8192)
 def _along(word: tuple[str, ...], rest: Expr) -> Expr:
-    """What may follow: this word and then `rest`, or anything that leaves it."""
+    """Return what may follow: this word and then `rest`, or anything that leaves it."""
     return _unless(((word[0], _along(word[1:], rest)),), ends=False) if word else rest
 
 
 def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
-    """One of the units and its rest, or any other; the closing quote too, unless a word `ends` here."""
+    """Return one of the units and its rest, or any other; the closing quote too, unless a word `ends` here."""
     plain = "".join([unit for unit, _ in rests if len(unit) == 1])
     branches: list[Expr] = [seq(Literal(unit), rest) for unit, rest in rests]
     branches.append(_other_char(plain))
@@ -213,7 +213,7 @@ def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _other_char(excluded: str) -> Expr:
-    """A character that is written as it is and none of these, and the rest of a key."""
+    """Return a character that is written as it is and none of these, and the rest of a key."""
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)
 
 

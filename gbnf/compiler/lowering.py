@@ -139,7 +139,7 @@ class Lowering:
         return ref
 
     def value(self, places: Conjunction, scope: Scope, pointer: str, depth: int) -> Expr:
-        """An expression for the values that satisfy `places`, which stand in `depth` objects and arrays."""
+        """Return an expression for the values that satisfy `places`, which stand in `depth` objects and arrays."""
         places, scope = self._canonical(places, scope)
         key = (places, depth if self.options.max_depth is not None else 0)
         if key in self._known:
@@ -171,12 +171,12 @@ class Lowering:
         return self._known[key]
 
     def _is_spent(self) -> bool:
-        """Whether so much has been written or looked into that what is new has to be left open."""
+        """Return whether so much has been written or looked into that what is new has to be left open."""
         rules = len(self.table.productions) - self._any_order_rules
         return rules > MAX_RULES or is_spent()
 
     def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
-        """A lone reference is the place that it leads to, and lends it its name."""
+        """Return a lone reference is the place that it leads to, and lends it its name."""
         seen = set()
         while len(places) == 1:
             raw = places[0].raw
@@ -210,7 +210,7 @@ class Lowering:
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
     def _listed(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
-        """Any of the values; objects in them in any order where that is asked for and they are small."""
+        """Return any of the values; objects in them in any order where that is asked for and they are small."""
         try:
             spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except EffortSpent:
@@ -222,7 +222,7 @@ class Lowering:
         return values_expr(values, self._layout, self._pairs(scope, pointer))
 
     def _pairs(self, scope: Scope, pointer: str) -> JoinPairs | None:
-        """How the pairs of a listed object are put together; None: in their order."""
+        """Return how the pairs of a listed object are put together; None: in their order."""
         if not self._order_budget.any_order:
             return None
 
@@ -293,7 +293,7 @@ class Lowering:
         return expr
 
     def _new_string(self, shape: String, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
-        """An expression, and each keyword that it doesn't hold, with the reason."""
+        """Return an expression, and each keyword that it doesn't hold, with the reason."""
         low, high = shape.min_length, shape.max_length
         if shape.language is not None:
             return self._regular(shape, shape.language, scope)
@@ -337,7 +337,7 @@ class Lowering:
     def _items(
         self, shape: Array, also: Conjunction, scope: Scope, pointer: str, depth: int
     ) -> ArrayItems | None:
-        """The items as expressions, each of which satisfies `also` too."""
+        """Return the items as expressions, each of which satisfies `also` too."""
         hint = "Match " if also else ""
         prefix = tuple(
             self.value(
@@ -386,7 +386,7 @@ class Lowering:
         return None
 
     def _few_values(self, places: Conjunction) -> list[Any] | None:
-        """All values that satisfy `places`, where they are few."""
+        """Return all values that satisfy `places`, where they are few."""
         allowed = self._expander.expand(places)
         values = list(allowed.values)
         for shape in allowed.shapes:

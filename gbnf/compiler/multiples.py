@@ -28,7 +28,7 @@ _UNCOUNTED = DigitLimits(None, None, None, None)
 
 
 def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Expr | None, str]:
-    """The numbers of a shape with divisors, and what is not held of them, "" for nothing.
+    """Return the numbers of a shape with divisors, and what is not held of them, "" for nothing.
 
     Listed where the bounds leave few, else by an automaton, which spells numbers without exponent; None where
     it would be too large. It counts no digits where that would make it too large.
@@ -79,8 +79,11 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
 
 @effort_cache(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
-    """The canonical decimals that are multiples of `divisor`: the digits read so far modulo it, in units of
-    its last decimal, and how many decimals were read."""
+    """Return the canonical decimals that are multiples of `divisor`.
+
+    A state is the digits read so far modulo the divisor, in units of its last decimal, and how many decimals
+    were read.
+    """
     places = 0
     while (divisor * 10**places).denominator != 1:
         places += 1

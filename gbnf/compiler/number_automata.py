@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from gbnf.compiler.rules import Scope
 from gbnf.effort import effort_cache
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 from gbnf.regular.automaton import Dfa
 
 
 def intersection(left: Expr, right: Expr) -> Expr:
-    """The spellings that both expressions derive. None of the three holds a nonterminal."""
+    """Return the spellings that both expressions derive. None of the three holds a nonterminal."""
     return automaton_expr(expr_language(left) & expr_language(right))
 
 
 @effort_cache(maxsize=256)
 def expr_language(expr: Expr) -> Dfa:
-    """The automaton of an expression without nonterminals."""
+    """Return the automaton of an expression without nonterminals."""
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most numbers don't need it
 
     return search(f"^(?:{_as_pattern(expr)})$")
 
 
 def automaton_expr(words: Dfa, scope: Scope | None = None) -> Expr:
-    """The words of an automaton, as they are. Without a scope, in one expression."""
+    """Return the words of an automaton, as they are. Without a scope, in one expression."""
     from gbnf.compiler.automaton_rules import words_expr  # noqa: PLC0415  # most numbers don't need it
 
     return words_expr(words, scope)
@@ -41,4 +42,4 @@ def _as_pattern(expr: Expr) -> str:
         case Repeat(item, minimum, maximum):
             return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
         case Ref(name):
-            raise ValueError(f"{name} is a nonterminal")
+            raise InvalidArgumentError(f"{name} is a nonterminal")

@@ -36,7 +36,7 @@ _FRACTIONAL = seq(
 
 
 def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) -> Expr:
-    """The numbers of a shape in canonical spelling, whatever its divisors.
+    """Return the numbers of a shape in canonical spelling, whatever its divisors.
 
     `exponents`: numbers that need not be integers may be written with one.
     """
@@ -62,7 +62,7 @@ def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) ->
 
 
 def _least(bound: Bound) -> Fraction:
-    """The least number that is not below a lower bound, as a decimal or as the double that it is read as."""
+    """Return the least number that is not below a lower bound, as a decimal or as the double that it is read as."""
     value = bound.value
     if not bound.exclusive:
         return value
@@ -72,7 +72,7 @@ def _least(bound: Bound) -> Fraction:
 
 
 def _not_integers(low: Fraction | None, high: Fraction | None, digits: DigitLimits) -> Expr:
-    """The numbers that are no integers: with an exponent where they are small enough to be plainly none."""
+    """Return the numbers that are no integers: with an exponent where they are small enough to be plainly none."""
     first = -_SMALL if low is None else max(low, -_SMALL)
     last = _SMALL if high is None else min(high, _SMALL)
     small = scientific_expr(first, last, digits) if first <= last else EMPTY_LANGUAGE

@@ -58,7 +58,7 @@ def object_expr(
     scope: Scope,
     budget: OrderBudget,
 ) -> ObjectExpr:
-    """The objects of `shape`: `values` holds an expression for each declared property."""
+    """Return the objects of `shape`: `values` holds an expression for each declared property."""
     if any(values[name] == EMPTY_LANGUAGE for name in shape.required):
         return ObjectExpr(EMPTY_LANGUAGE)
     loosened: list[tuple[str, str]] = []
@@ -103,12 +103,12 @@ def object_expr(
 
 
 def _fits(counted: int, chains: list[list[str]]) -> bool:
-    """Whether so many properties can be counted along the chains."""
+    """Return whether so many properties can be counted along the chains."""
     return counted <= MAX_COUNT and counted * math.prod(len(chain) + 1 for chain in chains) <= MAX_STATES
 
 
 def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
-    """The properties that are possible, by the schema that declares them, each chain in its order."""
+    """Return the properties that are possible, by the schema that declares them, each chain in its order."""
     possible = [name for name in values if values[name] != EMPTY_LANGUAGE]
     left = set(possible)
     chains = [[name for name in chain if name in left] for chain in shape.chains]
@@ -116,7 +116,7 @@ def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
 
 
 def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
-    """The chains, the last ones joined to one where they would take too many pairs to interleave."""
+    """Return the chains, the last ones joined to one where they would take too many pairs to interleave."""
     count = sum(map(len, chains))
     while len(chains) > 1 and not budget.reserve_interleaving(
         math.prod(len(chain) + 1 for chain in chains) * count
@@ -127,7 +127,7 @@ def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
 
 
 def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
-    """A pair for each class of other keys, the declared ones taken out."""
+    """Return a pair for each class of other keys, the declared ones taken out."""
     pairs = []
     for keys, value in others:
         if value == EMPTY_LANGUAGE:
@@ -214,7 +214,7 @@ class _ObjectAutomaton:
         return min(state.given + 1, self._counted)
 
     def _next(self, state: _State) -> list[_Pair]:
-        """The declared properties that may come next."""
+        """Return the declared properties that may come next."""
         known = self._following.get(state)
         if known is None:
             known = self._following[state] = [] if self._full(state) else self._find_next(state)
@@ -235,7 +235,7 @@ class _ObjectAutomaton:
         return found
 
     def _can_be_satisfied(self, state: _State) -> bool:
-        """Whether each group that is not satisfied has a property that may still come."""
+        """Return whether each group that is not satisfied has a property that may still come."""
         return all(
             state.satisfied & 1 << bit or any(place >= state.at[chain] for chain, place in group)
             for bit, group in enumerate(self._groups)
@@ -251,7 +251,7 @@ class _ObjectAutomaton:
         return f"After {last}" if last else "More"
 
     def _after_other(self, state: _State) -> _State | None:
-        """The state behind an additional property; None where there may be none."""
+        """Return the state behind an additional property; None where there may be none."""
         if not self._others or self._full(state):
             return None
         return state._replace(given=self._counting(state))
@@ -314,7 +314,7 @@ class _ObjectAutomaton:
         return [pair for pair in (*self._declared(state), *others) if pair != EMPTY_LANGUAGE]
 
     def _declared(self, state: _State) -> list[Expr]:
-        """The declared properties that may come next: a few, and by reference those of the following ones."""
+        """Return the declared properties that may come next: a few, and by reference those of the following ones."""
         pairs = self._next(state)
         return [
             expression
@@ -335,7 +335,7 @@ class _ObjectAutomaton:
         return expressions
 
     def _rest_production(self, state: _State) -> Expr:
-        """What follows a value: more pairs, each behind a comma, or the closing bracket."""
+        """Return what follows a value: more pairs, each behind a comma, or the closing bracket."""
         alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
         if self._may_end(state):
             alternatives.append(self._layout.end_object)

@@ -1,12 +1,13 @@
-"""A pool of tools, linked from tools that are each compiled once.
+"""Compile a pool of tools: each tool once, then linked into one grammar.
 
-The root is a discriminated union: each branch binds one tool's name to that tool's arguments, so a call
-that mixes two tools can't be derived.
+Invariant: the root is a discriminated union. Each branch binds one tool's name to that tool's arguments, so
+the grammar derives no call that mixes two tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -33,7 +34,7 @@ _MAX_DEPTH = 4
 
 @dataclass(frozen=True, slots=True)
 class CompiledTool:
-    """One tool's arguments as rules, the first of which is `arguments`."""
+    """The arguments of one tool as rules, of which `arguments` is the first."""
 
     name: str
     arguments: Ref
@@ -52,56 +53,73 @@ def compile_pool(
     closed: bool = True,
     property_order: PropertyOrder = "declared",
     bounded_digits: bool = True,
-    union: bool = True,
 ) -> Grammar:
-    """The grammar of `{"name": …, "arguments": {…}}` for calls of these tools.
+    """Compile the grammar of a call of one of these tools: `{"name": …, "arguments": {…}}`.
 
-    `final_answer` and `ask_user` add the built-in tools of these names. `steps` are the numbers of earlier
-    steps that arguments may refer to; with none, step references aren't offered, nor are tools that need
-    one. `closed` gives objects that declare properties and say nothing of additional ones none. For
-    `property_order`, `bounded_digits` and `whitespace` see `compile_schema`. With `union=False` any name
-    goes with any arguments: a baseline to compare with, nothing to run.
+    `final_answer` and `ask_user` add the built-in tools with these names. `steps` are the numbers of earlier
+    steps that arguments may refer to; without any, step references and tools that require one are left out.
+    If `closed`, an object that declares properties but not `additionalProperties` allows no others. For
+    `property_order`, `bounded_digits` and `whitespace` see `compile_schema`.
 
-    Tools are compiled once and kept; linking a new pool from compiled tools costs microseconds.
+    Tools are compiled once and cached; linking a new pool of compiled tools takes microseconds.
 
-    Raises PoolError where no tool is left or two share a name, SchemaError where a tool's arguments are
-    malformed or can't be satisfied.
+    Raises PoolError if no tool is left or two have the same name, SchemaError if a tool's arguments are
+    malformed or unsatisfiable.
     """
     check_whitespace(whitespace)
-    tools = (*tools, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
     options = CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits)
-    return _link_pool(tools, tuple(steps), options, union)
+    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options)
+
+
+def compile_name_and_arguments(
+    tools: Sequence[Tool], *, final_answer: bool = False, ask_user: bool = False, steps: Sequence[int] = ()
+) -> Grammar:
+    """Compile a baseline for benchmarks: the grammar in which any name goes with any tool's arguments."""
+    options = CompileOptions("default", _MAX_DEPTH, closed=True)
+    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, discriminated=False)
+
+
+def pool_tools(tools: Sequence[Tool], final_answer: bool, ask_user: bool) -> tuple[Tool, ...]:
+    """Return the tools and the built-in ones. Raises PoolError if there is none, or two share a name."""
+    tools = (*tools, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
+    if not tools:
+        raise PoolError("the pool is empty: give at least one tool, or final_answer=True")
+    names = sorted(tool.name for tool in tools)
+    if twice := [name for name, following in itertools.pairwise(names) if name == following]:
+        raise PoolError(f"two tools of the pool have the name {twice[0]!r}: rename one")
+    return tools
 
 
 @lru_cache(maxsize=512)
 def _link_pool(
-    tools: tuple[Tool, ...], steps: tuple[int, ...], options: CompileOptions, union: bool
+    tools: tuple[Tool, ...], steps: tuple[int, ...], options: CompileOptions, discriminated: bool = True
 ) -> Grammar:
-    if not tools:
-        raise PoolError("the pool is empty: give at least one executor, or ask for final_answer")
-    names = [tool.name for tool in tools]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
     compiled: list[CompiledTool] = []
     taken = set(RESERVED)
     for tool in tools:
         compiled_tool = compile_tool(tool, options, bool(steps))
         count = 1
         while compiled_tool is not None and not taken.isdisjoint(compiled_tool.part.names):
-            count += 1  # two tools whose names are one in camelCase
+            count += 1  # two names that are the same in camelCase
             compiled_tool = compile_tool(tool, options, bool(steps), f"{tool.name} {count}")
         if compiled_tool is not None:
             taken |= compiled_tool.part.names
             compiled.append(compiled_tool)
     if not compiled:
-        raise PoolError(f"none of {', '.join(names)} can be called before an earlier step has entries")
+        raise no_callable_tool(tools)
     layout = LAYOUTS[options.whitespace]
-    head = {"root": (_union if union else _product)(compiled, layout)}
+    head = {"root": (_union if discriminated else _product)(compiled, layout)}
     if steps and any(_FROM_STEP.name in compiled_tool.part.needs for compiled_tool in compiled):
         head[_FROM_STEP.name] = factor_prefixes([literal(str(step)) for step in steps])
     findings = [finding for compiled_tool in compiled for finding in compiled_tool.findings]
     parts = [CompiledRules(Rules(head)), *(compiled_tool.part for compiled_tool in compiled)]
     return link(parts, findings, options.whitespace, options.digits)
+
+
+def no_callable_tool(tools: Iterable[Tool]) -> PoolError:
+    """Return the error for a pool whose tools all require an earlier step."""
+    names = ", ".join(tool.name for tool in tools)
+    return PoolError(f"none of {names} can be called before an earlier step has entries")
 
 
 def _union(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
@@ -122,9 +140,9 @@ def _product(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
 def compile_tool(
     tool: Tool, options: CompileOptions, has_steps: bool, prefix: str | None = None
 ) -> CompiledTool | None:
-    """One tool's arguments; None where it can't be called without earlier steps.
+    """Compile the arguments of one tool; None if it cannot be called without earlier steps.
 
-    `prefix` stands for the tool's name in the names of its rules. Raises SchemaError.
+    The names of its rules begin with `prefix`, by default the tool's name. Raises SchemaError.
     """
     args = offered_args(tool, (1,) if has_steps else ())
     if args is None:
@@ -144,18 +162,21 @@ def _compile_arguments(
     lowering.root(ref, Scope(table, (name,)))
     rules = run_passes(Rules(table.productions, ref.name))
     if rules.productions[ref.name] == EMPTY_LANGUAGE:
-        reason = lowering.reason or "they ask for themselves without end"
+        reason = lowering.reason or "they require themselves without end"
         where = "" if tool.path is None else f" in {tool.path}"
         raise SchemaError(
             "",
             f"no arguments satisfy the schema of {tool.name!r}{where}: {reason}",
-            "Loosen what contradicts itself, or leave the tool out.",
+            "Remove the contradiction, or leave the tool out.",
         )
     return CompiledTool(tool.name, ref, CompiledRules(rules), tuple(lowering.report))
 
 
 def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> Mapping[str, Any]:
-    """A tool that declares no arguments takes none; what is not offered is no additional one either."""
+    """Return the schema in which a tool without declared arguments takes none.
+
+    Properties that are not offered are not allowed as additional ones either.
+    """
     args = {keyword: value for keyword, value in args.items() if keyword != "$schema"}  # always 2020-12
     if closed and ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(args) and not declares_elsewhere(args):
         return {**args, "additionalProperties": False}

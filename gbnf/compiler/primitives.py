@@ -53,7 +53,7 @@ _FORCED_ESCAPE = seq(
 
 @cache
 def primitives(whitespace: Whitespace, digits: DigitLimits = BOUNDED_DIGITS) -> dict[str, Expr]:
-    """Every shared production by name, for a layout. Names start with a lower-case letter, as all do."""
+    """Return every shared production by name, for a layout. Names start with a lower-case letter, as all do."""
     layout = LAYOUTS[whitespace]
     string = Ref("string")
     value = Ref("jsonValue")

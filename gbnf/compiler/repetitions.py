@@ -56,6 +56,6 @@ def _at_most(item: Expr, block: Ref, count: int, scope: Scope) -> Expr:
 def separated_repetition(
     item: Expr, comma: Expr, minimum: int, maximum: int | None, scope: Scope
 ) -> BoundedRepetition:
-    """At least one `item` and at most `maximum`, with commas between. `minimum` counts from 1."""
+    """Return at least one `item` and at most `maximum`, with commas between. `minimum` counts from 1."""
     more = bounded_repetition(seq(comma, item), minimum - 1, None if maximum is None else maximum - 1, scope)
     return BoundedRepetition(seq(item, more.expr), more.exact)

@@ -28,7 +28,7 @@ def camel(*parts: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _capitalised(part: str) -> str:
-    """The words of one part, each with a capital letter."""
+    """Return the words of one part, each with a capital letter."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", part) if not unicodedata.combining(char))
     spelled = "".join(char if ord(char) < 128 else f" u{ord(char):x} " for char in plain)
     return "".join(word[0].upper() + word[1:] for word in _WORDS.findall(spelled))
@@ -42,7 +42,7 @@ class NameTable:
         self._counts: dict[str, int] = {}
 
     def fresh(self, *parts: str) -> str:
-        """The camelCase of `parts`, with the least number behind it that makes it new."""
+        """Return the camelCase of `parts`, with the least number behind it that makes it new."""
         wanted = name = camel(*parts)
         count = self._counts.get(wanted, 1)
         while name in self._taken:

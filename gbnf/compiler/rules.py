@@ -18,7 +18,7 @@ class RuleTable:
         self.productions: dict[str, Expr] = {}
 
     def reserve(self, *hint: str) -> Ref:
-        """A new nonterminal, to refer to before its production is known: until `define`, none."""
+        """Return a new nonterminal, to refer to before its production is known: until `define`, none."""
         name = self._names.fresh(*hint)
         self.productions[name] = EMPTY_LANGUAGE
         return Ref(name)
@@ -36,7 +36,7 @@ class RuleTable:
         return ref
 
     def add(self, hint: tuple[str, ...], production: Expr) -> Ref:
-        """The nonterminal of a production."""
+        """Return the nonterminal of a production."""
         known = self._known.get(production)
         if known is not None:
             return known
@@ -75,11 +75,11 @@ class Fragment:
 
     @staticmethod
     def of(expr: Expr, table: RuleTable) -> Fragment:
-        """What was written into a table of its own, with no hint around it."""
+        """Return what was written into a table of its own, with no hint around it."""
         return Fragment(expr, tuple(table.productions.items()))
 
     def instantiate(self, scope: Scope) -> Expr:
-        """The expression, its productions written at this place under new names."""
+        """Return the expression, its productions written at this place under new names."""
         if not self.productions:
             return self.expr
         refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}

@@ -1,19 +1,19 @@
-"""One schema, compiled on its own."""
+"""Compile one JSON Schema."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
+from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.effort import limit_effort
-from gbnf.errors import SchemaError, is_rust_panic
+from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Rules
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.document import Document, lone_surrogate
@@ -28,16 +28,16 @@ def compile_schema(
     property_order: PropertyOrder = "declared",
     bounded_digits: bool = True,
 ) -> Grammar:
-    """The grammar of the JSON texts that satisfy a JSON Schema.
+    """Compile the grammar of the JSON texts that satisfy a JSON Schema.
 
     Properties come in declared order; see `gbnf.compiler.layout` for `whitespace`. Without `max_depth`,
-    recursive schemas become recursive rules. `closed=True` gives objects that declare properties and say
-    nothing of additional ones none; the standard, and the default, leave them open. With
-    `property_order="any"` small objects take their properties in any order, larger ones in many or in the
-    declared one (the report names them). Numbers have at most 39 digits before the point and 20 behind it;
-    with `bounded_digits=False` integers and fractions may have any number of digits.
+    recursive schemas become recursive rules. If `closed`, an object that declares properties but not
+    `additionalProperties` allows no others; by default it does, as in the standard. With
+    `property_order="any"`, small objects accept their properties in any order, larger ones in many orders or
+    in the declared one (the report names them). Numbers have at most 39 digits before the decimal point and
+    20 after it; with `bounded_digits=False`, integers and fractions may have any number of digits.
 
-    Raises SchemaError where the schema is malformed, or where no value satisfies it.
+    Raises SchemaError if the schema is malformed, or if no value satisfies it.
     """
     check_whitespace(whitespace)
     with compilation(schema):
@@ -51,43 +51,34 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
     lowering.root(root, Scope(table, ()))
     rules = run_passes(Rules(table.productions, root.name))
     if rules.productions[root.name] == EMPTY_LANGUAGE:
-        reason = lowering.reason or "it asks for itself without end"
+        reason = lowering.reason or "it requires itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
     return link([CompiledRules(rules)], lowering.report, options.whitespace, options.digits)
 
 
 @contextmanager
 def compilation(schema: Any) -> Iterator[None]:
-    """Around the work on one schema. Raises SchemaError for what nests too deeply to be compiled.
+    """Limit the effort of the compilation inside, and translate its errors.
 
-    Also for texts with half a surrogate pair.
-
-    Python's cycle collector pauses: what a compilation makes holds next to no cycles, and looking for them
-    again and again takes half the time of a large schema. What is made belongs to a function called inside,
-    so that it is gone before the collector looks again.
+    Raises SchemaError for a schema that is nested too deeply, or that contains half a surrogate pair.
     """
-    was_collecting = gc.isenabled()
-    gc.disable()
     try:
-        with limit_effort():
+        with paused_garbage_collection(), limit_effort():
             yield
     except ValueError:
         pointer = lone_surrogate(schema)
         if pointer is None:
             raise
-        problem = "a text in it holds half a surrogate pair, which no text can hold"
-        raise SchemaError(pointer, problem, "Write the whole character, or take it out.") from None
+        problem = "a string in it contains half a surrogate pair, which is no character"
+        raise SchemaError(pointer, problem, "Write the whole character, or remove it.") from None
     except BaseException as error:
         if not isinstance(error, RecursionError) and not is_rust_panic(error):
             raise
-        problem = "a value, a key or a chain of references in it nests too deeply to be compiled"
+        problem = "a value, a key or a chain of references in it is nested too deeply to be compiled"
         raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 def check_whitespace(whitespace: str) -> None:
-    """Raises ValueError for a layout that doesn't exist."""
+    """Raise InvalidArgumentError for an unknown layout."""
     if whitespace not in get_args(Whitespace):
-        raise ValueError(f"whitespace={whitespace!r} is none of {', '.join(get_args(Whitespace))}")
+        raise InvalidArgumentError(f"whitespace={whitespace!r} is none of {', '.join(get_args(Whitespace))}")

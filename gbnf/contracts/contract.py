@@ -1,4 +1,4 @@
-"""A contract: named fields, one after another, each on its line; its prompt, its grammar, its parser."""
+"""An output contract: named fields, each on its own line, with prompt, grammar and parser."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from gbnf.calls.parsing.tool_names import fold
+from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.contracts.fields import Choice, Field, FieldError, Lines, Text
 from gbnf.contracts.line_text import strip_markup, unwrap_answer
-from gbnf.grammar.emit import emit
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.tools.languages import supported_language
@@ -20,7 +21,7 @@ from gbnf.tools.languages import supported_language
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """What an answer says, by field; `notes` list what was left out or moved, each in one line."""
+    """The values of an answer by field. `notes` list what was left out or moved, in one line each."""
 
     values: Mapping[str, Any]
     raw: str
@@ -32,7 +33,7 @@ class ParsedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """An answer that does not keep the contract: the raw text, and why. `field` is where it fails."""
+    """An answer that breaks the contract: the raw text, the reason, and the field that fails."""
 
     raw: str
     reason: str
@@ -60,23 +61,26 @@ _NUMBERED = re.compile(r"(\d{1,2})[.):][ \t]+")
 
 
 class Contract:
-    """An answer's fields in order: `Contract(best=pick(3), reason=text())`.
+    """The fields of an answer, in order: `Contract(best=pick(3), reason=text())`.
 
-    Names become placeholders in the prompt. Raises ValueError without fields, or where text with `rest`
-    isn't the last.
+    Names become placeholders in the prompt. Raises InvalidArgumentError without fields, or if text with
+    `rest` is not the last field.
     """
 
     def __init__(self, **fields: Field) -> None:
+        """Declare the fields."""
         if not fields:
-            raise ValueError("a contract without fields asks for nothing: give at least one, such as text()")
+            raise InvalidArgumentError("a contract needs fields: give at least one, such as text()")
         self.fields: dict[str, Field] = dict(fields)
         for name in list(fields)[:-1]:
             field = fields[name]
             if isinstance(field, Text) and field.rest:
-                raise ValueError(f"the field {name!r} takes the rest of the answer, so it must be the last")
+                raise InvalidArgumentError(
+                    f"the field {name!r} takes the rest of the answer: make it the last"
+                )
 
     def prompt(self, language: str = "en") -> str:
-        """The section of a prompt that says how to answer: placeholders, and no sample of an answer."""
+        """Return the section of a prompt that says how to answer, with placeholders and no sample answer."""
         language = supported_language(language, _HEAD)
         placeholder_lines = [
             line
@@ -94,8 +98,8 @@ class Contract:
         return "\n".join([_HEAD[language].format(count=count), "", *placeholder_lines])
 
     @cached_property
-    def rules(self) -> Rules:
-        """The grammar's productions; the start symbol is `root`."""
+    def grammar(self) -> Grammar:
+        """The grammar of the answers."""
         table = RuleTable(frozenset())
         root = table.reserve("root")
         parts: list[Expr] = []
@@ -103,31 +107,27 @@ class Contract:
             scope = Scope(table, (f"field{number}",))
             parts += [Literal("\n"), scope.add("", field.expr(scope))]
         table.define(root, seq(*parts[1:]))
-        return run_passes(Rules(table.productions))
-
-    def gbnf(self) -> str:
-        """The grammar as GBNF text."""
-        return emit(self.rules)
+        return Grammar(run_passes(Rules(table.productions)))
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The answer that says these values, as the grammar spells it.
+        """Return the answer with these values, as the grammar spells it.
 
-        Raises ValueError for a value that the grammar can't spell: one out of its range or list, a line that
-        begins like a list or holds a tag, a number that leaves its range by rounding.
+        Raises InvalidArgumentError for a value that the grammar cannot spell: one out of its range or list, a
+        line that begins like a list or contains a tag, a number that rounding moves out of its range.
         """
         return "\n".join(line for name, field in self.fields.items() for line in field.render(values[name]))
 
     def parse(self, text: str, *, truncated: bool = False, constrained: bool = False) -> ParseOutcome:
-        """What an answer says. Never raises.
+        """Parse an answer. Never raises.
 
-        `truncated`: the token limit ended it, so that its last line is not trusted, and dropped. `held`: the
-        grammar held the model, so that each line is a field's; else lines before the answer and labels that
-        stand alone are left out.
+        `truncated`: the token limit ended it, so its last line is dropped. `constrained`: the grammar was
+        enforced, so each line is a field's; otherwise lines before the answer and labels on lines of their
+        own are left out.
         """
         notes: list[str] = []
         said = [line.rstrip("\r") for line in unwrap_answer(text, notes).split("\n")]
         if truncated:
-            notes.append("left out the last line, which was cut")
+            notes.append("left out the last line, which was truncated")
             said = said[:-1]
         plain = _AnswerParser(self, text, said, list(notes), lenient=False).outcome()
         if constrained:
@@ -168,9 +168,9 @@ class _AnswerParser:
         return ParsedAnswer(values, self._raw, tuple(self._notes))
 
     def _skip_preamble(self) -> None:
-        """Before a field that can tell, any line that is none; before text, `Here is my answer:`.
+        """Skip lines that are no value of the first field; before text, only `Here is my answer:`.
 
-        A title may end in a colon too, and a text that is all of the answer has nothing before it.
+        A title may end in a colon too, and nothing is skipped before a text that is the whole answer.
         """
         needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
         name, first = next(iter(self._fields.items()))
@@ -197,7 +197,7 @@ class _AnswerParser:
         return True
 
     def _skip_bare_label(self, name: str, field: Field, needed: int) -> None:
-        """`Reason:` on a line of its own; an option is itself, though it be called like its field."""
+        """Skip `Reason:` on a line of its own, unless it is an option with the name of its field."""
         if len(self._lines) <= needed:
             return
         line = strip_markup(self._lines[0][1])
@@ -211,8 +211,7 @@ class _AnswerParser:
             place = self._lines[0][0]
             self._lines = []
             return _answered(_unlabelled("\n".join(self._whole[place:]).strip(), name))
-        place, line = self._next(name)
-        del place
+        _, line = self._next(name)
         return field.read(_answered(_said(line, name, field)), self._notes)
 
     def _read_lines(self, name: str, field: Lines) -> list[str]:
@@ -235,13 +234,13 @@ class _AnswerParser:
 
 
 def _said(line: str, name: str, field: Field) -> str:
-    """A line without its signs and its label, unless an option begins like the label."""
+    """Return a line without its markup and label, unless an option begins like the label."""
     said = strip_markup(line)
     return said if isinstance(field, Choice) and field.has(said) else strip_markup(_unlabelled(said, name))
 
 
 def _answered(line: str) -> str:
-    """The line; raises NoAnswer where it is a placeholder that was copied."""
+    """Return the line. Raises FieldError for a copied placeholder."""
     if _PLACEHOLDER.fullmatch(line):
         raise FieldError(f"the placeholder {line!r} was copied")
     return line
@@ -256,7 +255,7 @@ def _label_of(said: str, name: str) -> bool:
 
 
 def _unlabelled(line: str, name: str) -> str:
-    """`Reason: it rhymes` without the label; a label with nothing behind it is the line itself."""
+    """Return `Reason: it rhymes` without the label; a label without text is kept."""
     label, colon, rest = line.partition(":")
     return rest.strip() if colon and rest.strip() and _label_of(label, name) else line
 

@@ -1,7 +1,7 @@
-"""The kinds of line that a contract declares: how each is asked for, spelled, and read.
+"""The kinds of field in an output contract: how each one is requested, spelled and parsed.
 
-Reading is forgiving about what stands around an answer (a label, bold type, `1)` or `1 - why`), and strict
-about the answer itself: a number outside its range, or two numbers, is none.
+Parsing is lenient about the text around an answer (a label, bold type, `1)` or `1 - why`), and strict about
+the answer itself: a number out of its range, or two numbers, are an error.
 """
 
 from __future__ import annotations
@@ -18,63 +18,70 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.contracts.line_text import is_line, line_rule
+from gbnf.errors import GbnfError, InvalidArgumentError
 from gbnf.grammar.ir import Expr, literal, optional, seq
 
 OutOfRange: TypeAlias = Literal["refuse", "clamp"]
 
 
-class FieldError(ValueError):  # a finding about a line, caught where the answer is read
-    """A line does not say what its field asks for; the message says why."""
+class FieldError(GbnfError):
+    """A line without a valid value of its field; the message says why. Handled by `Contract.parse`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The number of one of several things, from `low` to `high`."""
+    """The number of one item of a list, from `low` to `high`."""
 
     low: int
     high: int
 
     def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
+        """Return the lines of the prompt that ask for this field."""
         return (f"<{name}: {_FROM_TO[language].format(self.low, self.high)}>",)
 
     def expr(self, _scope: Scope) -> Expr:
+        """Return the expression of the field's lines."""
         return integer_expr(self.low, self.high)
 
     def render(self, value: Any) -> tuple[str, ...]:
+        """Return the lines with this value. Raises InvalidArgumentError."""
         if value not in range(self.low, self.high + 1):
             raise _unspelled(value, f"a whole number from {self.low} to {self.high}")
         return (str(int(value)),)
 
     def read(self, line: str, notes: list[str]) -> int:
-        """`1`, `1.`, `1)`, `1 - my pick`, `#1`, `Option 1`."""
+        """Return the number of `1`, `1.`, `1)`, `1 - my pick`, `#1` or `Option 1`. Raises FieldError."""
         found = _PICK.fullmatch(line.strip("_"))
         if found is None:
-            raise FieldError(f"{_shown(line)} begins with no number of its own")
+            raise FieldError(f"{_shown(line)} does not begin with a number")
         number = int(found["number"])
         if not self.low <= number <= self.high:
             raise FieldError(f"{number} is not from {self.low} to {self.high}")
         if found["rest"]:
-            notes.append(f"left out {_shown(found['rest'])} behind the number")
+            notes.append(f"left out {_shown(found['rest'])} after the number")
         return number
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One line of text; with `rest` all lines that are left. `limit`: characters of a line in the grammar."""
+    """One line of text, or with `rest` all remaining lines. `limit`: characters per line in the grammar."""
 
     rest: bool = False
     limit: int = 400
 
     def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
+        """Return the lines of the prompt that ask for this field."""
         return (f"<{name}>",)
 
     def expr(self, scope: Scope) -> Expr:
+        """Return the expression of the field's lines."""
         line = line_rule(self.limit, scope)
         if not self.rest:
             return line
         return seq(line, bounded_repetition(seq(literal("\n"), optional(line)), 0, _MOST_LINES, scope).expr)
 
     def render(self, value: Any) -> tuple[str, ...]:
+        """Return the lines with this value. Raises InvalidArgumentError."""
         said = tuple(value.split("\n")) if self.rest else (value,)
         if len(said) > _MOST_LINES + 1:
             raise _unspelled(f"a text of {len(said)} lines", f"one of at most {_MOST_LINES + 1}")
@@ -82,13 +89,14 @@ class Text:
         return _checked(said, self.limit, [line for at, line in enumerate(said) if line or not at])
 
     def read(self, line: str, notes: list[str]) -> str:
+        """Return the line as it is."""
         del notes
         return line
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from `minimum` to `maximum`, whole or with up to `decimals` digits behind the point."""
+    """A number from `minimum` to `maximum`, an integer if `whole`, else with up to `decimals` decimals."""
 
     minimum: float
     maximum: float
@@ -97,15 +105,18 @@ class Number:
     decimals: int = 6
 
     def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
+        """Return the lines of the prompt that ask for this field."""
         return (f"<{name}: {_FROM_TO[language].format(self.minimum, self.maximum)}>",)
 
     def expr(self, _scope: Scope) -> Expr:
+        """Return the expression of the field's lines."""
         if self.whole:
             return integer_expr(int(self.minimum), int(self.maximum))
         low, high = Fraction(str(self.minimum)), Fraction(str(self.maximum))
         return decimal_expr(low, high, DigitLimits(None, None, self.decimals, self.decimals))
 
     def render(self, value: Any) -> tuple[str, ...]:
+        """Return the lines with this value. Raises InvalidArgumentError."""
         wanted = f"a {'whole ' * self.whole}number from {self.minimum} to {self.maximum}"
         if not self.minimum <= value <= self.maximum or (self.whole and value != int(value)):
             raise _unspelled(value, wanted)
@@ -114,16 +125,16 @@ class Number:
         )
         said = said if Fraction(said) else "0"
         if not Fraction(str(self.minimum)) <= Fraction(said) <= Fraction(str(self.maximum)):
-            raise _unspelled(value, f"{wanted} with {self.decimals} digits behind the point")
+            raise _unspelled(value, f"{wanted} with {self.decimals} decimals")
         return (said,)
 
     def read(self, line: str, notes: list[str]) -> float:
-        """`4`, `4.5`, `4,5`, `1,000`, `about 4 km`: one number, whatever stands around it without digits."""
+        """Return the only number of a line: `4`, `4.5`, `4,5`, `1,000`, `about 4 km`. Raises FieldError."""
         found = _NUMBER.fullmatch(line)
         if found is None:
-            raise FieldError(f"{_shown(line)} doesn't hold exactly one number")
+            raise FieldError(f"{_shown(line)} does not contain exactly one number")
         if found["before"].strip() or found["after"].strip(" ."):
-            notes.append(f"left out what stands around {found['number']!r}")
+            notes.append(f"left out the text around {found['number']!r}")
         number = _number("-" * bool(found["sign"]) + found["number"], notes)
         if self.whole and number != int(number):
             raise FieldError(f"{number} is no whole number")
@@ -137,27 +148,30 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some words or phrases."""
+    """One of several words or phrases."""
 
     options: tuple[str, ...]
 
     def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
+        """Return the lines of the prompt that ask for this field."""
         return (f"<{name}: {_ONE_OF[language]} {', '.join(self.options)}>",)
 
     def expr(self, _scope: Scope) -> Expr:
+        """Return the expression of the field's lines."""
         return factor_prefixes([literal(option) for option in self.options])
 
     def render(self, value: Any) -> tuple[str, ...]:
+        """Return the lines with this value. Raises InvalidArgumentError."""
         if value not in self.options:
             raise _unspelled(value, f"one of {', '.join(self.options)}")
         return (value,)
 
     def has(self, line: str) -> bool:
-        """Whether a line is an option as it stands, but for case."""
+        """Return whether a line is an option, ignoring case."""
         return line.casefold() in {option.casefold() for option in self.options}
 
     def read(self, line: str, notes: list[str]) -> str:
-        """An option in any case, with quotes or a full stop, or with a reason behind a dash or a comma."""
+        """Return the option of a line, which may add quotes, a full stop or a reason. Raises FieldError."""
         if line in self.options:
             return line
         for part in (line, _CLAUSE_END.split(line, maxsplit=1)[0]):
@@ -173,32 +187,36 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """So many lines of text. `limit`: characters a line in the grammar."""
+    """`count` lines of text. `limit`: characters per line in the grammar."""
 
     count: int
     limit: int = 400
 
     def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
+        """Return the lines of the prompt that ask for this field."""
         return tuple(f"<{name} {number}>" for number in range(1, self.count + 1))
 
     def expr(self, scope: Scope) -> Expr:
+        """Return the expression of the field's lines."""
         return separated_repetition(
             line_rule(self.limit, scope), literal("\n"), self.count, self.count, scope
         ).expr
 
     def render(self, value: Any) -> tuple[str, ...]:
+        """Return the lines with this value. Raises InvalidArgumentError."""
         said = tuple(value)
         if len(said) != self.count:
             raise _unspelled(value, f"{self.count} lines")
         return _checked(said, self.limit, said)
 
     def read(self, line: str, notes: list[str]) -> str:
+        """Return the line as it is."""
         del notes
         return line
 
 
 Field: TypeAlias = Pick | Text | Number | Choice | Lines
-"""What one line of a contract, or `Lines` of them, may say."""
+"""A field of a contract: one line, or several of them."""
 
 _FROM_TO = {"en": "a number from {} to {}", "it": "un numero da {} a {}"}
 _ONE_OF = {"en": "one of", "it": "uno tra"}
@@ -209,7 +227,7 @@ _PICK = re.compile(
     r"(?P<number>\d{1,9})(?:\s*[.):–—-]+(?:\s+(?P<rest>\D.*))?)?",
     re.IGNORECASE | re.ASCII,
 )
-#: A minus sign, also as typography has it; a dash with a space behind it is none.
+#: A minus sign may be typographic; a dash before a space is none.
 _NUMBER = re.compile(
     r"(?P<before>(?:[^\d\u2212\u2013-]|\u2013(?!\d)){0,40}?)(?P<sign>(?:[\u2013-]|\u2212[ \t]?)?)"
     r"(?P<number>\d{1,30}(?:[.,]\d{1,30})*)(?P<after>\D{0,40})",
@@ -221,15 +239,21 @@ _CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
 
 
 def pick(low: int, high: int | None = None) -> Pick:
-    """A pick from 1 to `low`, or from `low` to `high`. Raises ValueError for an empty range."""
+    """Declare a number from 1 to `low`, or from `low` to `high`.
+
+    Raises InvalidArgumentError for an empty range.
+    """
     first, last = (1, low) if high is None else (low, high)
     if first < 0 or last < first:
-        raise ValueError(f"pick({first}, {last}): there is nothing to pick; give 1 or more")
+        raise InvalidArgumentError(f"pick({first}, {last}): the range is empty; give 1 or more")
     return Pick(first, last)
 
 
 def text(*, rest: bool = False, limit: int = 400) -> Text:
-    """A line of text; `rest`: all that is left. Raises ValueError for a limit that no grammar takes."""
+    """Declare a line of text, or with `rest` all remaining lines.
+
+    Raises InvalidArgumentError for a limit that is too large for a grammar.
+    """
     return Text(rest, _limit(limit))
 
 
@@ -241,12 +265,16 @@ def number(
     whole: bool = False,
     decimals: int = 6,
 ) -> Number:
-    """A number in a range. `outside="clamp"` moves one to the bound. Raises ValueError for an empty range."""
+    """Declare a number in a range; `out_of_range="clamp"` moves others to the nearest bound.
+
+    Raises InvalidArgumentError for an empty range.
+    """
     if maximum < minimum or (whole and (minimum != int(minimum) or maximum != int(maximum))):
-        raise ValueError(f"number({minimum}, {maximum}): the bounds are inverted, or not whole")
+        raise InvalidArgumentError(f"number({minimum}, {maximum}): the bounds are inverted, or no integers")
     if not 1 <= decimals <= _MOST_DECIMALS or out_of_range not in ("refuse", "clamp"):
-        raise ValueError(
-            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, or outside={out_of_range!r} unknown"
+        raise InvalidArgumentError(
+            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, "
+            f"or out_of_range={out_of_range!r} is unknown"
         )
     return Number(minimum, maximum, out_of_range, whole, decimals)
 
@@ -255,50 +283,57 @@ _MOST_DECIMALS = 12
 
 
 def choice(options: Sequence[str]) -> Choice:
-    """One of `options`. Raises ValueError where there is none, one has no letter, or two are alike."""
+    """Declare one of `options`.
+
+    Raises InvalidArgumentError if there is none, one has no letter or digit, or two are alike.
+    """
     given = tuple(options)
     folded = [fold(option) for option in given]
     if not given or not all(folded) or len(set(folded)) < len(folded):
-        raise ValueError(f"choice({list(given)!r}): give options with letters, each once whatever its case")
+        raise InvalidArgumentError(
+            f"choice({list(given)!r}): give options with letters, each once whatever its case"
+        )
     if any(option != option.strip() or not option.isprintable() or option[0] in "<`*" for option in given):
-        raise ValueError(f"choice({list(given)!r}): an option is one line, and begins with a letter or digit")
+        raise InvalidArgumentError(
+            f"choice({list(given)!r}): an option is one line, and begins with a letter or digit"
+        )
     return Choice(given)
 
 
 def lines(count: int, *, limit: int = 400) -> Lines:
-    """So many lines of text. Raises ValueError for none, or for more than a grammar takes."""
+    """Declare `count` lines of text. Raises InvalidArgumentError for none or too many."""
     if not 1 <= count <= _MOST_LINES:
-        raise ValueError(f"lines({count}): give 1 to {_MOST_LINES}")
+        raise InvalidArgumentError(f"lines({count}): give 1 to {_MOST_LINES}")
     return Lines(count, _limit(limit))
 
 
 def _limit(limit: int) -> int:
     if not 1 <= limit <= _LONGEST_LINE:
-        raise ValueError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
+        raise InvalidArgumentError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
     return limit
 
 
 _LONGEST_LINE = 1000
 
 
-def _unspelled(value: Any, wanted: str) -> ValueError:
-    return ValueError(f"{_shown(str(value))} can't be written: it must be {wanted}")
+def _unspelled(value: Any, wanted: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{_shown(str(value))} cannot be rendered: it must be {wanted}")
 
 
 def _checked(said: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
-    """The lines; raises ValueError where one of `full` is none of the grammar's."""
+    """Return the lines. Raises InvalidArgumentError if one of `full` is not in the grammar."""
     for line in full:
         if not is_line(line, limit):
             raise _unspelled(
                 line,
-                f"a line of at most {limit} characters that begins like no list, quotation or markup, and "
-                "holds no tag",
+                f"a line of at most {limit} characters that begins like no list, quotation or markup, "
+                "and contains no tag",
             )
     return said
 
 
 def _number(digits: str, notes: list[str]) -> float:
-    """The number that some digits with points and commas are. Raises NoAnswer where they may be two."""
+    """Return the number of digits with points and commas. Raises FieldError if they may be two numbers."""
     plain = digits
     if _THOUSANDS.fullmatch(digits.removeprefix("-")):
         plain = digits.replace(",", "")

@@ -1,9 +1,9 @@
-"""What a line of text is made of: what the grammar lets a model write, and what the parser strips.
+"""Lines of text: those of the grammar, and the markup that the parser strips.
 
-The grammar's lines are a part of those that the parser takes: they begin with a sign that can't open a
-heading, a list, a quotation, a fence or a tag, and hold neither a closing tag nor a placeholder: `>` stands
-only where an arrow or a comparison has it, behind a space, `=` or `-`. A line may end in `<`: the parser
-strips the space behind it, and what it reads must be a line of the grammar too.
+Invariant: the parser reads the grammar's lines unchanged. They begin with a character that cannot open a
+heading, a list, a quotation, a fence or a tag, and contain neither a closing tag nor a placeholder: `>` is
+allowed only after a space, `=` or `-`, as in an arrow or a comparison. A line may end in `<`, since the
+parser strips the space after it, and its result must be a line of the grammar too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIRST = char_class(*_BREAKS, *_SPACES, _OPENERS, negated=True)
 
 
 def line_rule(limit: int, scope: Scope) -> Ref:
-    """The rule of a line of 1 to `limit` characters (` >`, and `<` with what follows it, count as one)."""
+    """Return the rule of a line of 1 to `limit` characters; ` >`, and `<` with the next, count as one."""
     more = seq(char_class(_BEFORE_MORE), Literal(">"))
     char = scope.table.add(("char",), alt(_PLAIN, seq(Literal("<"), _AFTER_LESS), more))
     return scope.table.add(
@@ -35,7 +35,7 @@ def line_rule(limit: int, scope: Scope) -> Ref:
 
 
 def _negated(*spans: tuple[int, int] | str) -> str:
-    """The same class for `re`."""
+    """Return the negated class for `re`."""
     parts = (re.escape(span) if isinstance(span, str) else f"{chr(span[0])}-{chr(span[1])}" for span in spans)
     return f"[^{''.join(parts)}]"
 
@@ -47,7 +47,7 @@ _LINE_CHAR = re.compile(
 
 
 def is_line(line: str, limit: int) -> bool:
-    """Whether the grammar has this line."""
+    """Return whether the line is in the grammar."""
     if not _LINE_FIRST.match(line):
         return False
     at, count = 1, 1
@@ -66,12 +66,12 @@ _EDGE = re.compile(r"(?<!\w)_|_(?!\w)")
 
 
 def unwrap_answer(text: str, notes: list[str]) -> str:
-    """The answer itself: without thoughts, and out of a code block that holds all of it."""
+    """Return the answer without reasoning, and without a code block around all of it."""
     said = _REASONING.sub("", text, count=1) if _REASONING.match(text) else text
     if ending := _REASONING_END.match(said):
         said = said[ending.end() :]
     if said != text:
-        notes.append("left out the thoughts")
+        notes.append("left out the reasoning")
     fence = _FENCE.fullmatch(said.rstrip() + "\n") if "```" in said else None
     if fence is not None:
         notes.append("took the answer out of a code block")
@@ -80,7 +80,7 @@ def unwrap_answer(text: str, notes: list[str]) -> str:
 
 
 def strip_markup(line: str) -> str:
-    """A line without the signs of a list, a heading, a quotation or bold type around it."""
+    """Return a line without the markup of a list, a heading, a quotation or bold type."""
     said = line.strip()
     said = said[leading.end() :] if (leading := _LEADING.match(said)) else said
     bold = _BOLD.fullmatch(said)
@@ -90,5 +90,5 @@ def strip_markup(line: str) -> str:
 
 
 def _is_phrase(said: str) -> bool:
-    """Whether underscores around this are emphasis: a name such as `__init__` or `_private` has its own."""
+    """Return whether underscores around this are emphasis, not part of a name such as `__init__`."""
     return re.search(r"[\s:]", said) is not None and _EDGE.search(said) is None

@@ -1,61 +1,49 @@
-r"""GBNF in the Lark dialect of llguidance, of the same language.
+r"""Translate a grammar to the Lark dialect of llguidance, without changing its language.
 
-llguidance parses lexemes, and a lexeme takes as much of a text as it can: `A: "a"+` before `B: "ab"` would
-never let B begin. So a grammar is cut where that changes nothing:
+llguidance parses lexemes, and a lexeme matches as much of a text as it can: after `A: "a"+`, the lexeme
+`B: "ab"` could never begin. So lexemes are chosen where this changes nothing:
 
-- One that does not recurse is a regular expression. Its rules become terminals that refer to each other, and
-  the whole is one lexeme, which is what llguidance is fastest at.
-- Of one that recurses, every lexeme is one character.
+- A grammar without recursion is a regular expression. Its rules become terminals that refer to each other,
+  and the whole is one lexeme, the fastest form for llguidance.
+- In a recursive grammar, every lexeme is one character.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
+from gbnf.compiler.grammar import Grammar
 from gbnf.grammar.analysis import is_nullable, nullable
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, char_class
-from gbnf.grammar.trusted_parse import parse_trusted_gbnf
 
 _EMPTY = '""'
 _NOTHING = "/[^\\x{0}-\\x{10FFFF}]/"
 
 
-def lark_text(grammar: Rules | str) -> str:
-    """The grammar (rules, or GBNF text that llama.cpp takes) for llguidance.
-
-    Raises GrammarSyntaxError where the text is no GBNF.
-    """
-    return _rewritten(grammar) if isinstance(grammar, str) else _written(grammar)
-
-
-@lru_cache(maxsize=64)
-def _rewritten(gbnf: str) -> str:
-    return _written(parse_trusted_gbnf(gbnf))
-
-
-def _written(rules: Rules) -> str:
+def lark_text(grammar: Grammar) -> str:
+    """Return the grammar in llguidance's dialect of Lark."""
+    rules = grammar.rules
     reached, is_recursive = _reached(rules)
-    initial = "r" if is_recursive else "R"  # rules are written small, terminals large
+    initial = "r" if is_recursive else "R"  # Lark: lowercase rules, uppercase terminals
     names = {name: f"{initial}{number}" for number, name in enumerate(reached)}
     characters: dict[str, str] = {}
 
     def character(of: CharClass) -> str:
-        """A class: itself inside a terminal, the name of a terminal of its own inside a rule."""
-        written = _class(of)
-        return characters.setdefault(written, f"C{len(characters)}") if is_recursive else written
+        """Return a class: as it is inside a terminal, the name of its own terminal inside a rule."""
+        pattern = _class(of)
+        return characters.setdefault(pattern, f"C{len(characters)}") if is_recursive else pattern
 
     lines = [f"{names[name]}: {_expr(rules.productions[name], names, character)}" for name in reached]
-    lines += [f"{name}: {written}" for written, name in characters.items()]
+    lines += [f"{name}: {pattern}" for pattern, name in characters.items()]
     root = names[rules.root]
     maybe = "?" if is_nullable(Ref(rules.root), nullable(rules)) and not is_recursive else ""
-    # Without forcing: where a text is forced, its mask would hold one tokenization of it, and no other.
+    # With forcing, the mask of a forced text would allow only one of its tokenizations.
     return "\n".join(['%llguidance {"no_forcing": true}', f"start: {root}{maybe}", *lines]) + "\n"
 
 
 def _reached(rules: Rules) -> tuple[list[str], bool]:
-    """The rules that the start symbol leads to, and whether one of them leads to itself."""
+    """Return the rules that the start symbol reaches, and whether one of them reaches itself."""
     reached: dict[str, None] = {}
     open_rules: set[str] = set()
     is_recursive = False
@@ -76,8 +64,8 @@ def _reached(rules: Rules) -> tuple[list[str], bool]:
 
 def _expr(expr: Expr, names: dict[str, str], character: Callable[[CharClass], str]) -> str:
     def item(part: Expr) -> str:
-        written = _expr(part, names, character)
-        return f"({written})" if isinstance(part, Alt | Seq) else written
+        text = _expr(part, names, character)
+        return f"({text})" if isinstance(part, Alt | Seq) else text
 
     match expr:
         case Literal(text):

@@ -1,12 +1,13 @@
-r"""GBNF in the part that xgrammar, which vLLM and SGLang decode with, reads as llama.cpp does.
+r"""Translate a grammar to the subset of GBNF that xgrammar reads as llama.cpp does.
 
-Found by putting random grammars to both (xgrammar 0.2.8). Where they differ, and what is written instead:
+xgrammar is the engine of vLLM and SGLang. The differences, found by testing both with random grammars
+(xgrammar 0.2.8), and what is emitted instead:
 
-    .          for xgrammar the name of a rule: a class of everything
-    [\x5Ea]    a caret that stands first negates, even as an escape: it is moved behind the others
-    "\x1Fa"    xgrammar takes every hexadecimal digit that follows: the literal is split, "\x1F" "a";
+    .          the name of a rule in xgrammar: a class of everything
+    [\x5Ea]    a caret in first position negates, even if it is escaped: it is moved to the end
+    "\x1Fa"    xgrammar reads all hexadecimal digits that follow: the literal is split, "\x1F" "a";
                in a class such escapes come last
-    0a, -a     for xgrammar no names of rules: a letter is put in front
+    0a, -a     no rule names in xgrammar: a letter is prepended
 """
 
 from __future__ import annotations
@@ -15,50 +16,40 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from gbnf.compiler.grammar import Grammar
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
-from gbnf.grammar.parse import parse_gbnf
 
 _CARET = ord("^")
-_NUL = (0, 0)  # no text holds it
+_NUL = (0, 0)  # no text contains it
 _HEX_DIGITS = "0123456789abcdefABCDEF"
-# `emit` writes \xHH for what is not printable up to U+00FF, and has short escapes for three of those
+# `emit` escapes unprintable characters up to U+00FF as \xHH, except for three with short escapes
 _LONG_ESCAPED = "".join(
     chr(code) for code in range(0x100) if not chr(code).isprintable() and chr(code) not in "\t\n\r"
 )
 _RUNS_ON = re.compile(f"(?<=[{re.escape(_LONG_ESCAPED)}])(?=[{_HEX_DIGITS}])")
 
 
-def xgrammar_text(grammar: Rules | str) -> str:
-    """The grammar (GBNF text or rules) for xgrammar: of the same language, and GBNF still.
-
-    Raises GrammarSyntaxError where the text is no grammar that llama.cpp takes.
-    """
-    return _rewritten(grammar) if isinstance(grammar, str) else _emitted(grammar)
-
-
 @lru_cache(maxsize=64)
-def _rewritten(gbnf: str) -> str:
-    return _emitted(parse_gbnf(gbnf))
-
-
-def _emitted(rules: Rules) -> str:
+def xgrammar_text(grammar: Grammar) -> str:
+    """Return the grammar for xgrammar: GBNF of the same language."""
+    rules = grammar.rules
     names = _names(rules)
     productions = {names[name]: _plain(expr, names) for name, expr in rules.productions.items()}
     return emit(Rules(productions, names[rules.root]))
 
 
 def _names(rules: Rules) -> dict[str, str]:
-    """What each rule is called in the dialect: its own name where that begins with a letter."""
+    """Return the rules' names in the dialect: unchanged if they begin with a letter."""
     names = {name: name for name in rules.productions if name[0].isalpha()}
     taken = set(names)
     for name in rules.productions:
         if name not in names:
-            called = f"r{name}"
-            while called in taken:
-                called = f"r{called}"
-            names[name] = called
-            taken.add(called)
+            renamed = f"r{name}"
+            while renamed in taken:
+                renamed = f"r{renamed}"
+            names[name] = renamed
+            taken.add(renamed)
     return names
 
 
@@ -80,7 +71,7 @@ def _plain(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 
 def _plain_class(of: CharClass) -> Expr:
-    """The class with its ranges in an order that both read alike."""
+    """Return the class with its ranges in an order that both engines read alike."""
     if not of.ranges:
         return CharClass((_NUL,), negated=True) if of.negated else of
     ranges: list[tuple[int, int]] = []

@@ -1,8 +1,7 @@
-"""What can be known of rules without a text: which may be empty, which are left-recursive, how short each is.
+"""Analyse rules: which are nullable, which are left-recursive, and the cost of the cheapest derivations.
 
-All of it is computed over the whole grammar at once by worklists, so that neither deep chains of rules nor
-cycles cost more than a few visits each. References to undefined rules are the caller's to refuse; here
-they derive nothing.
+Worklists over the whole grammar: neither deep chains of rules nor cycles take more than a few visits each.
+References to undefined rules derive nothing here; callers reject them.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
 
-# A derivation's cost orders by characters first, then by rules entered: one integer holds both, so that the
-# cost of a rule is always above that of the rules below it, and always choosing the cheapest ends.
+# One integer orders derivations by characters first, then by rules entered. So a rule always costs more than
+# those that it enters, and choosing the cheapest alternative always terminates.
 CHARACTER = 1 << 64
 RULE = 1
 
 MAX_CHARACTERS = 1_000_000
-"""Of a cheapest derivation, and rules entered in it: a few rules can ask for more than any memory holds."""
+"""Limit on the characters of a cheapest derivation, and on its rules: a few rules can exceed any memory."""
 
 
 def nullable(rules: Rules) -> frozenset[str]:
-    """The names of the rules that derive the empty string."""
+    """Return the names of the rules that derive the empty string."""
     known: set[str] = set()
 
     def improve(name: str) -> bool:
@@ -37,7 +36,7 @@ def nullable(rules: Rules) -> frozenset[str]:
 
 
 def is_nullable(expr: Expr, nullable_names: frozenset[str] | set[str]) -> bool:
-    """Whether `expr` derives the empty string, where the rules of `nullable_names` do."""
+    """Return whether `expr` derives the empty string, if the rules in `nullable_names` do."""
     match expr:
         case Literal() | CharClass():
             return False
@@ -52,7 +51,7 @@ def is_nullable(expr: Expr, nullable_names: frozenset[str] | set[str]) -> bool:
 
 
 def find_left_recursion(rules: Rules) -> tuple[str, ...] | None:
-    """A cycle of rules each of which can begin with the next, as names (`("a", "b")`: a → b → a), or None."""
+    """Return a cycle of rules that can each begin with the next (`("a", "b")`: a → b → a), or None."""
     empty = nullable(rules)
     done: set[str] = set()
     for start in rules.productions:
@@ -75,9 +74,9 @@ def find_left_recursion(rules: Rules) -> tuple[str, ...] | None:
 
 
 def cheapest_costs(rules: Rules) -> dict[str, int]:
-    """By rule, the cost of its cheapest derivation: `CHARACTER` a character and `RULE` a rule entered.
+    """Return the cost of each rule's cheapest derivation: `CHARACTER` for a character, `RULE` for a rule.
 
-    A rule that is missing here derives no finite text, or none of at most `MAX_CHARACTERS`.
+    A missing rule derives no finite text, or none of at most `MAX_CHARACTERS`.
     """
     costs: dict[str, int] = {}
 
@@ -95,7 +94,7 @@ def cheapest_costs(rules: Rules) -> dict[str, int]:
 
 
 def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
-    """The cost of the cheapest derivation of `expr` (see `cheapest_costs`), or None where it derives no text."""
+    """Return the cost of the cheapest derivation of `expr`, None if it has none; see `cheapest_costs`."""
     match expr:
         case Literal(text):
             return CHARACTER * len(text)
@@ -133,7 +132,7 @@ def _left_references(expr: Expr, empty: frozenset[str]) -> Iterator[str]:
 
 
 def _to_fixpoint(rules: Rules, improve: Callable[[str], bool]) -> None:
-    """Call `improve` for every rule, and again for those that refer to a rule it improved."""
+    """Call `improve` for every rule, and again for the users of each rule that it improved."""
     users: dict[str, set[str]] = {}
     for name, expr in rules.productions.items():
         for used in references(expr):

@@ -1,7 +1,6 @@
-"""Sets of code points: what a class can really match in a text.
+"""The code points that a class can match in a text.
 
-llama.cpp matches classes against decoded UTF-8 that ends at a NUL: neither NUL nor a surrogate ever
-reaches a class, whatever its ranges hold.
+llama.cpp matches classes against decoded UTF-8 that ends at a NUL: no class ever matches NUL or a surrogate.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _UNMATCHABLE = ((0, 0), SURROGATES)
 
 @lru_cache(maxsize=4096)
 def matchable(of: CharClass) -> Ranges:
-    """The code points of the class that can occur in a text: sorted, disjoint, inclusive ranges."""
+    """Return the class's code points that can occur in a text, as sorted, disjoint, inclusive ranges."""
     ranges = char_class(*of.ranges).ranges
     if of.negated:
         return complement((*ranges, *_UNMATCHABLE))
@@ -28,7 +27,7 @@ def matchable(of: CharClass) -> Ranges:
 
 
 def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The code points in none of the ranges."""
+    """Return the code points that are in none of the ranges."""
     gaps: list[tuple[int, int]] = []
     start = 0
     for low, high in sorted(ranges):
@@ -42,7 +41,7 @@ def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 @lru_cache(maxsize=4096)
 def first_bytes(of: CharClass) -> frozenset[int]:
-    """The bytes that the UTF-8 of the class's characters begins with: they rise with the code points."""
+    """Return the first bytes of the UTF-8 of the class's characters (they increase with the code point)."""
     return frozenset(
         byte for low, high in matchable(of) for byte in range(_first_byte(low), _first_byte(high) + 1)
     )

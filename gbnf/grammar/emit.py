@@ -1,16 +1,21 @@
-"""Expressions and rules to GBNF text: the only room where a grammar becomes text.
+"""Emit expressions and rules as GBNF text.
 
-What stands here must be read by llama.cpp's parser as exactly the expression it was made of
-(`llama-grammar.cpp`, `parse_sequence` and `parse_char`): its few escapes, its precedence, and none of the
-forms that it takes silently for something else. Same rules, same text, byte for byte.
+Invariants:
+
+- llama.cpp's parser reads the text as exactly the expression that was emitted (`llama-grammar.cpp`,
+  `parse_sequence` and `parse_char`): its few escapes, its precedence, and none of the forms that it silently
+  reads as another expression.
+- The same rules give the same text, byte for byte.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.surrogates import has_surrogate
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
@@ -20,42 +25,42 @@ _CLASS_ESCAPES = _SHARED_ESCAPES | {"[": "\\[", "]": "\\]", "-": "\\-", "^": "\\
 
 
 def emit(rules: Rules) -> str:
-    """The grammar as GBNF: one rule a line, the start symbol first, then in the mapping's order.
+    """Return the grammar as GBNF: one rule a line, the start symbol first, then in the mapping's order.
 
-    Raises ValueError where an expression has no text that llama.cpp could match: an alternation without
+    Raises GrammarError for an expression without a text that llama.cpp could match: an alternation without
     alternatives (`EMPTY_LANGUAGE`), an empty class, NUL or a surrogate in a literal.
     """
     names = dict.fromkeys([rules.root, *rules.productions])
-    return "".join(f"{name} ::= {_rule_body(name, rules.productions[name])}\n" for name in names)
+    return "".join([emit_rule(name, rules.productions[name]) for name in names])
+
+
+def emit_rule(name: str, expr: Expr) -> str:
+    """Return one rule as a line of GBNF. Raises GrammarError as `emit` does, naming the rule."""
+    try:
+        return f"{name} ::= {emit_expr(expr)}\n"
+    except GrammarError as error:
+        raise GrammarError(f"rule {name}: {error}") from None
 
 
 def emit_expr(expr: Expr) -> str:
-    """One expression as GBNF, without parentheses around it. Raises ValueError as `emit` does."""
-    if expr.gbnf is None:
-        expr.gbnf = _write(expr)
-    return expr.gbnf
-
-
-def _write(expr: Expr) -> str:
+    """Return one expression as GBNF, without parentheses around it. Raises GrammarError as `emit` does."""
+    if type(expr) is Ref:
+        return expr.name
+    if type(expr) is Literal:
+        return emit_literal(expr.text)
+    if type(expr) is CharClass:
+        return _emit_class(expr)
     if type(expr) is Seq:
         if not expr.items:
             return '""'
-        return " ".join(
-            [f"({i.gbnf or emit_expr(i)})" if type(i) is Alt else i.gbnf or emit_expr(i) for i in expr.items]
-        )
-    if type(expr) is Literal:
-        return emit_literal(expr.text)
+        return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in expr.items])
     if type(expr) is Alt:
         if not expr.items:
-            raise ValueError(
+            raise GrammarError(
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                 "remove what refers to it"
             )
-        return " | ".join([item.gbnf or emit_expr(item) for item in expr.items])
-    if type(expr) is CharClass:
-        return _emit_class(expr)
-    if type(expr) is Ref:
-        return expr.name
+        return " | ".join([emit_expr(item) for item in expr.items])
     assert type(expr) is Repeat
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
@@ -63,21 +68,14 @@ def _write(expr: Expr) -> str:
 
 
 def emit_literal(text: str) -> str:
-    """The text between quotes. Raises ValueError for NUL and surrogates, which no text can hold."""
+    """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
     if text.isprintable():  # most are, and then nothing else needs an escape
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if "\0" in text:
-        raise ValueError(f"llama.cpp cannot match NUL, which the literal {text!r} holds: remove it")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError(f"a surrogate is no character, and the literal {text!r} holds one: remove it")
+        raise GrammarError(f"llama.cpp cannot match NUL: remove it from the literal {text!r}")
+    if has_surrogate(text):
+        raise GrammarError(f"a surrogate is not a character: remove it from the literal {text!r}")
     return '"' + "".join([_escape(char, _LITERAL_ESCAPES) for char in text]) + '"'
-
-
-def _rule_body(name: str, expr: Expr) -> str:
-    try:
-        return emit_expr(expr)
-    except ValueError as error:
-        raise ValueError(f"rule {name}: {error}") from None
 
 
 @lru_cache(maxsize=4096)
@@ -85,7 +83,7 @@ def _emit_class(char_class: CharClass) -> str:
     if not char_class.ranges:
         if char_class.negated:
             return "."
-        raise ValueError("llama.cpp takes the empty class [] for the empty string: leave it out")
+        raise GrammarError("llama.cpp takes the empty class [] for the empty string: leave it out")
     if char_class.negated and char_class.ranges[-1][1] > _LAST_ASCII:
         # llama.cpp refuses too much of a negated class with such members when a token ends inside a character
         char_class = CharClass(matchable(char_class))
@@ -124,6 +122,3 @@ def _suffix(minimum: int, maximum: int | None) -> str:
         case _ if minimum == maximum:
             return f"{{{minimum}}}"
     return f"{{{minimum},{maximum}}}"
-
-
-__all__ = ["emit", "emit_expr", "emit_literal"]

@@ -1,9 +1,10 @@
-"""The characters inside GBNF's quotes and brackets, read as llama.cpp's `parse_char` and `parse_hex` do."""
+"""Read the characters in GBNF's quotes and brackets, as llama.cpp's `parse_char` and `parse_hex` do."""
 
 from __future__ import annotations
 
 import sys
 
+from gbnf.errors import GbnfError
 from gbnf.grammar.code_points import SURROGATES, matchable
 from gbnf.grammar.ir import CharClass, char_class
 
@@ -13,16 +14,17 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _KNOWN = r"GBNF knows \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
 
 
-class EscapeError(Exception):
-    """A character that cannot be read: `offset` (into the token), `problem`, `hint`."""
+class EscapeError(GbnfError):
+    """A character that cannot be read. Fields: `offset` (into the token), `problem`, `hint`."""
 
     def __init__(self, offset: int, problem: str, hint: str) -> None:
+        """Use the problem as message."""
         self.offset, self.problem, self.hint = offset, problem, hint
         super().__init__(problem)
 
 
 def parse_literal(token: str) -> str:
-    """The text of a literal with its quotes. Raises EscapeError."""
+    """Return the text of a literal, given with its quotes. Raises EscapeError."""
     if "\\" not in token:
         return token[1:-1]
     chars: list[str] = []
@@ -34,7 +36,7 @@ def parse_literal(token: str) -> str:
         if SURROGATES[0] <= code_point <= SURROGATES[1]:
             raise EscapeError(
                 position,
-                f"{token[position:after]} is half a surrogate pair, which no text holds",
+                f"{token[position:after]} is half a surrogate pair, which is no character",
                 r"Write the whole character, as itself or as \UHHHHHHHH.",
             )
         chars.append(chr(code_point))
@@ -43,7 +45,7 @@ def parse_literal(token: str) -> str:
 
 
 def parse_class(token: str) -> CharClass:
-    """The class of a text with its brackets. Raises EscapeError."""
+    """Return a class, given with its brackets. Raises EscapeError."""
     position = 2 if token.startswith("[^") else 1
     pairs: list[tuple[int, int]] = []
     while token[position] != "]":
@@ -56,7 +58,7 @@ def parse_class(token: str) -> CharClass:
                 raise EscapeError(
                     start,
                     f"the range {token[start:position]} counts backwards: llama.cpp matches nothing with it",
-                    r"Swap its ends; a hyphen that stands for itself is written \-.",
+                    r"Swap its ends; escape a literal hyphen as \-.",
                 )
         pairs.append((low, high))
     if not pairs:
@@ -69,21 +71,21 @@ def parse_class(token: str) -> CharClass:
     if not matchable(found):
         raise EscapeError(
             0,
-            f"no text holds a character of {token}: NUL and surrogates never reach a grammar",
+            f"{token} matches no character: no text contains NUL or surrogates",
             "Write the characters that are meant.",
         )
     return found
 
 
 def _read(token: str, position: int) -> tuple[int, int]:
-    """The code point that begins at `position`, and where the next one begins."""
+    """Return the code point at `position`, and the position of the next one."""
     if token[position] != "\\":
         return ord(token[position]), position + 1
     kind = token[position + 1]
     if kind in _SIMPLE:
         return _SIMPLE[kind], position + 2
     if kind not in _HEX_LENGTH:
-        raise EscapeError(position, f"unknown escape \\{kind}", f"{_KNOWN} Others are written by code point.")
+        raise EscapeError(position, f"unknown escape \\{kind}", f"{_KNOWN} Write others by code point.")
     end = position + 2 + _HEX_LENGTH[kind]
     digits = token[position + 2 : end]
     if len(digits) < _HEX_LENGTH[kind] or not _HEX_DIGITS.issuperset(digits):

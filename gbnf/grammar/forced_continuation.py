@@ -1,29 +1,27 @@
-"""What a grammar forces: the text that must come next, wherever an answer stands in it.
+"""The text that a grammar forces: what must come next after a text.
 
-    {"name": "        forced from the start        {"name": "wr     ite_files", "arguments": {"  is forced
+    from the start          {"name": "
+    after {"name": "wr      ite_files", "arguments": {"
 
-A decoder appends forced text without asking the model. The matcher of a grammar is made once and kept, with
-all that it has learned, for the next answer that the same grammar holds.
+A decoder appends forced text without a step of the model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from gbnf.grammar.ir import CharClass
-from gbnf.grammar.match import Matcher, MatchState
-from gbnf.grammar.trusted_parse import parse_trusted_gbnf
+from gbnf.grammar.match import MatchState
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedContinuation:
-    """How a text goes on.
+    """The continuation of a text.
 
-    The first `forced` characters of `text` must come next; the rest is a guess, that optional spaces are
-    written as the others were. `choices`: the places in it where something else may come, the first of them
-    at the end of what is forced and the last at the end, each with the characters that are possible there.
-    Where the text `ends`, there is no choice and no guess.
+    The first `forced` characters of `text` must come next; the rest guesses that optional spaces are used as
+    before. `choices`: the indices in it where another character is possible, the first of them at the end of
+    the forced part and the last at the end, each with the possible characters. If the text `ends`, there is
+    neither a choice nor a guess.
     """
 
     text: str
@@ -32,25 +30,17 @@ class ForcedContinuation:
     ends: bool
 
 
-def start(gbnf: str) -> MatchState:
-    """The state before the first character of a grammar that an engine has taken.
-
-    Raises GrammarSyntaxError where our own reader refuses it, ValueError where it is left-recursive.
-    """
-    return _matcher(gbnf).start()
-
-
 def forced_continuation(state: MatchState, *, spaced: bool, limit: int = 2048) -> ForcedContinuation:
-    """How a text goes on from a state; `spaced`: a guess writes optional spaces.
+    """Return the continuation from a state; if `spaced`, optional spaces are guessed to be present.
 
-    At most about `limit` characters, since a grammar may force a text without end.
+    It has at most about `limit` characters, since a grammar may force an infinite text.
     """
     text = ""
     choices: list[tuple[int, CharClass]] = []
     while True:
         more = state.forced(limit - len(text))
         following = state.advance(more) if more else state
-        if following is None:  # never: what is forced fits
+        if following is None:  # never: forced text fits
             break
         text, state = text + more, following
         if state.must_end and not choices:
@@ -65,7 +55,7 @@ def forced_continuation(state: MatchState, *, spaced: bool, limit: int = 2048) -
 
 
 def _at_space(state: MatchState, *, spaced: bool) -> str:
-    """What comes next where the only choice is between a space and one other character."""
+    """Return the guess if the only choice is between a space and one other character, else ""."""
     ranges = () if state.can_end else state.allowed().ranges
     if len(ranges) != 2 or (_SPACE, _SPACE) not in ranges:
         return ""
@@ -76,8 +66,3 @@ def _at_space(state: MatchState, *, spaced: bool) -> str:
 
 
 _SPACE = ord(" ")
-
-
-@lru_cache(maxsize=32)
-def _matcher(gbnf: str) -> Matcher:
-    return Matcher(parse_trusted_gbnf(gbnf))

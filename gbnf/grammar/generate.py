@@ -1,8 +1,10 @@
-"""Texts of a grammar's language: random ones, and the shortest.
+"""Generate texts of a grammar's language: random ones, and the shortest.
 
-Pure: randomness is passed in, and the same `Random` gives the same text. Every derivation ends: past its
-budget it takes the cheapest way out, which `gbnf.grammar.analysis.cheapest` knows. No text holds NUL or a
-surrogate, since no grammar can match them.
+Invariants:
+
+- Randomness is passed in: the same `Random` gives the same text.
+- Every derivation ends: past its budget it takes the cheapest alternatives (`gbnf.grammar.analysis`).
+- No text contains NUL or a surrogate, since no grammar can match them.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
+from gbnf.errors import GrammarError
 from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest_costs, cost_of
 from gbnf.grammar.code_points import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
@@ -20,16 +23,16 @@ _LARGEST_COUNT = 2_000  # of a repetition's bound that is taken whole, now and t
 
 
 def generate(rules: Rules, random: Random, *, budget: int = 400) -> str:
-    """A random text of the language; every text of it can come, the short ones oftener.
+    """Return a random text of the language. Each of its texts is possible, short ones are more likely.
 
-    After `budget` terminals and rules, the rest of the derivation is the cheapest. Raises ValueError where
-    the grammar derives no finite text, or none of at most `MAX_CHARACTERS`.
+    After `budget` terminals and rules, the rest of the derivation is the cheapest. Raises GrammarError if the
+    grammar derives no finite text, or none of at most `MAX_CHARACTERS`.
     """
     return _Derivation(rules, random, budget).text()
 
 
 def shortest_text(rules: Rules) -> str:
-    """A shortest text of the language, the grammar's first of them. Raises ValueError as `generate` does."""
+    """Return the first of the shortest texts of the language. Raises GrammarError as `generate` does."""
     return generate(rules, Random(0), budget=0)  # noqa: S311  # nothing is drawn but the one character of a class
 
 
@@ -38,7 +41,7 @@ class _Derivation:
         self._rules, self._random, self._budget = rules, random, budget
         self._costs: Mapping[str, int] = cheapest_costs(rules)
         if rules.root not in self._costs:
-            raise ValueError(
+            raise GrammarError(
                 f"the rule {rules.root} derives no finite text, or none of at most {MAX_CHARACTERS:,} "
                 "characters: give its recursion an alternative that ends"
             )

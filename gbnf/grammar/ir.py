@@ -1,13 +1,13 @@
-"""The grammar as values: six kinds of expression, rules that name them, and a grammar that holds rules.
+"""Grammars as values: six kinds of expression, and rules that name them.
 
-Nothing here changes once it is made, and everything knows its hash: expressions are compared all the time.
-They are plain classes because thousands are made for a schema, and they keep what is found out about them,
-because many schemas share them: `gbnf` is their text, None until `gbnf.grammar.emit` has written it. The
-constructors
-`literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that needs no look at other rules,
-given parts that they have made: so nothing that is impossible is left inside an expression (`EMPTY_LANGUAGE` stands
-alone or not at all). What needs the whole grammar is a pass (`gbnf.grammar.passes`). Only
-`gbnf.grammar.emit` turns expressions into text.
+Invariants:
+
+- Values are immutable. They are plain classes, since thousands are made for one schema, and cache their hash
+  and their references, since they are compared all the time.
+- The constructors `literal`, `char_class`, `seq`, `alt` and `repeat` do every simplification that concerns
+  one expression. So `EMPTY_LANGUAGE` is never inside another expression that they built.
+
+Simplifications of a whole grammar are passes (`gbnf.grammar.passes`); `gbnf.grammar.emit` emits text.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
+from gbnf.errors import GrammarError
+
 
 class Literal:
     """A terminal: this text, exactly. Never empty (`EPSILON` is the empty sequence)."""
 
     __match_args__ = ("text",)
-    __slots__ = ("gbnf", "text")
+    __slots__ = ("text",)
     references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
-        self.gbnf: str | None = None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Literal and self.text == other.text
@@ -46,13 +47,12 @@ class CharClass:
     """One code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
 
     __match_args__ = ("ranges", "negated")
-    __slots__ = ("_hash", "gbnf", "negated", "ranges")
+    __slots__ = ("_hash", "negated", "ranges")
     references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, ranges: tuple[tuple[int, int], ...], negated: bool = False) -> None:
         self.ranges: Final = ranges
         self.negated: Final = negated
-        self.gbnf: str | None = None
         self._hash = hash((ranges, negated))
 
     def __contains__(self, char: str) -> bool:
@@ -76,11 +76,10 @@ class Ref:
     """The nonterminal of this name."""
 
     __match_args__ = ("name",)
-    __slots__ = ("gbnf", "name", "references")
+    __slots__ = ("name", "references")
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
-        self.gbnf: str | None = name
         self.references: Final = (name,)
 
     def __eq__(self, other: object) -> bool:
@@ -97,15 +96,14 @@ class Ref:
 
 
 class _Composite:
-    """An expression made of others."""
+    """An expression composed of others."""
 
-    __slots__ = ("_hash", "gbnf", "references")
+    __slots__ = ("_hash", "references")
 
     def __init__(self) -> None:
         self._hash: int | None = None
-        #: The names of the rules that it refers to, in order, each once; None until `references` was asked.
+        #: The names of the rules that it refers to, in order, each once; None until `references` is called.
         self.references: tuple[str, ...] | None = None
-        self.gbnf: str | None = None
 
     def _parts(self) -> tuple[Any, ...]:
         raise NotImplementedError
@@ -141,7 +139,7 @@ class Seq(_Composite):
 
     def __init__(self, items: tuple[Expr, ...]) -> None:
         self.items: Final = items
-        self._hash = self.references = self.gbnf = None
+        self._hash = self.references = None
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.items,)
@@ -155,7 +153,7 @@ class Alt(_Composite):
 
     def __init__(self, items: tuple[Expr, ...]) -> None:
         self.items: Final = items
-        self._hash = self.references = self.gbnf = None
+        self._hash = self.references = None
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.items,)
@@ -171,7 +169,7 @@ class Repeat(_Composite):
         self.item: Final = item
         self.minimum: Final = minimum
         self.maximum: Final = maximum
-        self._hash = self.references = self.gbnf = None
+        self._hash = self.references = None
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.item, self.minimum, self.maximum)
@@ -184,11 +182,12 @@ EMPTY_LANGUAGE = Alt(())
 
 
 def literal(text: str) -> Expr:
+    """Return a literal, `EPSILON` for the empty string."""
     return Literal(text) if text else EPSILON
 
 
 def char_class(*ranges: tuple[int, int] | str, negated: bool = False) -> CharClass:
-    """Build a class from inclusive code point pairs and from strings whose characters it holds."""
+    """Build a class from inclusive pairs of code points, and from strings of its characters."""
     pairs = [
         pair
         for part in ranges
@@ -204,7 +203,7 @@ def char_class(*ranges: tuple[int, int] | str, negated: bool = False) -> CharCla
 
 
 def seq(*items: Expr) -> Expr:
-    """Concatenate: nested sequences flatten, neighbouring literals join, an impossible item wins."""
+    """Concatenate: flatten nested sequences and join adjacent literals. `EMPTY_LANGUAGE` absorbs the rest."""
     flat: list[Expr] = []
     last: Expr | None = None
     for item in items:
@@ -229,7 +228,7 @@ def seq(*items: Expr) -> Expr:
 
 
 def alt(*items: Expr) -> Expr:
-    """Choose: nested alternations flatten, repeated and impossible items go."""
+    """Alternate: flatten nested alternations, and drop duplicate items and `EMPTY_LANGUAGE`."""
     flat: dict[Expr, None] = {}
     for item in items:
         if type(item) is Alt:
@@ -240,9 +239,9 @@ def alt(*items: Expr) -> Expr:
 
 
 def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
-    """Repeat `item`. Raises ValueError where the bounds are negative or inverted."""
+    """Repeat `item`. Raises GrammarError for bounds that are negative or inverted."""
     if minimum < 0 or (maximum is not None and maximum < minimum):
-        raise ValueError(f"repetition bounds {{{minimum},{maximum}}} are negative or inverted")
+        raise GrammarError(f"repetition bounds {{{minimum},{maximum}}} are negative or inverted")
     if maximum == 0 or item == EPSILON:
         return EPSILON
     if item == EMPTY_LANGUAGE:
@@ -253,11 +252,12 @@ def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
 
 
 def optional(item: Expr) -> Expr:
+    """Return `item` zero or one time."""
     return repeat(item, 0, 1)
 
 
 def references(expr: Expr) -> tuple[str, ...]:
-    """The names of the rules that `expr` refers to, in order, each once."""
+    """Return the names of the rules that `expr` refers to, in order, each once."""
     if expr.references is None:
         found: list[str] = []
         for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
@@ -275,11 +275,11 @@ class Rules:
 
     @cached_property
     def references(self) -> dict[str, tuple[str, ...]]:
-        """For each rule those that it refers to, in order, each once."""
+        """For each rule, the names that it refers to, in order, each once."""
         return {name: references(expr) for name, expr in self.productions.items()}
 
     def only(self, names: Iterable[str]) -> Rules:
-        """These rules, in this order."""
+        """Return these rules, in this order."""
         kept = Rules({name: self.productions[name] for name in names}, self.root)
         vars(kept)["references"] = {name: self.references[name] for name in kept.productions}
         return kept

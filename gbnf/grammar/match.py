@@ -1,16 +1,18 @@
-"""Whether a text is in the language of a grammar; if not, where it leaves it and what was expected there.
+"""Match texts against a grammar; for a text outside its language, find where it fails and what was expected.
 
-The rules become a network of nodes, and a text is followed through it by all derivations at once. A place
-in the network is a *top*: a terminal, how far into it, and a linked stack of frames that says where to go on
-after the rule or the counted repetition around it. What must stay true:
+The rules become a network of nodes, and all derivations of a text advance through it at once. A *top* is a
+state of one derivation: a terminal, an offset into it, and a linked stack of frames to return to after the
+current rule or counted repetition.
 
-- Equal stacks are one object (hash-consing), and stacks below one terminal are joined into one, as in a
+Invariants:
+
+- Equal stacks are one object (hash-consing), and the stacks of one terminal are merged, as in a
   graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
-- What follows a stack is computed once and kept, and so is each step from a set of tops by a character:
-  inside a string, a step is a look-up. The memory is bounded: past `_MAX_CACHED` entries all is forgotten.
-- Repetitions are counted, never unrolled. An iteration that takes no character is not followed: where the
-  item can be empty the lower bound is nought, and fewer iterations behind can do all that more can.
-- Left recursion is refused: it would grow the stack for ever, here as in llama.cpp.
+- The closure of a stack and each step from a set of tops are computed once and cached: inside a string, a
+  step is a lookup. Memory is bounded: above `_MAX_CACHED` entries the caches are cleared.
+- Repetitions are counted, never unrolled. An iteration without a character is not followed: if the item is
+  nullable, the lower bound is zero, and fewer iterations match all that more can.
+- Left recursion is an error: it would grow the stack for ever, here as in llama.cpp.
 
 The language is that of llama.cpp's engine on decoded text, where neither NUL nor a surrogate ever matches.
 """
@@ -24,7 +26,7 @@ from functools import lru_cache
 from itertools import chain, takewhile
 from typing import TypeAlias
 
-from gbnf.errors import AmbiguousGrammarError
+from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.analysis import find_left_recursion, is_nullable, nullable
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
@@ -48,12 +50,12 @@ _MAX_VISITS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What the grammar says of a text.
+    """The result of matching a text against a grammar.
 
     `accepted`: the whole text is a prefix of the language. `complete`: it is in the language. `position` is
-    the index of the first character that does not fit, or the text's length; `line` and `column`, from 1,
-    are its place. `expected` shows the terminals that could stand at `position`, as GBNF, in the grammar's
-    order, and `END_OF_TEXT` last where the text could end there.
+    the index of the first character that does not match, or the text's length; `line` and `column` are its
+    location, from 1. `expected` lists the terminals that are possible at `position`, as GBNF, in the
+    grammar's order, and `END_OF_TEXT` last if the text may end there.
     """
 
     accepted: bool
@@ -65,24 +67,24 @@ class Match:
 
 
 class Matcher:
-    """Follows texts through one grammar. What it learns of the grammar stays for the next text.
+    """Matches texts against one grammar, and caches the steps for the next text.
 
-    May be used by several threads at once. Raises ValueError for rules that are undefined or left-recursive
-    (`gbnf.grammar.parse.check` says more). What follows a text with it raises AmbiguousGrammarError where the
-    text so far can be derived in more than `_MAX_VISITS` ways that go on differently.
+    May be used by several threads at once. All methods raise AmbiguousGrammarError if the text so far has
+    more than `_MAX_VISITS` derivations that continue differently.
     """
 
     def __init__(self, rules: Rules) -> None:
+        """Raise GrammarError for rules that are undefined or left-recursive."""
         for name, expr in rules.productions.items():
             for used in references(expr):
                 if used not in rules.productions:
-                    raise ValueError(f"rule {name} refers to {used}, which is not defined: define it")
+                    raise GrammarError(f"rule {name} refers to {used}, which is not defined: define it")
         if rules.root not in rules.productions:
-            raise ValueError(f"there is no rule {rules.root}, the start symbol: add it")
+            raise GrammarError(f"there is no rule {rules.root}, the start symbol: add it")
         cycle = find_left_recursion(rules)
         if cycle:
             shown = " → ".join([*cycle, cycle[0]])
-            raise ValueError(f"left recursion: {shown}: turn it round, or repeat with *")
+            raise GrammarError(f"left recursion: {shown}: turn it round, or repeat with *")
         self._rules = rules
         self._nullable = nullable(rules)
         self._starts: dict[str, _Node] = {}
@@ -91,10 +93,10 @@ class Matcher:
         self._closures: dict[tuple[_Node, _Stack], _Tops] = {}
         self._states: dict[_Tops, _State] = {}
         self._lock = threading.RLock()
-        self._visits = 0  # of places in the network, for one character
+        self._visits = 0  # of nodes, for one character
 
     def match(self, text: str) -> Match:
-        """Follow `text` from the start symbol, as far as it goes."""
+        """Match `text` from the start symbol, as far as it fits."""
         position, state = self._advance(self._start(), text)
         return Match(
             accepted=position == len(text),
@@ -106,7 +108,7 @@ class Matcher:
         )
 
     def start(self) -> MatchState:
-        """The state before the first character."""
+        """Return the state before the first character."""
         return MatchState(self, self._start())
 
     def _start(self) -> _State:
@@ -116,7 +118,7 @@ class Matcher:
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
     def _advance(self, state: _State, text: str) -> tuple[int, _State]:
-        """Follow `text`: how many characters fit, and the place after them."""
+        """Return how many characters of `text` match, and the state after them."""
         position, end = 0, len(text)
         while position < end:
             rest = state.only_literal
@@ -137,7 +139,7 @@ class Matcher:
         return position, state
 
     def _step(self, state: _State, text: str) -> _State | None:
-        """The place after one character, or after several of its only literal; None where they do not fit."""
+        """Return the state after a character, or several of the only literal; None if they do not match."""
         if text in state.steps:
             return state.steps[text]
         with self._lock:
@@ -174,7 +176,7 @@ class Matcher:
         return state if state is not None else self._states.setdefault(tops, _State(*tops))
 
     def _merge_stacks(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
-        """The tops with one stack for each terminal: the only one, or the union of several."""
+        """Return the tops with one stack for each terminal: the only one, or the union of several."""
         stacks: dict[tuple[_Text | _Chars, int], dict[_Frame | None, None]] = {}
         for node, offset, stack in reached:
             members = stack.members if isinstance(stack, _Union) else (stack,)
@@ -192,7 +194,7 @@ class Matcher:
         return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
 
     def _closure(self, node: _Node, frame: _Stack) -> _Tops:
-        """The tops that can be reached from `node` without a character, in the grammar's order."""
+        """Return the tops that `node` reaches without a character, in the grammar's order."""
         known = self._closures.get((node, frame))
         if known is not None:
             return known
@@ -255,7 +257,7 @@ class Matcher:
         return self._starts[name]
 
     def _network(self, expr: Expr, following: _Node) -> _Node:
-        """The node at which `expr` begins, where `following` is what comes after it."""
+        """Return the first node of `expr`, with `following` after it."""
         match expr:
             case Literal(text):
                 return _Text(text, following)
@@ -285,7 +287,7 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class MatchState:
-    """How far a text has come in a grammar. A value: `advance` leaves it as it was."""
+    """The state of a grammar after a text. Immutable: `advance` returns a new one."""
 
     _matcher: Matcher = field(repr=False)
     _state: _State = field(repr=False)
@@ -301,30 +303,30 @@ class MatchState:
         return self._state.can_end and not self.allowed().ranges
 
     def advance(self, text: str) -> MatchState | None:
-        """The state after `text`, or None where `text` does not fit."""
-        position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # one room
+        """Return the state after `text`, None if it does not match."""
+        position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # same module
         return MatchState(self._matcher, state) if position == len(text) else None
 
     def allowed(self) -> CharClass:
-        """The characters that may come next: a class of `ranges`, none where only the end fits."""
+        """Return the characters that may come next; the class has no `ranges` if only the end may."""
         state = self._state
         if state.first is None:
             state.first = char_class(*chain.from_iterable(_first(top) for top in state.tops))
         return state.first
 
     def expected(self) -> tuple[str, ...]:
-        """The terminals that may come next, as GBNF, and `END_OF_TEXT` last where the text may end."""
+        """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
         return self._state.expected()
 
     def forced(self, limit: int = 4096) -> str:
-        """The text that must come next; "" where there is a choice, the end included.
+        """Return the text that must come next; "" if there is a choice, the end included.
 
-        At most about `limit` characters, since a grammar may force a text without end.
+        It has at most about `limit` characters, since a grammar may force an infinite text.
         """
         state, parts, length = self._state, list[str](), 0
         while length < limit and not state.can_end and state.tops:
             text = state.only_literal or _only_character(state.tops)
-            following = self._matcher._step(state, text) if text else None  # noqa: SLF001  # one room
+            following = self._matcher._step(state, text) if text else None  # noqa: SLF001  # same module
             if following is None:
                 break
             parts.append(text)
@@ -333,7 +335,7 @@ class MatchState:
         return "".join(parts)
 
 
-# The network. Nodes compare by identity: two places in a grammar are two, though they read the same.
+# The network. Nodes compare by identity: equal expressions at two places of a grammar are two nodes.
 
 
 @dataclass(eq=False, slots=True)
@@ -380,7 +382,7 @@ _RETURN = _Return()
 
 @dataclass(eq=False, slots=True)
 class _Frame:
-    """One entry of a stack: go on at `node` (`count` 0), or this is a loop's iteration number `count`."""
+    """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition."""
 
     node: _Node
     count: int
@@ -389,7 +391,7 @@ class _Frame:
 
 @dataclass(eq=False, slots=True)
 class _Union:
-    """Several stacks that are gone on with alike; None among them is the empty one."""
+    """Several stacks with the same continuation; None is the empty one."""
 
     members: tuple[_Frame | None, ...]
 
@@ -401,13 +403,13 @@ _Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
 
 @dataclass(eq=False, slots=True)
 class _State:
-    """All that a text can be in the middle of, with the steps from here that are known already."""
+    """The tops of all derivations of a text, with the cached steps from here."""
 
     tops: tuple[_Top, ...]
     can_end: bool
     steps: dict[str, _State | None] = field(default_factory=dict)
-    only_literal: str = ""  # what is left of the literal, where it is the only top
-    first: CharClass | None = None  # the characters that may come next, once somebody has asked
+    only_literal: str = ""  # the rest of the literal, if it is the only top
+    first: CharClass | None = None  # the characters that may come next, cached
 
     def __post_init__(self) -> None:
         if len(self.tops) == 1 and isinstance(self.tops[0][0], _Text):
@@ -422,14 +424,14 @@ class _State:
 
 
 def _shared_length(literal: str, text: str, position: int) -> int:
-    """How many characters of `literal` stand in `text` at `position`."""
+    """Return the length of the common prefix of `literal` and `text` from `position` on."""
     pairs = zip(literal, text[position : position + len(literal)], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 @lru_cache(maxsize=4096)
 def _bounds(of: CharClass) -> tuple[int, ...]:
-    """Where the class begins and ends, alternately: an odd number of bounds lies at or below its members."""
+    """Return the bounds of the class's ranges: an odd number of them is at or below each of its members."""
     return tuple(chain.from_iterable((low, high + 1) for low, high in matchable(of)))
 
 
@@ -442,7 +444,7 @@ def _first(top: _Top) -> tuple[tuple[int, int], ...]:
 
 
 def _only_character(tops: tuple[_Top, ...]) -> str:
-    """The one character that all tops take, or ""."""
+    """Return the only character that all tops accept, or ""."""
     ranges = {pair for top in tops for pair in _first(top)}
     if len(ranges) != 1:
         return ""

@@ -1,13 +1,12 @@
-"""GBNF text to rules: the language of llama.cpp's parser, without what it silently takes for another.
+"""Parse GBNF text: the language of llama.cpp's parser, without what it silently misreads.
 
-The syntax stands below as data; the places of newlines, the escapes and the count of repeated symbols
-follow `llama-grammar.cpp` (`parse_space`, `parse_char`, `parse_sequence`, `handle_repetitions`). Refused,
-with the place and a way out, is what llama.cpp refuses, what hangs or crashes it (inverted bounds, left
-recursion, deep nesting), and what it silently loosens (`[]`, a bound above 2,000, a second rule of the same
-name, a class that counts backwards). Token terminals (`<think>`, `<[42]>`) are refused too: they stand for
-entries of one model's vocabulary, and a grammar here is about text.
+Newlines, escapes and the count of repeated symbols follow `llama-grammar.cpp` (`parse_space`, `parse_char`,
+`parse_sequence`, `handle_repetitions`). Errors, with location and hint, are: what llama.cpp refuses, what
+hangs or crashes it (inverted bounds, left recursion, deep nesting), and what it silently loosens (`[]`, a
+bound above 2,000, a second rule of the same name, a class with a reversed range). Token terminals (`<think>`,
+`<[42]>`) are errors too: they depend on one model's vocabulary.
 
-No step recurses over the text's nesting, and a parse holds no state outside itself.
+Invariants: no step recurses over the nesting of the text, and a parse has no state outside itself.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.emit import emit
 from gbnf.grammar.escapes import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
+from gbnf.surrogates import has_surrogate
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
 MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
-#: Expressions inside one another: what walks them recurses, up to three frames a level; Python allows 1,000.
+#: Nested expressions: code that walks them recurses, up to three frames a level; Python allows 1,000.
 MAX_DEPTH = 200
 
 _SYNTAX = r"""
@@ -54,13 +54,13 @@ _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 """
 _BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _SHOWN = 400  # characters of a message
-_NAMES = "Names hold ASCII letters, digits and hyphens only: write camelCase."
+_NAMES = "Names have ASCII letters, digits and hyphens only: write camelCase."
 
 
 def parse_gbnf(text: str, root: str = "root") -> Rules:
-    """Read a grammar, its rules in the order of the text.
+    """Parse a grammar, its rules in the order of the text.
 
-    Raises GrammarSyntaxError where llama.cpp would refuse it, hang on it, or silently take it for another.
+    Raises GrammarSyntaxError if llama.cpp would refuse it, hang on it, or silently read another grammar.
     """
     if "\0" in text:
         _fail(text, text.index("\0"), "NUL ends the grammar for llama.cpp", "Remove the character.")
@@ -72,9 +72,9 @@ def parse_gbnf(text: str, root: str = "root") -> Rules:
 
 
 def check(rules: Rules) -> None:
-    """Raise GrammarSyntaxError where llama.cpp would not take these rules, as emitted, for what they mean.
+    """Raise GrammarSyntaxError if llama.cpp would not read these rules, as emitted, as what they mean.
 
-    The judged text is `emit`'s: the start symbol stands on line 1. Raises ValueError where `emit` does.
+    Lines are those of the emitted text: the start symbol is on line 1. Raises GrammarError as `emit` does.
     """
     for name in rules.productions:
         if not re.fullmatch("[A-Za-z0-9-]+", name):
@@ -85,7 +85,7 @@ def check(rules: Rules) -> None:
 
 
 class _Newlines:
-    """Between lexer and parser: drops the newlines that `parse_space` skips with `newline_ok`."""
+    """A filter between lexer and parser: drops the newlines that `parse_space` skips with `newline_ok`."""
 
     always_accept = ("_NEWLINE",)
 
@@ -117,12 +117,12 @@ def _parser() -> Lark:
 
 @dataclass(slots=True)
 class _ParsedExpr:
-    """An expression with what llama.cpp's expansion of repetitions depends on.
+    """An expression, with what llama.cpp's expansion of repetitions depends on.
 
-    `elements` is False where the engine sees no element at all (`""`, `x{0}`). `opening` holds the names of
-    the rules that must all have an empty alternative for the part to be empty in the engine's eyes (none:
-    it is empty anyway), or is None where it never is. `cost` counts the symbols made for the last item.
-    `depth` is how many expressions stand inside each other, at most.
+    `elements` is False if the engine sees no element at all (`""`, `x{0}`). `opening` are the names of the
+    rules that must all have an empty alternative for the engine to treat the part as empty (no names:
+    always), None if it never does. `cost` counts the symbols of the last item. `depth` is the largest number
+    of nested expressions.
     """
 
     expr: Expr
@@ -134,7 +134,7 @@ class _ParsedExpr:
 
 @dataclass(slots=True)
 class _GbnfReader:
-    """Reads one tree in the order of the text, which is the order in which the engine numbers its symbols."""
+    """Reads one syntax tree in the order of the text, in which the engine numbers its symbols."""
 
     text: str
     symbols: int = 0
@@ -170,7 +170,7 @@ class _GbnfReader:
         return rules
 
     def _alternation(self, tree: Tree[Token]) -> _ParsedExpr:
-        """Read an alternation without recursion: `todo` holds what is left, `parts` what is read."""
+        """Read an alternation without recursion: `todo` is what is left, `parts` what has been read."""
         parts: list[_ParsedExpr] = []
         todo: list[tuple[str, Any]] = [("read", tree)]
         depth = 0
@@ -215,7 +215,7 @@ class _GbnfReader:
                     return _ParsedExpr(Ref(name), opening=frozenset({name}))
                 case "LITERAL":
                     text = parse_literal(token)
-                    if any("\ud800" <= char <= "\udfff" for char in text):
+                    if has_surrogate(text):
                         self._fail(token, "a surrogate is no character", "Write the character that is meant.")
                     return _ParsedExpr(literal(text), elements=bool(text))
                 case "CLASS":
@@ -226,7 +226,7 @@ class _GbnfReader:
             _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.hint)
 
     def _repeat(self, part: _ParsedExpr, suffix: Token, depth: int) -> _ParsedExpr:
-        """`handle_repetitions`: S{m,n} makes m copies and n-m new symbols, S{m,} one that loops."""
+        """Read a repetition like `handle_repetitions`: S{m,n} is m copies and n-m symbols, S{m,} a loop."""
         self._check_depth(suffix, part.depth + 1)
         if not part.elements:
             self._fail(suffix, f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.')
@@ -321,7 +321,7 @@ class _GbnfReader:
 
 
 def _count(digits: str) -> int:
-    """The number, or one above every bound where it has too many digits for any."""
+    """Return the number; one above every bound if it has too many digits."""
     digits = digits.lstrip("0") or "0"
     return int(digits) if len(digits) < 10 else MAX_REPETITION + 1
 
@@ -350,7 +350,7 @@ def _fail(text: str, position: int, problem: str, hint: str) -> NoReturn:
 
 
 def _short(sentence: str) -> str:
-    """A sentence that quotes a name or a cycle of any length, without its middle."""
+    """Shorten the middle of a sentence, which may quote a name or a cycle of any length."""
     return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
 
 
@@ -375,7 +375,7 @@ _UNREADABLE = {
 
 
 def _unreadable(text: str, position: int) -> tuple[str, str]:
-    """Problem and way out where no token begins."""
+    """Return problem and hint for a character that begins no token."""
     char = text[position]
     if char in _UNREADABLE:
         return _UNREADABLE[char]
@@ -403,7 +403,7 @@ _MISPLACED = {
 
 
 def _misplaced(token: Token) -> tuple[str, str]:
-    """Problem and way out where a token stands in a wrong place."""
+    """Return problem and hint for a token in the wrong position."""
     if token.type == "SUFFIX":
         return f"{token} has nothing to repeat", "Put an item before it."
     return _MISPLACED.get(

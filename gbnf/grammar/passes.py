@@ -1,7 +1,7 @@
-"""Passes over a whole grammar: each takes rules and gives rules of the same language.
+"""Passes over a whole grammar: each returns rules of the same language.
 
-A reference without a production belongs to a part that is linked later; it counts as one that derives
-something. `PASSES` lists them in the order in which the compiler runs them.
+A reference without a production belongs to a part that is linked later, and is treated as productive.
+`PASSES` lists the passes in the order in which the compiler runs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gbnf.grammar.ir import (
 
 
 def drop_unproductive(rules: Rules) -> Rules:
-    """Take out what derives no finite string: such a rule becomes impossible, and so does what needs it.
+    """Remove the rules that derive no finite string, and all that require them.
 
     a ::= "[" a "]"    ->    nothing
     """
@@ -47,7 +47,7 @@ def drop_unproductive(rules: Rules) -> Rules:
 
 
 def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> list[str]:
-    """Those of `names` that don't derive a string as far as `productive` shows, which grows on the way."""
+    """Return those of `names` that derive no string by the rules in `productive`; add the others to it."""
     productions, waiting = rules.productions, []
     for name in names:
         needed = [one for one in rules.references[name] if one not in productive and one in productions]
@@ -59,7 +59,7 @@ def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> l
 
 
 def _reverse_topological(rules: Rules, names: Sequence[str]) -> list[str]:
-    """The rules, each behind those that it refers to as far as it goes: recursion leaves no such order."""
+    """Return the rules, each after those that it refers to, as far as recursion permits."""
     ordered: dict[str, None] = {}
     entered: set[str] = set()
     wanted = frozenset(names)
@@ -75,7 +75,7 @@ def _reverse_topological(rules: Rules, names: Sequence[str]) -> list[str]:
 
 
 def merge_equal(rules: Rules) -> Rules:
-    """Give rules of one production one name, the first.
+    """Merge rules with equal productions into the first of them.
 
     a ::= [0-9]    b ::= [0-9]    c ::= a b    ->    a ::= [0-9]    c ::= a a
     """
@@ -109,7 +109,7 @@ def merge_equal(rules: Rules) -> Rules:
 
 
 def drop_unreachable(rules: Rules) -> Rules:
-    """Keep the rules that the start symbol reaches, each behind the first that refers to it."""
+    """Keep the rules that the start symbol reaches, each after the first that refers to it."""
     reached: dict[str, None] = {}
     pending = [rules.root]
     while pending:
@@ -121,7 +121,7 @@ def drop_unreachable(rules: Rules) -> Rules:
 
 
 def skip_aliases(rules: Rules) -> Rules:
-    """Refer to what an alias stands for.
+    """Replace references to an alias by references to its target.
 
     a ::= b    c ::= "[" a "]"    ->    c ::= "[" b "]"
     """
@@ -139,7 +139,7 @@ def skip_aliases(rules: Rules) -> Rules:
 
 
 def _ends(aliases: Mapping[str, Ref]) -> dict[str, Ref]:
-    """What each alias stands for in the end; one of the ring where aliases stand for each other."""
+    """Return the final target of each alias; for aliases that form a cycle, one of them."""
     ends: dict[str, Ref] = {}
     for alias in aliases:
         name, passed = alias, dict[str, None]()
@@ -160,13 +160,14 @@ PASSES: tuple[Callable[[Rules], Rules], ...] = (
 
 
 def run_passes(rules: Rules) -> Rules:
+    """Run all passes in order."""
     for apply in PASSES:
         rules = apply(rules)
     return rules
 
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
-    """`expr` with each nonterminal that `replacements` names replaced, simplified anew where it changed."""
+    """Return `expr` with the nonterminals in `replacements` replaced, simplified again where it changed."""
     if type(expr) is Ref:
         return replacements.get(expr.name, expr)
     if replacements.keys().isdisjoint(expr.references or references(expr)):
@@ -180,7 +181,7 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
 
 def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
-    """`expr` with nonterminals renamed, no two to the same: nothing can be simplified anew."""
+    """Return `expr` with nonterminals renamed, no two to the same name: nothing can be simplified further."""
     if type(expr) is Ref:
         return names.get(expr.name, expr)
     if names.keys().isdisjoint(expr.references or references(expr)):
@@ -194,11 +195,11 @@ def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
 
 
 def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
-    """Whether `expr` derives a string without the rules in `doubtful`."""
+    """Return whether `expr` derives a string without the rules in `doubtful`."""
     if doubtful.isdisjoint(expr.references or references(expr)):
         return expr != EMPTY_LANGUAGE
     if type(expr) is Alt:
-        # most often one alternative is plain, and then nobody has to look into the others
+        # most often one alternative has no doubtful references: check this first
         return any(doubtful.isdisjoint(references(item)) for item in expr.items) or any(
             _derives(item, doubtful) for item in expr.items
         )

@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from gbnf.errors import InvalidArgumentError
 from gbnf.prompts.signatures import argument_lines, argument_list, one_line, type_text
 from gbnf.tools import Tool, localized
 from gbnf.tools.languages import supported_language
@@ -60,7 +61,7 @@ _LONGEST_TYPE = 250  # characters
 def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
     """One tool in a style, in `language` where the manifest has it, else in English. Raises ValueError."""
     if style not in _STYLE_WRITERS:
-        raise ValueError(f"style={style!r} is none of {', '.join(_STYLE_WRITERS)}")
+        raise InvalidArgumentError(f"style={style!r} is none of {', '.join(_STYLE_WRITERS)}")
     return "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
 
 

@@ -1,6 +1,7 @@
-"""Regular languages over Unicode characters: as automata, from patterns and formats, and as productions.
+"""Regular languages over Unicode characters: as automata, and from patterns and formats.
 
-Imports run downward, in two strands. Languages as values: `charset` < `alphabet` < `tables` < `operations` <
-`automaton`. From patterns to languages: `syntax` < `escapes` < `reader` < `positions` < `subsets` < `ecma`.
-Nothing here knows JSON Schema; only `lower` and `spelling` know grammars.
+Modules import only those before them. Languages as values: `charset`, `alphabet`, `transition_tables`,
+`operations`, `automaton`. From patterns to languages: `unicode_properties`, `pattern_syntax`,
+`pattern_escapes`, `pattern_parser`, `glushkov`, `subset_construction`, `ecma262`, `formats`. Nothing here
+depends on JSON Schema or on grammars.
 """

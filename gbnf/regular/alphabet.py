@@ -1,7 +1,9 @@
-"""Alphabets: all characters in a handful of classes.
+"""Alphabets: partitions of all characters into a few classes.
 
-Automata step on classes of characters that nothing in sight tells apart (minterms), in place of a million
-code points. Classes are numbered in the order of their first characters: equal partitions are equal values.
+The transitions of automata are on classes of characters that none of the sets in use distinguishes
+(minterms), not on a million code points.
+
+Invariants: classes are numbered in the order of their first characters, so equal partitions are equal values.
 """
 
 from __future__ import annotations
@@ -31,30 +33,30 @@ class Alphabet:
     size: int
 
     def class_of(self, char: str) -> int:
-        """The number of the character's class; -1 for a surrogate."""
+        """Return the number of the character's class; -1 for a surrogate."""
         return self.classes[bisect_right(self.starts, ord(char)) - 1]
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """The partition from the first character to the last: (low, high, class)."""
+        """Yield the partition from the first character to the last: (low, high, class)."""
         ends = (*self.starts[1:], sys.maxunicode + 1)
         for low, end, number in zip(self.starts, ends, self.classes, strict=True):
             if number != _OUTSIDE:
                 yield low, end - 1, number
 
     def sets(self) -> tuple[CharSet, ...]:
-        """The characters of each class."""
+        """Return the characters of each class."""
         pairs: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
         for low, high, number in self.ranges():
             pairs[number].append((low, high))
         return tuple(CharSet(tuple(ranges)) for ranges in pairs)
 
     def merged(self, labels: Sequence[Hashable]) -> Alphabet:
-        """The coarser alphabet in which the classes of one label are one class."""
+        """Return the coarser alphabet that joins the classes with the same label."""
         intervals = zip(self.starts, self.classes, strict=True)
         return _partition((start, labels[number]) for start, number in intervals)[0]
 
     def classes_at(self, starts: Sequence[int]) -> Iterator[int]:
-        """The class at each of the code points, which ascend and hold all of `self.starts`."""
+        """Yield the class at each of the code points, which ascend and include all of `self.starts`."""
         current = dict(zip(self.starts, self.classes, strict=True))
         number = _OUTSIDE
         for start in starts:
@@ -66,9 +68,9 @@ ONE_CLASS = Alphabet((0, SURROGATES[0], SURROGATES[1] + 1), (0, _OUTSIDE, 0), 1)
 
 
 def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
-    """The coarsest alphabet that tells apart what the sets do, and who holds each class.
+    """Return the coarsest alphabet that distinguishes the sets, and which sets contain each class.
 
-    Bit `i` of the second value's entry for a class says whether set `i` holds the class.
+    Bit `i` of the second value's entry for a class says whether set `i` contains the class.
     """
     changes = {0: 0}  # where membership changes, and in which sets
     for index, chars in enumerate(sets):
@@ -88,7 +90,7 @@ def minterms(sets: Sequence[CharSet]) -> tuple[Alphabet, list[int]]:
 
 
 def common_refinement(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[tuple[int, int]]]:
-    """The coarsest alphabet finer than both, and the pair of classes that each of its classes lies in."""
+    """Return the coarsest alphabet finer than both, and for each of its classes the pair that contains it."""
     if left == right:
         return left, [(number, number) for number in range(left.size)]
     starts = sorted({*left.starts, *right.starts})
@@ -97,7 +99,7 @@ def common_refinement(left: Alphabet, right: Alphabet) -> tuple[Alphabet, list[t
 
 
 def _partition(intervals: Iterable[tuple[int, Label]]) -> tuple[Alphabet, list[Label]]:
-    """The alphabet whose classes are the labels of the intervals, which begin at the given code points."""
+    """Return the alphabet whose classes are the labels of the intervals, given by their first code points."""
     numbers: dict[Label, int] = {}
     starts: list[int] = []
     classes: list[int] = []

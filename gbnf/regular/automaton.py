@@ -1,20 +1,23 @@
 """Regular languages as deterministic automata, closed under the boolean operations.
 
-A `Dfa` is a value: minimal and numbered canonically, so two of them are equal, and hash alike, exactly when
-they accept the same words. A word is a string of characters (code points without surrogates).
-Every operation that may multiply states stops at a budget with `TooManyStates`.
+A word is a string of characters (code points without surrogates).
+
+Invariants: a `Dfa` is minimal and numbered canonically, so two of them are equal, and have the same hash,
+exactly if they accept the same words. Every operation that may multiply states raises `TooManyStates` above
+a limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from gbnf.effort import TooManyStates, effort_cache
+from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
-from gbnf.regular.operations import concatenation, iteration, product, words_table
+from gbnf.regular.operations import product, words_table
 from gbnf.regular.transition_tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
 
 #: An edge of an explicit automaton: the characters, as `CharSet.of` takes them, and the target.
@@ -28,19 +31,14 @@ class Dfa:
     table: TransitionTable
 
     @staticmethod
-    def empty() -> Dfa:
-        """The language without words."""
-        return _EMPTY
-
-    @staticmethod
     def all_words() -> Dfa:
-        """Every word."""
+        """Return every word."""
         return _ALL_WORDS
 
     @staticmethod
     @effort_cache(maxsize=256)
     def of_length(minimum: int, maximum: int | None, limit: int = MAX_STATES) -> Dfa:
-        """The words of so many characters (maximum None: without bound)."""
+        """Return the words of `minimum` to `maximum` characters (None: without bound)."""
         if maximum is not None and maximum < minimum:
             return _EMPTY
         last = minimum if maximum is None else maximum
@@ -51,13 +49,13 @@ class Dfa:
         return Dfa(minimize(ONE_CLASS, rows, range(minimum, last + 1)))
 
     @staticmethod
-    def of_words(words: Iterable[str], limit: int = MAX_STATES) -> Dfa:
-        """Exactly these words. A word with a lone surrogate raises ValueError."""
-        return Dfa(words_table(words, limit))
+    def of_words(words: Iterable[str]) -> Dfa:
+        """Return exactly these words. A word with a lone surrogate raises ValueError."""
+        return Dfa(words_table(words))
 
     @staticmethod
     def from_transitions(transitions: Sequence[Iterable[Edge]], accepting: Iterable[int]) -> Dfa:
-        """An automaton written out: the edges that leave each state, state 0 being the start.
+        """Return an explicit automaton: the edges that leave each state, state 0 being the start.
 
         Edges may name one target several times. Raises ValueError where two targets share a character.
         """
@@ -65,7 +63,7 @@ class Dfa:
         sets = list(dict.fromkeys(chars for row in edges for chars, _ in row))
         alphabet, holders = minterms(sets)
         classes = {
-            chars: [number for number, held in enumerate(holders) if held >> index & 1]
+            chars: [number for number, bits in enumerate(holders) if bits >> index & 1]
             for index, chars in enumerate(sets)
         }
         rows = []
@@ -74,7 +72,7 @@ class Dfa:
             for chars, target in row:
                 for number in classes[chars]:
                     if targets[number] not in (DEAD, target):
-                        raise ValueError(f"state {state} has two targets for one character: {row}")
+                        raise InvalidArgumentError(f"state {state} has two targets for one character: {row}")
                     targets[number] = target
             rows.append(tuple(targets))
         ends = frozenset(accepting)
@@ -91,10 +89,10 @@ class Dfa:
     def _hash(self) -> int:
         return hash(self.table)
 
-    # What is in the language
+    # Words
 
     def accepts(self, text: str) -> bool:
-        """Whether the text is a word of the language. Lone surrogates are in no word."""
+        """Return whether the text is a word of the language. Lone surrogates are in no word."""
         state, rows, class_of = 0, self.table.rows, self.table.alphabet.class_of
         for char in text:
             number = class_of(char)
@@ -107,11 +105,8 @@ class Dfa:
 
     @property
     def is_empty(self) -> bool:
+        """Whether there are no words."""
         return not self.table.accepting
-
-    @property
-    def is_finite(self) -> bool:
-        return self._reverse_topological is not None
 
     @cached_property
     def lengths(self) -> tuple[int, int | None]:
@@ -121,7 +116,7 @@ class Dfa:
         """
         shortest = self.shortest()
         if shortest is None:
-            raise ValueError("the empty language has no words, so they have no lengths")
+            raise InvalidArgumentError("the empty language has no words, so they have no lengths")
         order = self._reverse_topological
         if order is None:
             return len(shortest), None
@@ -130,37 +125,8 @@ class Dfa:
             longest[state] = max((longest[target] + 1 for target in self.targets(state)), default=0)
         return len(shortest), longest[0]
 
-    def count(self, limit: int) -> int | None:
-        """How many words there are; None where they are more than `limit`."""
-        order = self._reverse_topological
-        if order is None:
-            return None
-        sizes = [len(chars) for chars in self.table.alphabet.sets()]
-        counts: dict[int, int] = {}
-        for state in order:
-            row = self.table.rows[state]
-            counts[state] = (state in self.table.accepting) + sum(
-                size * counts[target] for size, target in zip(sizes, row, strict=True) if target != DEAD
-            )
-        return counts[0] if counts[0] <= limit else None
-
-    def finite_words(self, limit: int) -> tuple[str, ...] | None:
-        """All words, sorted; None where they are more than `limit`."""
-        return None if self.count(limit) is None else tuple(sorted(self._words_from(0)))
-
-    def _words_from(self, state: int) -> Iterator[str]:
-        sets = self.table.alphabet.sets()
-        pending = [(state, "")]
-        while pending:
-            state, word = pending.pop()
-            if state in self.table.accepting:
-                yield word
-            for chars, target in zip(sets, self.table.rows[state], strict=True):
-                if target != DEAD:
-                    pending.extend((target, word + char) for char in chars)
-
     def shortest(self) -> str | None:
-        """A shortest word, the first of them by code points; None where there are no words."""
+        """Return a shortest word, the first of them by code points; None where there are no words."""
         if self.is_empty:
             return None
         firsts = [chr(chars.ranges[0][0]) for chars in self.table.alphabet.sets()]
@@ -174,33 +140,15 @@ class Dfa:
                     pending.append(target)
         raise AssertionError("an automaton in minimal form accepts something, or is empty")
 
-    # How it is made up
+    # Structure
 
     def targets(self, state: int) -> list[int]:
-        """The states that follow, each once, in the order of the first characters that lead to them."""
+        """Return the next states, each once, in the order of the first characters that lead to them."""
         return [target for target in dict.fromkeys(self.table.rows[state]) if target != DEAD]
 
     @cached_property
-    def transitions(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-        """For each state its edges as sorted disjoint ranges of code points: (low, high, target)."""
-        ranges = list(self.table.alphabet.ranges())
-        rows = []
-        for row in self.table.rows:
-            edges: list[tuple[int, int, int]] = []
-            for low, high, number in ranges:
-                target = row[number]
-                if target == DEAD:
-                    continue
-                if edges and edges[-1][1] == low - 1 and edges[-1][2] == target:
-                    edges[-1] = (edges[-1][0], high, target)
-                else:
-                    edges.append((low, high, target))
-            rows.append(tuple(edges))
-        return tuple(rows)
-
-    @cached_property
     def _reverse_topological(self) -> list[int] | None:
-        """The states, each behind all that follow it; None where there is a cycle."""
+        """The states, each after all that follow it; None if there is a cycle."""
         waiting = [len(self.targets(state)) for state in range(len(self.table.rows))]
         sources: list[list[int]] = [[] for _ in self.table.rows]
         for state in range(len(self.table.rows)):
@@ -217,30 +165,20 @@ class Dfa:
     # Operations
 
     def __and__(self, other: Dfa) -> Dfa:
-        """The words of both."""
-        return Dfa(product(self.table, other.table, lambda one, two: one and two, MAX_STATES))
+        """Return the words of both."""
+        return Dfa(product(self.table, other.table, lambda one, two: one and two))
 
     def __or__(self, other: Dfa) -> Dfa:
-        """The words of either."""
-        return Dfa(product(self.table, other.table, lambda one, two: one or two, MAX_STATES))
+        """Return the words of either."""
+        return Dfa(product(self.table, other.table, lambda one, two: one or two))
 
     def __sub__(self, other: Dfa) -> Dfa:
-        """The words of the first that are not words of the second."""
-        return Dfa(product(self.table, other.table, lambda one, two: one and not two, MAX_STATES))
+        """Return the words of the first that are not words of the second."""
+        return Dfa(product(self.table, other.table, lambda one, two: one and not two))
 
     def __invert__(self) -> Dfa:
-        """Every other word."""
+        """Return every other word."""
         return _ALL_WORDS - self
-
-
-def concat(left: Dfa, right: Dfa) -> Dfa:
-    """A word of the left language followed by one of the right."""
-    return Dfa(concatenation(left.table, right.table, MAX_STATES))
-
-
-def star(language: Dfa) -> Dfa:
-    """Any number of words of the language, none included, one behind the other."""
-    return Dfa(iteration(language.table, MAX_STATES))
 
 
 _EMPTY = Dfa(EMPTY_TABLE)

@@ -1,7 +1,9 @@
 """Sets of characters.
 
-A character is a Unicode code point that is no surrogate: what a JSON string consists of. Sets are immutable
-and in one normal form (sorted, disjoint, inclusive ranges that do not touch), so equal sets are equal values.
+A character is a Unicode code point that is not a surrogate: what a JSON string consists of.
+
+Invariants: sets are immutable and in one normal form (sorted, disjoint, inclusive ranges that do not touch),
+so equal sets are equal values.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class CharSet:
 
     @staticmethod
     def of(*parts: str | tuple[int, int] | CharSet) -> CharSet:
-        """The characters of strings, of inclusive ranges of code points and of other sets, together."""
+        """Return the union of the characters of strings, inclusive ranges of code points and other sets."""
         pairs: list[tuple[int, int]] = []
         for part in parts:
             if isinstance(part, str):
@@ -38,6 +40,7 @@ class CharSet:
     @staticmethod
     @lru_cache(maxsize=1024)
     def single(code_point: int) -> CharSet:
+        """Return the set of one character; empty for a surrogate."""
         return CharSet(_normal([(code_point, code_point)]))
 
     def __bool__(self) -> bool:
@@ -51,14 +54,14 @@ class CharSet:
         return sum(high - low + 1 for low, high in self.ranges)
 
     def __iter__(self) -> Iterator[str]:
-        """The characters, in the order of their code points."""
+        """Return the characters, in the order of their code points."""
         return (chr(code) for low, high in self.ranges for code in range(low, high + 1))
 
     def __or__(self, other: CharSet) -> CharSet:
         return CharSet(_normal([*self.ranges, *other.ranges]))
 
     def __invert__(self) -> CharSet:
-        """Every other character."""
+        """Return every other character."""
         gaps, start = [], 0
         for low, high in (*self.ranges, (sys.maxunicode + 1, 0)):
             if start < low:

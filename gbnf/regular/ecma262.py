@@ -1,11 +1,11 @@
 """The languages of ECMA-262 patterns.
 
 Patterns are read in Unicode mode (a character is a code point) with the leniency of Annex B, since patterns
-in the wild need it: a lone `{`, `}` or `]` is itself, as is an escaped character that means nothing special.
-Greedy and lazy quantifiers, capturing and other groups are the same language. Read as their authors meant
-them, though ECMA-262 does not know them: `(?i)` and other flags at the start, `(?P<name>...)`, comments
-`(?#...)`, `\\A`, `\\Z` and `\\z`. Backreferences are refused, as are lookbehinds that ask what follows (by
-`$`, `\\b` or a lookaround inside) and lookbehinds inside other lookarounds.
+need it in practice: a lone `{`, `}` or `]` is itself, as is an escaped character that means nothing special.
+Greedy and lazy quantifiers, capturing and other groups are the same language. Accepted with their usual
+meaning, though not part of ECMA-262: `(?i)` and other flags at the start, `(?P<name>...)`, comments
+`(?#...)`, `\\A`, `\\Z` and `\\z`. Unsupported are backreferences, lookbehinds that depend on the following
+text (by `$`, `\\b` or a lookaround inside) and lookbehinds inside other lookarounds.
 
 Where Python's `re` (which jsonschema uses) reads a pattern differently, ECMA-262 holds: `\\d` and `\\w` are
 ASCII, `\\s` is its own white space, `.` excludes all four line terminators, `$` is the very end (not also the
@@ -25,15 +25,15 @@ from gbnf.regular.subset_construction import determinise
 
 @effort_cache(maxsize=4096)
 def search(pattern: str) -> Dfa:
-    """The texts in which the pattern is found somewhere. Raises PatternError and TooManyStates."""
+    """Return the texts in which the pattern is found. Raises PatternError and TooManyStates."""
     return _language(parse_pattern(pattern), pattern)
 
 
 def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
-    """The texts in which the expression is found.
+    """Return the texts in which the expression is found.
 
-    `within` makes it the body of that lookaround: found at the start of what follows the place, or at the
-    end of what stands before it.
+    With `within`, it is the body of that lookaround: found at the start of the text after the position, or
+    at the end of the text before it.
     """
     behind = within is not None and within.lookaround.behind
     positions = position_automaton(
@@ -49,10 +49,12 @@ def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
 
 
 def _body(condition: Condition, pattern: str) -> Dfa:
-    """What must hold behind the place, or before it, for the lookaround's body to match."""
+    """Return the text after the position, or before it, for which the lookaround is satisfied."""
     lookaround = condition.lookaround
     if lookaround.behind and may_look_ahead(lookaround.item):
-        raise UnsupportedPatternError(pattern, lookaround.position, "a lookbehind that asks what follows")
+        raise UnsupportedPatternError(
+            pattern, lookaround.position, "a lookbehind that depends on the following text"
+        )
     found = _language(lookaround.item, pattern, condition)
     return ~found if lookaround.negated else found
 

@@ -1,9 +1,9 @@
-"""What can go wrong with regular languages.
+"""The errors of patterns.
 
 GbnfError
 └── PatternError            a pattern that has no automaton here: pattern, position, problem
-    ├── MalformedPatternError    it is no pattern in any reading
-    └── UnsupportedPatternError  it is one, and its language is not regular or not worth the means
+    ├── MalformedPatternError    it is not a pattern, even leniently read
+    └── UnsupportedPatternError  it is one, but its language is not regular, or too expensive
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gbnf.errors import GbnfError
 
 
 class PatternError(GbnfError):
-    """A pattern without an automaton. `position` is the index in `pattern` of what is to blame."""
+    """A pattern without an automaton. `position` is the index of the cause in `pattern`."""
 
     def __init__(self, pattern: str, position: int, problem: str) -> None:
         self.pattern, self.position, self.problem = pattern, position, problem
@@ -24,4 +24,4 @@ class MalformedPatternError(PatternError):
 
 
 class UnsupportedPatternError(PatternError):
-    """ECMA-262 reads the pattern, and this room can't hold its language."""
+    """ECMA-262 reads the pattern, but it has no automaton here."""

@@ -1,9 +1,9 @@
 """JSON Schema's formats as regular languages, each from the grammar of its standard.
 
-What must stay true: a format's language lies within the standard, and within what jsonschema's format checker
-accepts (with its `format-nongpl` extras), unless its `caveat` says what goes beyond. For dates and times the
-checker's own narrowing holds: a year is at least 0001 and a second at most 59, so there are no leap seconds.
-Formats of other names have no language here.
+Invariants: a format's language lies within the standard, and within what jsonschema's format checker accepts
+(with its `format-nongpl` extras), unless its `caveat` says otherwise. Dates and times are as narrow as in the
+checker: a year is at least 0001 and a second at most 59, so there are no leap seconds. Formats of other names
+have no language here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gbnf.regular.ecma262 import search
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: the pattern that its strings match from end to end, and what goes beyond, if anything."""
+    """A format: the pattern of its whole strings, and what that accepts beyond the format, if anything."""
 
     pattern: str
     caveat: str = ""
@@ -26,7 +26,7 @@ class Format:
 
 @effort_cache(maxsize=256)
 def format_language(name: str) -> Dfa | None:
-    """The strings of a format, or None for a format that is not held."""
+    """Return the strings of a format, or None for an unknown format."""
     known = FORMATS.get(name)
     return None if known is None else search(f"^(?:{known.pattern})$")
 
@@ -67,7 +67,7 @@ _ATEXT = "0-9A-Za-z!#$%&'*+/=?^_`{|}~"  # and the hyphen, which is itself when i
 
 
 def _mailbox(beyond: str) -> str:
-    """A mailbox, with the characters of `beyond` in names and domains too."""
+    """Return a mailbox, with the characters of `beyond` allowed in names and domains."""
     dot_string = rf"[{_ATEXT}{beyond}-]+(?:\.[{_ATEXT}{beyond}-]+)*"
     quoted = rf'"(?:[ !#-\[\]-~{beyond}]|\\[ -~])*"'
     label = f"[0-9A-Za-z{beyond}](?:[0-9A-Za-z{beyond}-]*[0-9A-Za-z{beyond}])?"
@@ -127,19 +127,19 @@ _OPENING = r"\((?:\?(?:[:=!]|<[=!]|P?<[A-Za-z_$][\w$]*>|[A-Za-z-]+:))?"
 
 
 def _regex(nesting: int) -> str:
-    """Patterns with groups nested so deep; in deeper ones, parentheses are not paired."""
+    """Return patterns with groups nested up to `nesting`; deeper parentheses need not be paired."""
     inner = rf"(?:{_ATOM}|{_OPENING}|\){_REPEATED})*"
     for _ in range(nesting):
         inner = rf"(?:{_ATOM}|{_OPENING}{inner}\){_REPEATED})*"
     return inner
 
 
-_UNPAIRED = "ranges, escapes, names and what stands in braces are not checked, nor deeper groups than 3"
+_UNPAIRED = "ranges, escapes, names and the contents of braces are not checked, nor deeper groups than 3"
 _UNDECODED = "labels of other alphabets, and those that begin with xn--, are not checked"
-_TOO_LONG = "names of more than 253 characters are not refused"
+_TOO_LONG = "names of more than 253 characters are accepted"
 _ASTRAL = "it allows characters beyond U+FFFF, as the standard does and jsonschema's checker does not"
-_ESCAPED_NAME = "a variable's name may begin with an escape, which jsonschema's checker refuses"
-_ZERO_INSIDE = "a number may hold a zero that isn't last, which jsonschema's checker refuses"
+_ESCAPED_NAME = "a variable's name may begin with an escape, which jsonschema's checker rejects"
+_ZERO_INSIDE = "a number may contain a zero that isn't last, which jsonschema's checker rejects"
 
 FORMATS: Mapping[str, Format] = {
     "date": Format(_DATE),

@@ -1,11 +1,11 @@
-"""Position automata: from a syntax tree to what may follow what.
+"""Position automata: from a syntax tree to the positions that may follow each position.
 
 V. Glushkov's construction ("The abstract theory of automata", 1961): each occurrence of a set of characters
 in the expression is a position, and an automaton without empty steps goes from position to position. Sets of
-positions are integers, one bit each. Assertions are positions too, ones that read nothing; `_resolve` takes
-them out again. It can, since where a position is left, what stands before is known: which position was read.
-For word boundaries every set is split into its word characters and the others. Only lookarounds stay, as
-conditions on the steps.
+positions are integers, one bit each. Assertions are positions too, which read nothing; `_Builder.resolve`
+removes them again: the position that a step leaves determines the preceding character. For word boundaries
+every set is split into its word characters and the others. Only lookarounds remain, as conditions on the
+steps.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from gbnf.regular.pattern_syntax import (
 )
 from gbnf.regular.unicode_properties import WORD
 
-START, END = 1, 2  # the bits of the place before the first position, and of the one behind the last
+START, END = 1, 2  # the bits of the start, before the first position, and of the end, after the last
 
-#: How many steps between positions may be drawn.
+#: The most steps between positions.
 MAX_WORK = 200_000
 _POSITION_WORK = 20  # what one more position costs, in steps: every set of positions grows by a bit
 
 
 class Preceding(Enum):
-    """What stands before a place in the text."""
+    """What precedes a position in the text."""
 
     TEXT_START = 0
     WORD = 1
@@ -49,7 +49,7 @@ class Preceding(Enum):
 
 
 class Condition(NamedTuple):
-    """A lookaround that must hold where a step begins, with what stands before that place."""
+    """A lookaround that must be satisfied where a step begins, with what precedes that position."""
 
     lookaround: Lookaround
     before: Preceding
@@ -74,7 +74,7 @@ class PositionAutomaton:
 
 
 class _PositionSets(NamedTuple):
-    """An expression's own positions: may it be empty, where may it begin, where may it end?"""
+    """An expression's positions: whether it may be empty, where it may begin, and where it may end."""
 
     nullable: bool
     first: int
@@ -87,9 +87,9 @@ _NO_POSITIONS = _PositionSets(nullable=True, first=0, last=0)
 def position_automaton(
     node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
 ) -> PositionAutomaton:
-    """The texts of the expression, with any text before and any text behind where so asked.
+    """Return the automaton of the expression, optionally with any text before and any text after it.
 
-    `before` is what stands before the whole. Raises TooManyStates.
+    `before` is what precedes the whole. Raises TooManyStates.
     """
     builder = _Builder(boundaries=has_word_boundary(node))
     whole = builder.visit(node)
@@ -110,7 +110,7 @@ def position_automaton(
 
 
 def bits(positions: int) -> Iterator[int]:
-    """The numbers of the positions in a set."""
+    """Yield the numbers of the positions in a set."""
     while positions:
         lowest = positions & -positions
         yield lowest.bit_length() - 1
@@ -204,9 +204,9 @@ class _Builder:
         return tail
 
     def resolve(self, number: int, before: Preceding) -> Steps:
-        """The steps from a position once the assertions on the way are decided, as far as they can be.
+        """Return the steps from a position, with the assertions in between resolved where possible.
 
-        `before` is what stands before the whole expression.
+        `before` is what precedes the whole expression.
         """
         follow = self.follow[number]
         if 1 << number & self.asserted:

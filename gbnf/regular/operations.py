@@ -1,25 +1,27 @@
-"""Operations on transition tables: product, concatenation, iteration, and the table of given words."""
+"""Operations on transition tables: the product of two, and the table of given words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from gbnf.effort import TooManyStates
+from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import common_refinement, minterms
-from gbnf.regular.charset import SURROGATES, CharSet
-from gbnf.regular.transition_tables import DEAD, TransitionTable, explore, minimize
+from gbnf.regular.charset import CharSet
+from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, explore, minimize
+from gbnf.surrogates import has_surrogate
 
 
 def product(
-    left: TransitionTable, right: TransitionTable, keep: Callable[[bool, bool], bool], limit: int
+    left: TransitionTable, right: TransitionTable, keep: Callable[[bool, bool], bool]
 ) -> TransitionTable:
-    """The words for which `keep(left has it, right has it)`. `keep(False, False)` must be False.
+    """Return the words for which `keep(in left, in right)` is true. `keep(False, False)` must be False.
 
-    The states are pairs; a side whose word is lost for good stays at DEAD.
+    The states are pairs; a side that can't accept any more stays at DEAD.
     """
     alphabet, pairs = common_refinement(left.alphabet, right.alphabet)
     left_rows, right_rows = _with_dead_row(left), _with_dead_row(right)
-    # What may still be kept where the left side, or the right side, or neither is dead.
+    # Whether nothing can be kept any more where the left side, the right side, both or neither live.
     lost = [
         [
             not any(keep(one, two) for one in {False, left_lives} for two in {False, right_lives})
@@ -35,52 +37,11 @@ def product(
     def accepts(state: tuple[int, int]) -> bool:
         return keep(state[0] in left.accepting, state[1] in right.accepting)
 
-    return explore(alphabet, (0, 0), successors, accepts, limit)
+    return explore(alphabet, (0, 0), successors, accepts)
 
 
-def concatenation(left: TransitionTable, right: TransitionTable, limit: int) -> TransitionTable:
-    """A word of the left table and then one of the right.
-
-    A state is where the left one is (or DEAD), and the set of places where the right one may be, as bits.
-    """
-    alphabet, pairs = common_refinement(left.alphabet, right.alphabet)
-    left_rows, right_masks = _with_dead_row(left), _masks(right)
-    ends = _bits(right.accepting)
-
-    def successors(state: tuple[int, int]) -> list[tuple[int, int] | None]:
-        row, found = left_rows[state[0]], []
-        for one, two in pairs:
-            target = row[one]
-            places = _step(state[1], right_masks[two]) | (target in left.accepting)
-            found.append((target, places) if target != DEAD or places else None)
-        return found
-
-    start = (0, int(0 in left.accepting))
-    return explore(alphabet, start, successors, lambda state: bool(state[1] & ends), limit)
-
-
-def iteration(table: TransitionTable, limit: int) -> TransitionTable:
-    """Any number of words of the table, one behind the other.
-
-    A state is the set of places where the table may be, as bits, and whether nothing has been read yet.
-    """
-    masks, ends = _masks(table), _bits(table.accepting)
-
-    def successors(state: tuple[int, bool]) -> list[tuple[int, bool] | None]:
-        found: list[tuple[int, bool] | None] = []
-        for mask in masks:
-            places = _step(state[0], mask)
-            found.append((places | bool(places & ends), False) if places else None)
-        return found
-
-    def accepts(state: tuple[int, bool]) -> bool:
-        return state[1] or bool(state[0] & ends)
-
-    return explore(table.alphabet, (1, True), successors, accepts, limit)
-
-
-def words_table(words: Iterable[str], limit: int) -> TransitionTable:
-    """Exactly these words: a trie, whose equal branches are found from the leaves up.
+def words_table(words: Iterable[str]) -> TransitionTable:
+    """Return exactly these words, from a trie whose equal branches are merged from the leaves up.
 
     Raises ValueError for a word with a lone surrogate, TooManyStates.
     """
@@ -103,11 +64,11 @@ def words_table(words: Iterable[str], limit: int) -> TransitionTable:
         chars.update(dict.fromkeys(node))
         edges = frozenset((char, nodes[id(child)] if char else DEAD) for char, child in node.items())
         nodes[id(node)] = numbers.setdefault(edges, len(numbers))
-        if len(numbers) > limit:
-            raise TooManyStates(limit)
+        if len(numbers) > MAX_STATES:
+            raise TooManyStates(MAX_STATES)
     chars.pop("", None)
-    if any(SURROGATES[0] <= ord(char) <= SURROGATES[1] for char in chars):
-        raise ValueError("a word holds half of a surrogate pair, which is no character")
+    if has_surrogate("".join(chars)):
+        raise InvalidArgumentError("a word contains half of a surrogate pair, which is not a character")
     alphabet, _ = minterms([CharSet.single(ord(char)) for char in chars])
     # The start, found last, becomes state 0.
     last = len(numbers) - 1
@@ -124,26 +85,5 @@ def words_table(words: Iterable[str], limit: int) -> TransitionTable:
 
 
 def _with_dead_row(table: TransitionTable) -> list[Sequence[int]]:
-    """The rows, and at index DEAD one that leads nowhere."""
+    """Return the rows, and at index DEAD one that leads nowhere."""
     return [*table.rows, (DEAD,) * table.alphabet.size]
-
-
-def _masks(table: TransitionTable) -> list[list[int]]:
-    """For each class, for each state, the bit of its target."""
-    return [
-        [0 if row[number] == DEAD else 1 << row[number] for row in table.rows]
-        for number in range(table.alphabet.size)
-    ]
-
-
-def _step(places: int, mask: Sequence[int]) -> int:
-    following = 0
-    while places:
-        lowest = places & -places
-        following |= mask[lowest.bit_length() - 1]
-        places ^= lowest
-    return following
-
-
-def _bits(numbers: Iterable[int]) -> int:
-    return sum(1 << number for number in numbers)

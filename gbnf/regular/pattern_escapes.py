@@ -1,7 +1,7 @@
-"""Classes and escapes of ECMA-262 patterns, and the cursor that goes through a pattern.
+"""Character classes and escapes of ECMA-262 patterns, and a cursor over a pattern.
 
-The lenient readings are those of Annex B: `[\\w-.]` names a hyphen, `\\q` is a q, and `\\c` without a letter
-behind it is a backslash and a c.
+It is as lenient as Annex B: `[\\w-.]` contains a hyphen, `\\q` is a q, and `\\c` without a letter
+after it is a backslash and a c.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _PROPERTY = re.compile(r"\{(\^?)([A-Za-z_0-9=]+)\}|([LMNPSZC])")
 
 @dataclass(frozen=True, slots=True)
 class Flags:
+    """The flags of a pattern that change its language."""
+
     ignore_case: bool = False
     multiline: bool = False
     dot_all: bool = False
 
 
 class Cursor:
-    """A place in a pattern, and the flags that hold there."""
+    """A position in a pattern, and the flags in effect there."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -39,22 +41,26 @@ class Cursor:
         self.flags = Flags()
 
     def malformed(self, problem: str, position: int | None = None) -> MalformedPatternError:
+        """Return the error for a problem at `position`, by default the cursor's."""
         return MalformedPatternError(self.pattern, self.index if position is None else position, problem)
 
     def unsupported(self, problem: str, position: int) -> UnsupportedPatternError:
+        """Return the error for what has no automaton."""
         return UnsupportedPatternError(self.pattern, position, problem)
 
     def looking_at(self, text: str) -> bool:
+        """Return whether `text` comes next."""
         return self.pattern.startswith(text, self.index)
 
     def take(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        """Consume a match of `expression`, if it comes next."""
         found = expression.match(self.pattern, self.index)
         if found:
             self.index = found.end()
         return found
 
     def read_class(self, position: int) -> CharSet:
-        """A class, from behind its opening bracket."""
+        """Read a class after its opening bracket."""
         negated = self.looking_at("^")
         self.index += negated
         parts: list[str | tuple[int, int] | CharSet] = []
@@ -69,7 +75,7 @@ class Cursor:
             if isinstance(low, CharSet) or isinstance(high, CharSet):
                 parts += [low, "-", high]  # [\w-.] names a hyphen
             elif low > high:
-                raise self.malformed(f"the range {low}-{high} is in the wrong order", start)
+                raise self.malformed(f"the range {low}-{high} is out of order", start)
             else:
                 parts.append((ord(low), ord(high)))
         self.index += 1
@@ -80,7 +86,7 @@ class Cursor:
 
     def _class_atom(self, position: int) -> str | CharSet:
         if self.index >= len(self.pattern):
-            raise self.malformed("the class is never closed", position)
+            raise self.malformed("the class is not closed", position)
         char = self.pattern[self.index]
         self.index += 1
         if char != "\\":
@@ -91,9 +97,9 @@ class Cursor:
         return self.read_escape(self.index - 1)
 
     def read_escape(self, position: int) -> str | CharSet:
-        """The character, or the set of them, that an escape means inside a class and out."""
+        """Read an escape after its backslash: a character, or a set of them."""
         if self.index >= len(self.pattern):
-            raise self.malformed("a backslash with nothing behind it", position)
+            raise self.malformed("a backslash at the end", position)
         char = self.pattern[self.index]
         self.index += 1
         if char in ESCAPED:
@@ -118,14 +124,14 @@ class Cursor:
         if char in "01234567":
             self.index -= 1
             octal = self.take(_OCTAL)
-            assert octal, "an octal digit stands there"
+            assert octal, "an octal digit comes next"
             return chr(int(octal[0], 8))
         return char
 
     def _unicode_escape(self, position: int) -> str:
         if found := self.take(_BRACED_HEX):
             if int(found[1], 16) > 0x10FFFF:
-                raise self.malformed("no character has so great a number", position)
+                raise self.malformed("there is no such code point", position)
             return chr(int(found[1], 16))
         found = self.take(_HEX4)
         if not found:

@@ -1,4 +1,4 @@
-"""The reader of ECMA-262 patterns: text in, syntax tree out. `gbnf.regular.ecma262` says how it reads them."""
+"""The parser of ECMA-262 patterns. `gbnf.regular.ecma262` says which syntax it accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gbnf.regular.pattern_syntax import (
 )
 from gbnf.regular.unicode_properties import LINE_END, ignoring_case
 
-#: How deep groups may nest.
+#: The deepest nesting of groups.
 MAX_DEPTH = 100
 
 _BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
@@ -33,7 +33,7 @@ _LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False),
 
 
 def parse_pattern(pattern: str) -> Node:
-    """The syntax tree of a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
+    """Parse a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
     parser = _PatternParser(pattern)
     node = parser.disjunction(0)
     if parser.index < len(pattern):
@@ -43,7 +43,7 @@ def parse_pattern(pattern: str) -> Node:
 
 class _PatternParser(Cursor):
     def disjunction(self, depth: int) -> Node:
-        """Alternatives up to a closing parenthesis or the end, neither consumed."""
+        """Parse alternatives up to a closing parenthesis or the end, which are not consumed."""
         if depth > MAX_DEPTH:
             raise self.unsupported(f"groups nest deeper than {MAX_DEPTH}", self.index)
         alternatives = [self._alternative(depth)]
@@ -84,7 +84,7 @@ class _PatternParser(Cursor):
             low = int(braces[1])
             high = low if braces[2] is None else int(braces[3]) if braces[3] else None
             if high is not None and high < low:
-                raise self.malformed(f"the bounds {braces[0]} are in the wrong order", position)
+                raise self.malformed(f"the bounds {braces[0]} are out of order", position)
             bounds = low, high
         else:
             return None
@@ -113,9 +113,9 @@ class _PatternParser(Cursor):
             case "\\":
                 return self._escape(position)
             case "*" | "+" | "?":
-                raise self.malformed(f"nothing stands before {char!r} that could be repeated", position)
+                raise self.malformed(f"there is nothing before {char!r} to repeat", position)
             case "{" if _BRACES.match(self.pattern, position):
-                raise self.malformed("nothing stands before the braces that could be repeated", position)
+                raise self.malformed("there is nothing before the braces to repeat", position)
         return self._char(ord(char))
 
     def _line_start(self) -> Node:
@@ -140,13 +140,13 @@ class _PatternParser(Cursor):
             if not found:
                 if self.looking_at("?P=") or self.looking_at("?>"):
                     raise self.unsupported("backreferences and atomic groups are not regular here", position)
-                raise self.malformed("a group that begins with a question mark and nothing known", position)
+                raise self.malformed("an unknown kind of group after '(?'", position)
             self._set_flags(found, position)
             if found[3] == ")":
-                return EMPTY_PATTERN  # the flags hold up to the end of the group around
+                return EMPTY_PATTERN  # the flags are in effect up to the end of the enclosing group
         item = self.disjunction(depth + 1)
         if not self.looking_at(")"):
-            raise self.malformed("the group is never closed", position)
+            raise self.malformed("the group is not closed", position)
         self.index += 1
         self.flags = flags
         if kind:
@@ -157,7 +157,7 @@ class _PatternParser(Cursor):
     def _comment(self, position: int) -> Node:
         end = self.pattern.find(")", self.index)
         if end < 0:
-            raise self.malformed("the comment is never closed", position)
+            raise self.malformed("the comment is not closed", position)
         self.index = end + 1
         return EMPTY_PATTERN
 
@@ -174,12 +174,12 @@ class _PatternParser(Cursor):
                     case "u" | "a":
                         pass
                     case _:
-                        raise self.unsupported(f"the flag {letter!r} is not known", position)
+                        raise self.unsupported(f"the flag {letter!r} is unknown", position)
 
     def _escape(self, position: int) -> Node:
-        """What stands behind a backslash outside a class."""
+        """Parse an escape after its backslash, outside a class."""
         if self.index >= len(self.pattern):
-            raise self.malformed("a backslash with nothing behind it", position)
+            raise self.malformed("a backslash at the end", position)
         char = self.pattern[self.index]
         match char:
             case "b" | "B":
@@ -195,7 +195,7 @@ class _PatternParser(Cursor):
                 raise self.unsupported("a backreference is not regular", position)
         if char in "123456789":
             digits = re.compile(r"\d+").match(self.pattern, self.index)
-            assert digits, "a digit stands there"
+            assert digits, "a digit comes next"
             if int(digits[0]) <= sum(found[1] is not None for found in _CAPTURE.finditer(self.pattern)):
                 raise self.unsupported("a backreference is not regular", position)
         escaped = self.read_escape(position)

@@ -1,4 +1,4 @@
-"""Regular expressions as values: what a reader gives and an automaton is built from."""
+"""Syntax trees of regular expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Chars:
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """One expression behind the other; the empty word where there are none."""
+    """The expressions in a row; the empty word if there are none."""
 
     items: tuple[Node, ...] = ()
 
@@ -40,26 +40,26 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The place before the first character of the text."""
+    """The position before the first character of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The place behind the last character of the text."""
+    """The position after the last character of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A place with a word character on one side only; every other place when `negated`."""
+    """A position with a word character on one side only; if `negated`, every other position."""
 
     negated: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Lookaround:
-    """A place behind which the expression matches (before which, when `behind`); else when `negated`.
+    """A position after which the expression matches (before which, if `behind`), or not, if `negated`.
 
-    `position` is where the pattern says so.
+    `position` is its index in the pattern.
     """
 
     item: Node
@@ -77,7 +77,7 @@ ANY_TEXT = Repetition(ANY, 0, None)
 
 
 def is_anchored_at_start(node: Node) -> bool:
-    """Whether every match begins at the start of the text, as far as is plain to see."""
+    """Return whether every match begins at the start of the text, as far as the structure shows."""
     match node:
         case Start():
             return True
@@ -95,7 +95,7 @@ def is_anchored_at_start(node: Node) -> bool:
 
 
 def is_anchored_at_end(node: Node) -> bool:
-    """Whether every match ends at the end of the text, as far as is plain to see."""
+    """Return whether every match ends at the end of the text, as far as the structure shows."""
     match node:
         case End():
             return True
@@ -113,7 +113,7 @@ def is_anchored_at_end(node: Node) -> bool:
 
 
 def has_word_boundary(node: Node) -> bool:
-    """Whether a word boundary is asked for anywhere inside."""
+    """Return whether it contains a word boundary."""
     match node:
         case Boundary():
             return True
@@ -126,7 +126,7 @@ def has_word_boundary(node: Node) -> bool:
 
 
 def may_look_ahead(node: Node) -> bool:
-    """Whether there is an assertion inside that may ask what follows: any but the start of the text."""
+    """Return whether it contains an assertion that may depend on the following text."""
     match node:
         case Concatenation(items) | Alternation(items):
             return any(map(may_look_ahead, items))

@@ -1,9 +1,10 @@
 """Subset construction: from position automata to deterministic ones.
 
 Without lookarounds, a state is the set of positions that may follow. A lookaround has a language of its own,
-its body's. A lookahead is then a promise: the body's automaton walks along from where it was made, and must
-accept in the end. A lookbehind's body walks along from the start of the text. So with lookarounds a state is,
-for each set of open promises, a set of positions, and beside them the states of the lookbehinds.
+its body's. The automaton of a lookahead's body runs from the position of the lookahead on, and must accept at
+the end; until that is certain, the lookahead is pending. The automaton of a lookbehind's body runs from the
+start of the text. So with lookarounds a state is a set of positions for each set of pending lookaheads, and
+the states of the lookbehinds.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.glushkov import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
 from gbnf.regular.transition_tables import DEAD, MAX_STATES, explore
 
-#: Lookaheads that must still come true: the number of the condition, and where its body is.
+#: Pending lookaheads: the number of the condition, and the state of its body's automaton.
 _PendingLookaheads: TypeAlias = frozenset[tuple[int, int]]
 _Threads: TypeAlias = frozenset[tuple[_PendingLookaheads, int]]
 _State: TypeAlias = tuple[_Threads, tuple[int, ...]]
 _NO_LOOKAHEADS: _PendingLookaheads = frozenset()
 
-#: Sets of positions are quickly found, and often many of them are one state in the end.
+#: The most sets of positions before minimisation: they are cheap, and many are often one state in the end.
 _MAX_SUBSETS = 10_000
-_STEP_WORK = 10  # what one step under conditions costs, in steps without
+_STEP_WORK = 10  # the work of one step under conditions, in steps without
 
 
 def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -> Dfa:
-    """The language of a position automaton. `bodies` holds one for each of its conditions.
+    """Return the language of a position automaton. `bodies` holds one for each of its conditions.
 
-    A lookahead's body is the language of all that may follow the place, a lookbehind's of all that may stand
-    before it; a negative lookaround's is complemented already. Raises TooManyStates.
+    A lookahead's body is the language of the texts that may follow its position, a lookbehind's of those that
+    may precede it; that of a negative lookaround is already complemented. Raises TooManyStates.
     """
     alphabet, holders = minterms(list(positions.sets))
     masks = [
-        sum(mask for index, mask in enumerate(positions.sets.values()) if held >> index & 1)
-        for held in holders
+        sum(mask for index, mask in enumerate(positions.sets.values()) if bits_of >> index & 1)
+        for bits_of in holders
     ]
     if not bodies:
         plain = _Subsets(positions, masks)
@@ -150,7 +151,7 @@ class _ConditionalSubsets:
     def _with_conditions(
         self, lookaheads: _PendingLookaheads, conditions: Iterable[Condition], behind: Sequence[int]
     ) -> _PendingLookaheads | None:
-        """The open promises and those of the conditions; None where a lookbehind fails."""
+        """Return the pending lookaheads with those of the conditions; None where a lookbehind fails."""
         for condition in conditions:
             number = self._numbers[condition]
             if not condition.lookaround.behind:
@@ -160,7 +161,7 @@ class _ConditionalSubsets:
         return lookaheads
 
     def _advance(self, lookaheads: _PendingLookaheads, classes: Sequence[int]) -> _PendingLookaheads | None:
-        """The promises that are open one character on; None where one can't come true any more."""
+        """Return the lookaheads that are pending one character on; None where one has failed."""
         kept = []
         for number, at in lookaheads:
             rows = self._bodies[number].table.rows
@@ -179,7 +180,7 @@ class _ConditionalSubsets:
 
 
 def _strongest(reached: dict[_PendingLookaheads, int]) -> _Threads:
-    """Without the positions that are reached with fewer promises as well."""
+    """Remove the positions that are reached with fewer pending lookaheads as well."""
     kept = dict(reached)
     for lookaheads in reached:
         for fewer, positions in reached.items():

@@ -1,9 +1,11 @@
-"""Transition tables: how automata are found state by state, and brought to their one minimal form.
+"""Transition tables: exploring the states of an automaton, and minimisation.
 
 A table has one row for each state, state 0 being the start, and in each row the target for each class of an
-alphabet, `DEAD` where there is none. In minimal form every state leads to acceptance, no two states accept
-the same words, no two classes lead to the same states throughout, and states are numbered breadth first. So
-equal languages have equal tables.
+alphabet, `DEAD` where there is none.
+
+Invariants: in minimal form every state leads to acceptance, no two states accept the same words, no two
+classes lead to the same states throughout, and states are numbered breadth first. So equal languages have
+equal tables.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from gbnf.effort import TooManyStates, spend
 from gbnf.regular.alphabet import ONE_CLASS, Alphabet
 
-#: How many states an automaton may have while it is built, unless a caller says otherwise.
+#: The most states of an automaton while it is built, unless a caller says otherwise.
 MAX_STATES = 4000
 
 DEAD = -1
@@ -40,7 +42,7 @@ def explore(
     accepts: Callable[[State], bool],
     limit: int = MAX_STATES,
 ) -> TransitionTable:
-    """Every state that can be reached, minimised.
+    """Return the minimal automaton of the states that can be reached.
 
     `successors` gives a state for each class of the alphabet; a falsy one is dead. Raises TooManyStates.
     """
@@ -67,14 +69,14 @@ def explore(
 
 
 def _row_work(alphabet: Alphabet) -> int:
-    """What one row costs, in the units of `gbnf.effort`."""
+    """Return the work of one row, in the units of `gbnf.effort`."""
     return 2 + alphabet.size // 2
 
 
 def minimize(
     alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collection[int]
 ) -> TransitionTable:
-    """The minimal form of a table whose states can all be reached."""
+    """Return the minimal form of a table whose states can all be reached."""
     spend(_row_work(alphabet) * len(rows))
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
@@ -107,7 +109,7 @@ def _equivalence(
     live: set[int],
     accepting: frozenset[int],
 ) -> list[int]:
-    """The block of each state: two states are in one block exactly when they accept the same words.
+    """Return the block of each state: two states are in one block exactly when they accept the same words.
 
     Partition refinement. A state is looked at again when one of its targets changed its block, and where a
     block falls apart its largest part keeps the number: so no state changes its block more than log2(n)

@@ -1,4 +1,4 @@
-"""Named sets of characters, as ECMA-262 has them: `\\d \\w \\s .`, `\\p{...}`, and letters of either case."""
+"""The named sets of characters of ECMA-262: `\\d \\w \\s .`, `\\p{...}`, and letters of either case."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ _NAMED_SCRIPTS = {
 
 @cache
 def unicode_property(text: str) -> CharSet | None:
-    """What stands between the braces of `\\p{...}`: a general category, a script, ASCII, Any or Alphabetic.
+    """Return the characters of a property, as named between the braces of `\\p{...}`; None if it is unknown.
 
-    None for a property that isn't known here. Categories follow the Unicode version of `unicodedata`.
+    Known are general categories, scripts, ASCII, Any, Alphabetic and the like. Categories follow the Unicode
+    version of `unicodedata`.
     Scripts go by the characters' names and are an approximation: letters, and for Han also signs.
     """
     key, equals, value = text.partition("=")
@@ -84,7 +85,7 @@ def _category(name: str) -> CharSet | None:
 
 @cache
 def _categories() -> Mapping[str, CharSet]:
-    # Only these planes are assigned one by one (three of them, so far); in the others all is plain.
+    # Only these planes are assigned character by character (three of them, so far).
     ranges = {"Co": [(0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)],
               "Cn": [(0x40000, 0xDFFFF), (0xE1000, 0xEFFFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, 0x10FFFF)],
               "Cs": []}  # fmt: skip
@@ -114,7 +115,7 @@ def _script(name: str) -> CharSet | None:
 
 
 def ignoring_case(chars: CharSet) -> CharSet:
-    """The characters of the set, and those that differ from one of them in case alone."""
+    """Return the characters of the set, and those that differ from one of them only in case."""
     if len(chars) > len(_cased()):
         return CharSet.of(chars, *[orbit for orbit in _orbits() if any(char in chars for char in orbit)])
     return CharSet.of(chars, *[orbit for char in chars if (orbit := _cased().get(char))])
@@ -122,7 +123,7 @@ def ignoring_case(chars: CharSet) -> CharSet:
 
 @cache
 def _orbits() -> tuple[str, ...]:
-    """The characters that are one when case is ignored, as strings of at least two."""
+    """Return the characters that are one when case is ignored, as strings of at least two."""
     orbits: dict[str, str] = {}
     for char in map(chr, range(0x1E944)):  # no letter beyond has a case
         folded = char.casefold()

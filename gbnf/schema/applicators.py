@@ -1,7 +1,7 @@
-"""Where schemas stand inside a schema: the applicators of JSON Schema 2020-12, as tables.
+"""Which keywords contain subschemas: the applicators of JSON Schema 2020-12, as tables.
 
-Everything that walks a raw schema goes by these tables, so that a property named `items`, or a schema-like
-value inside `enum` or `default`, is never taken for a schema.
+Every walk through a raw schema uses these tables, so that a property named `items`, or a schema-like value
+inside `enum` or `default`, is never taken for a schema.
 Source: https://json-schema.org/draft/2020-12/json-schema-core, sections 8.2.4, 10 and 11.
 """
 
@@ -23,7 +23,7 @@ IN_PLACE_APPLICATORS: Mapping[str, ApplicatorKind] = {
     "else": "one",
     "dependentSchemas": "map",
 }
-"""Keywords whose schemas judge the same value as the schema that they stand in."""
+"""Keywords whose schemas judge the same value as the schema around them."""
 
 CHILD_APPLICATORS: Mapping[str, ApplicatorKind] = {
     "properties": "map",
@@ -44,26 +44,26 @@ DEFINITIONS: Mapping[str, ApplicatorKind] = {"$defs": "map", "definitions": "map
 APPLICATORS: Mapping[str, ApplicatorKind] = {**IN_PLACE_APPLICATORS, **CHILD_APPLICATORS, **DEFINITIONS}
 
 SchemaPath: TypeAlias = tuple[str | int, ...]
-"""The keys and indices that lead from a schema to a place below it; the first is the keyword."""
+"""The keys and indices that lead from a schema to one below it; the first is the keyword."""
 
 
 ADDITIONAL_PROPERTY_KEYWORDS = frozenset(
     {"additionalProperties", "patternProperties", "unevaluatedProperties"}
 )
-"""Keywords that speak of other properties than the declared ones."""
+"""Keywords that constrain other properties than the declared ones."""
 
 _ELSEWHERE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 
 
 def declares_elsewhere(schema: Mapping[str, Any]) -> bool:
-    """Whether more than the schema's own `properties` may declare."""
+    """Return whether other keywords than the schema's own `properties` may declare properties."""
     return not _ELSEWHERE.isdisjoint(schema)
 
 
 def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:
-    """The schemas directly inside `schema`, each with its place, in document order.
+    """Yield the schemas directly inside `schema`, each with its path, in document order.
 
-    Malformed keywords hold nothing; boolean schemas hold nothing and are yielded like any other.
+    Malformed keywords are skipped; boolean schemas are yielded like any other.
     """
     if not isinstance(schema, Mapping):
         return
@@ -78,7 +78,7 @@ def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:
 
 
 def map_subschemas(schema: Mapping[str, Any], change: Callable[[SchemaPath, Any], Any]) -> dict[str, Any]:
-    """A copy of `schema` with each schema directly inside it replaced by `change(place, schema)`."""
+    """Return a copy of `schema` with each schema directly inside it replaced by `change(path, schema)`."""
     copy = dict(schema)
     for path, member in subschemas(schema):
         if len(path) == 1:
@@ -92,14 +92,14 @@ def map_subschemas(schema: Mapping[str, Any], change: Callable[[SchemaPath, Any]
 
 
 def walk(schema: Any, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, Any]]:
-    """`schema` and every schema below it, each with its place, outermost first; no reference is followed."""
+    """Yield `schema` and all schemas below it, each with its path, outermost first; follows no references."""
     yield path, schema
     for below, member in subschemas(schema):
         yield from walk(member, (*path, *below))
 
 
 def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
-    """The place that a reference by JSON pointer (`#/$defs/name`) leads to; None for all others."""
+    """Return the path and target of a reference by JSON Pointer (`#/$defs/name`); None for all others."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     path: list[str | int] = []

@@ -1,8 +1,8 @@
-"""Choices that come in great number, decided one after the other.
+"""Many choices beside each other, decided one after the other.
 
-Ten `if`s beside each other make a thousand combinations, yet where they ask for different values of one
-property nearly all contradict themselves. So branches that are plain to contradict what is decided already
-are dropped before anything is combined with them.
+Ten `if`s beside each other make a thousand combinations, yet where they test one property for different
+values, nearly all are contradictory. So a branch that obviously contradicts the earlier decisions is dropped
+before anything is combined with it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gbnf.schema.flatten import FlatSchema
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.value_sets import Conjunction
 
-#: How many decisions are tried before there are too many.
+#: The most branches that are tried.
 MAX_DECISIONS = 1000
 
-#: What it takes to look at one facet, in the units of `gbnf.effort`.
+#: The work of looking at one facet, in the units of `gbnf.effort`.
 _FACET_WORK = 8
 _SETTLING = frozenset({"const", "enum"})
-#: So many values of an enumeration are looked at to tell its types.
+#: The most values of an enumeration whose types are looked at.
 _FEW = 20
 _TYPE_OF = {
     type(None): "null", bool: "boolean", int: "number", float: "number",
@@ -35,7 +35,7 @@ def cases(
     impossible: Callable[[Conjunction], bool],
     most: int,
 ) -> list[FlatSchema] | None:
-    """The cases that deciding every choice leaves, with exclusive choices still open, at most `most`.
+    """Return the cases that deciding every choice leaves, with exclusive choices still open, at most `most`.
 
     `impossible` says of a conjunction whether nothing satisfies it. None where there are too many cases, or
     nothing to decide.
@@ -65,7 +65,7 @@ def cases(
 def _contradictory(
     facets: tuple[Subschema, ...], known: int, impossible: Callable[[Conjunction], bool]
 ) -> bool:
-    """Whether it is plain that nothing satisfies all facets. The first `known` were looked at before."""
+    """Return whether obviously nothing satisfies all facets; the first `known` were looked at before."""
     spend(_FACET_WORK * (1 + len(facets)))
     new = facets[known:]
     if any(facet.raw is False for facet in new):
@@ -90,7 +90,7 @@ def _contradictory(
 
 
 def _types(facets: tuple[Subschema, ...]) -> set[str]:
-    """The types that all facets allow; what is malformed counts as every type, and is told later."""
+    """Return the types that all facets allow; a malformed `type` counts as every type, and raises later."""
     allowed = {*TYPES} - {"integer"}
     for facet in facets:
         declared = facet.raw.get("type")

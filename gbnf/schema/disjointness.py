@@ -1,4 +1,7 @@
-"""Whether two sets of values share none. A "no" may only mean that it isn't plain to see."""
+"""Whether two sets of values are disjoint.
+
+Invariants: sets that are called disjoint share no value. The converse is not guaranteed.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,22 @@ from gbnf.schema.value_sets import (
 
 Expand = Callable[[Conjunction], ValueSet]
 
-#: What it takes to compare two shapes, or two properties, in the units of `gbnf.effort`.
+#: The work of comparing two shapes, or two properties, in the units of `gbnf.effort`.
 _PAIR_WORK = 3
 
 
 def disjoint(left: ValueSet, right: ValueSet, expand: Expand) -> bool:
-    """Whether the sets share no value."""
+    """Return whether the sets are known to share no value."""
     if any(same_value(one, other) for one in left.values for other in right.values):
         return False
     for values, shapes in ((left.values, right.shapes), (right.values, left.shapes)):
-        if any(_may_hold(shape, value) for value in values for shape in shapes):
+        if any(_may_contain(shape, value) for value in values for shape in shapes):
             return False
     return all(disjoint_shapes(one, other, expand) for one in left.shapes for other in right.shapes)
 
 
 def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
+    """Return whether the shapes are known to share no value."""
     spend(_PAIR_WORK)
     match left, right:
         case Number(), Number():
@@ -46,11 +50,11 @@ def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
                 or _below(right.maximum, left.minimum)
             )
         case String(), String():
-            return _apart(left.min_length, left.max_length, right.min_length, right.max_length) or _no_word(
-                left, right
-            )
+            return _lengths_differ(
+                left.min_length, left.max_length, right.min_length, right.max_length
+            ) or _share_no_string(left, right)
         case Array(), Array():
-            return _apart(left.min_items, left.max_items, right.min_items, right.max_items) or (
+            return _lengths_differ(left.min_items, left.max_items, right.min_items, right.max_items) or (
                 min(left.min_items, right.min_items) > 0
                 and _plainly_disjoint(_first_item(left), _first_item(right), expand)
             )
@@ -75,7 +79,7 @@ def _disjoint_objects(left: Object, right: Object, expand: Expand) -> bool:
 
 
 def _plainly_disjoint(left: Conjunction, right: Conjunction, expand: Expand) -> bool:
-    """As `disjoint`, for scalars only: deeper differences are not looked for."""
+    """Return whether two children are known to be disjoint; only scalars are compared."""
     if UNCONSTRAINED in (left, right):
         return False
     one, other = expand(left), expand(right)
@@ -90,7 +94,7 @@ def _first_item(array: Array) -> Conjunction:
     return array.prefix[0] if array.prefix else array.items
 
 
-def _no_word(left: String, right: String) -> bool:
+def _share_no_string(left: String, right: String) -> bool:
     if left.language is None or right.language is None:
         return False
     try:
@@ -105,11 +109,11 @@ def _below(high: Bound | None, low: Bound | None) -> bool:
     return high.value < low.value or (high.value == low.value and (high.exclusive or low.exclusive))
 
 
-def _apart(low: int, high: int | None, other_low: int, other_high: int | None) -> bool:
+def _lengths_differ(low: int, high: int | None, other_low: int, other_high: int | None) -> bool:
     return (high is not None and high < other_low) or (other_high is not None and other_high < low)
 
 
-def _may_hold(shape: Shape, value: object) -> bool:
+def _may_contain(shape: Shape, value: object) -> bool:
     match shape, value:
         case Null(), None:
             return True

@@ -1,9 +1,10 @@
 """One JSON Schema with everything that it refers to.
 
-A `Subschema` is a place in the document; a reference leads from one to another. References, anchors and
-identifiers follow the `referencing` library, so this module knows the draft's keywords only by name.
-Two places are the same `Subschema` exactly when they are the same object in the schema and dynamic references
-lead to the same places from there.
+A reference leads from one `Subschema` to another. The `referencing` library resolves references, anchors and
+identifiers, so this module knows the keywords of the drafts only by name.
+
+Invariants: two subschemas are equal exactly if they are the same object in the document and dynamic
+references lead to the same targets from there.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.effort import EffortSpent, is_spent
-from gbnf.errors import SchemaError, is_rust_panic
+from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.keywords import unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
+from gbnf.surrogates import has_surrogate
 
 _DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VALIDATORS: dict[str, Any] = {
@@ -37,23 +39,23 @@ _DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for diale
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subschema:
-    """A place in a document: its raw schema (boolean or object) and its JSON pointer."""
+    """A schema in a document: raw (a boolean or an object), with its JSON Pointer."""
 
     raw: Any
     pointer: str
     resolver: Any = field(repr=False)
-    #: Whether `resolver` takes the place's own identifier for its base already.
+    #: Whether `resolver` already uses the subschema's own identifier as its base URI.
     entered: bool = field(default=False, repr=False)
-    #: Whether the schema is none of the author's, but made from one.
+    #: Whether the schema was generated from one of the author's.
     is_generated: bool = field(default=False, repr=False)
-    #: What the place asks about without declaring it: "if" the condition of the value itself, "inside" what
-    #: stands in a condition, a `not` or a `contains`; "" for all others. Only closed objects look at it.
+    #: "if" for a condition that the value itself satisfies, "inside" for a schema inside a condition, a `not`
+    #: or a `contains`; "" for all others. Only closed objects depend on it.
     condition_role: str = field(default="", repr=False)
-    #: The resources on the way to the place that decide where its dynamic references lead.
+    #: The resources on the path to the subschema that determine its dynamic references.
     dynamic_scope: tuple[str, ...] = field(default=(), repr=False)
 
     def at(self, *steps: str | int) -> Subschema:
-        """The place below this one; `steps` are keys and indices. Raises KeyError or IndexError."""
+        """Return the subschema below this one, by keys and indices. Raises KeyError or IndexError."""
         raw, pointer = self.raw, self.pointer
         for step in steps:
             raw = raw[step]
@@ -79,12 +81,12 @@ class Subschema:
         return id(self.raw)
 
 
-class UndecidedError(Exception):
+class UndecidedError(GbnfError):
     """jsonschema can't tell whether a value is valid."""
 
 
 class _LateResolver:
-    """The resolver of a whole schema, made when it is asked for: many schemas refer to nothing."""
+    """The resolver of a whole schema, created on first use: many schemas have no references."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -98,7 +100,7 @@ class _LateResolver:
 
 @lru_cache(maxsize=64)
 def _specification(dialect: str) -> Specification[Any]:
-    return _forgiving(specification_with(dialect, default=DRAFT202012))
+    return _lenient(specification_with(dialect, default=DRAFT202012))
 
 
 class Document:
@@ -124,12 +126,13 @@ class Document:
 
     @cached_property
     def dynamic_scopes(self) -> DynamicScopes:
+        """The resolution of the document's references."""
         return DynamicScopes(self._specification, self.root.raw)
 
     def enter(self, subschema: Subschema) -> Subschema:
-        """The same place, with references resolved against its own identifier where it declares one.
+        """Return the subschema with references resolved against its own identifier, if it declares one.
 
-        Keywords of other drafts than the declared one are gone from it.
+        Keywords that the declared draft does not have are removed.
         """
         raw = subschema.raw
         if isinstance(raw, Mapping) and not self._unknown.isdisjoint(raw):
@@ -149,12 +152,12 @@ class Document:
         known = self._readable.get(id(subschema.raw))
         if known is None:
             raw = {keyword: value for keyword, value in subschema.raw.items() if keyword not in self._unknown}
-            # the place's own schema is kept too, so that no other object gets its `id`
+            # the original schema is kept too, so that no other object gets its `id`
             known = self._readable[id(subschema.raw)] = (raw, subschema.raw)
         return replace(subschema, raw=known[0])
 
     def follow(self, subschema: Subschema, keyword: str) -> Subschema:
-        """The place that `$ref` or `$dynamicRef` of `place` leads to. Raises SchemaError."""
+        """Return the subschema that a reference of `subschema` leads to. Raises SchemaError."""
         reference = subschema.raw[keyword]
         try:
             raw, resolver, dynamic_scope = self.dynamic_scopes.follow(
@@ -183,14 +186,14 @@ class Document:
         )
 
     def with_own_pointer(self, subschema: Subschema) -> Subschema:
-        """The place by its own pointer, where it was reached inside a schema that was made."""
+        """Return the subschema with its own JSON Pointer, where it was reached inside a generated one."""
         pointer = self._pointer(subschema.raw)
         if pointer is None or pointer == subschema.pointer:
             return subschema
         return replace(subschema, pointer=pointer)
 
     def _pointer(self, raw: Any) -> str | None:
-        """The pointer of an object of the document; None for others."""
+        """Return the pointer of an object of the document; None for others."""
         if self._parents is None:
             self._parents = _parents(self.root.raw)
         steps = []
@@ -204,16 +207,10 @@ class Document:
         self._pointers[id(raw)] = pointer
         return pointer
 
-    def is_supported_pattern(self, pattern: str) -> bool:
-        """Whether `allows` can judge by this pattern; one that it can't read allows every text."""
-        from gbnf.schema.validators import is_supported_pattern  # noqa: PLC0415  # most schemas need none
-
-        return is_supported_pattern(pattern)
-
     def allows(self, subschema: Subschema, value: Any) -> bool:
-        """Whether jsonschema finds `value` valid at `place`.
+        """Return whether jsonschema finds `value` valid against `subschema`.
 
-        Raises UnjudgedError where it can't tell, SchemaError for a reference that leads nowhere.
+        Raises UndecidedError where it can't tell, SchemaError for a reference that leads nowhere.
         """
         if self._validator is None:
             from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # most schemas need none
@@ -234,16 +231,16 @@ class Document:
                 raise
             raise UndecidedError("it takes too many references") from None
         except BaseException as error:
-            # Whatever jsonschema meets in a schema that it doesn't check.
+            # jsonschema raises errors of any kind on schemas that it has not checked.
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
             raise UndecidedError(f"{type(error).__name__}: {error}") from None
 
 
 def _parents(root: Any) -> dict[int, tuple[int, str]]:
-    """For each object and array below `root`, by its number, that of what holds it, and the step to it.
+    """Return for the `id` of each object and array below `root` the `id` of its parent, and the step to it.
 
-    Where the pointer of what holds it is cut off, it has the same home: the way up is never longer.
+    Below the longest pointers the parent is that of an ancestor, so the path up is never longer.
     """
     found: dict[int, tuple[int, str]] = {}
     pending = [(root, 0)]
@@ -259,11 +256,11 @@ def _parents(root: Any) -> dict[int, tuple[int, str]]:
 
 
 def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
-    """The place of a text, a key or a value, with half a surrogate pair; None where there is none."""
+    """Return the JSON Pointer of a string or key with half a surrogate pair; None where there is none."""
     pending = [(raw, pointer)]
     while pending:
         here, subschema = pending.pop()
-        if isinstance(here, str) and any("\ud800" <= char <= "\udfff" for char in here):
+        if isinstance(here, str) and has_surrogate(here):
             return subschema
         if isinstance(here, Mapping):
             pending += [(key, subschema) for key in here]
@@ -276,11 +273,11 @@ def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
     return None
 
 
-def _forgiving(specification: Specification[Any]) -> Specification[Any]:
+def _lenient(specification: Specification[Any]) -> Specification[Any]:
     """Return a draft's specification that raises for no schema.
 
-    An `id` that is not a string is a property in the wrong place, and identifies nothing. Of `dependencies`,
-    which may hold schemas and lists of names side by side, `referencing` looks at the first alone.
+    An `id` that is not a string identifies nothing. `dependencies` may contain schemas and lists of names;
+    `referencing` takes all of them for what the first one is.
     """
 
     def id_of(contents: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Where references lead, dynamic ones too, by the resources on the way to them."""
+"""Resolution of references, dynamic ones too, by the resources on the path to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT_URI = "urn:schema"
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What a schema holds anywhere that has to do with references.
+    """What a schema contains that affects references.
 
     `dynamic` are the names of all dynamic anchors, "" for each `$recursiveAnchor`.
     """
@@ -50,7 +50,7 @@ _MAX_NODES = 200_000
 
 
 def _expanded_size(schema: Any) -> int:
-    """How many objects and arrays a schema has as JSON: one in several places counts in each.
+    """Return how many objects and arrays a schema has as JSON: one in several places counts in each.
 
     A schema given as Python values may hold one value in many places, and `referencing` goes to each.
     """
@@ -75,11 +75,12 @@ _NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 
 
 class DynamicScopes:
-    """Where references lead, by the resources on the way to them.
+    """Resolves references by the resources on the path to them.
 
-    A `$dynamicRef` leads to the outermost resource on the way that has a dynamic anchor of its name, a
-    `$recursiveRef` likewise. So of the way only those resources count that are the first to have an anchor
-    which several have: these are a place's scope, the root left out. Most documents have no such anchor.
+    A `$dynamicRef` leads to the outermost resource on the path that has a dynamic anchor of its name, a
+    `$recursiveRef` likewise. So only those resources on the path count that are the first to have an anchor
+    which several have: these are the scope of a subschema, without the root. Most documents
+    have none.
     Source: 2020-12 core, 8.2.3.2; 2019-09 core, 8.2.4.2.
     """
 
@@ -90,8 +91,10 @@ class DynamicScopes:
         registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
         if survey.has_names or survey.refers_outside:
             if _expanded_size(schema) > _MAX_NODES:
-                problem = f"written out, it has more than {_MAX_NODES:,} objects and arrays"
-                raise SchemaError("", problem, "Put what stands in several places below $defs.")
+                problem = (
+                    f"with shared values counted each time, it has over {_MAX_NODES:,} objects and arrays"
+                )
+                raise SchemaError("", problem, "Put what is used several times into $defs.")
             with suppress(AttributeError, TypeError, ValueError):  # of names that are none
                 registry = registry.crawl()  # once, and not at each reference
         self._registry = registry
@@ -105,9 +108,9 @@ class DynamicScopes:
     def follow(
         self, keyword: str, reference: str, resolver: Any, dynamic_scope: tuple[str, ...]
     ) -> tuple[Any, Any, tuple[str, ...]]:
-        """The schema that a reference leads to, its resolver and its scope.
+        """Return the schema that a reference leads to, its resolver and its scope.
 
-        `resolver` and `dynamic_scope` are those of the place where the reference stands.
+        `resolver` and `dynamic_scope` are those of the subschema that has the reference.
         """
         if not self._several:
             resolved = resolver.lookup(reference)
@@ -117,22 +120,22 @@ class DynamicScopes:
             (base, reference[1:]) if reference.startswith("#") else urldefrag(urljoin(base, reference))
         )
         if keyword != "$ref" and not fragment.startswith("/") and fragment in self._provides(uri):
-            way = (self._root, *dynamic_scope)
-            uri = next((one for one in way if fragment in self._provides(one)), uri)
+            path = (self._root, *dynamic_scope)
+            uri = next((one for one in path if fragment in self._provides(one)), uri)
         resolved = self._registry.resolver(uri).lookup(f"#{fragment}")
         base = base_uri(resolved.resolver)
         dynamic_scope = self.entered(dynamic_scope, base)
         return resolved.contents, self._resolver(base, dynamic_scope), dynamic_scope
 
     def entered(self, dynamic_scope: tuple[str, ...], uri: str) -> tuple[str, ...]:
-        """The scope of a place in the resource `uri`, reached from one of `dynamic_scope`."""
+        """Return the scope of a subschema in the resource `uri`, reached from one with `dynamic_scope`."""
         if not self._several:
             return ()
         known = frozenset().union(*map(self._provides, (self._root, *dynamic_scope)))
         return dynamic_scope if (self._provides(uri) & self._several) <= known else (*dynamic_scope, uri)
 
     def _provides(self, uri: str) -> frozenset[str]:
-        """The dynamic anchors of a resource itself."""
+        """Return the dynamic anchors of the resource itself."""
         known = self._provided.get(uri)
         if known is None:
             try:
@@ -148,7 +151,7 @@ class DynamicScopes:
         return known
 
     def _resolver(self, base: str, dynamic_scope: tuple[str, ...]) -> Any:
-        """A resolver for jsonschema, which finds the scope in the resources that were looked up."""
+        """Return a resolver for jsonschema, which finds the scope in the resources that were looked up."""
         known = self._resolvers.get((base, dynamic_scope))
         if known is None:
             known = self.resolver
@@ -159,11 +162,12 @@ class DynamicScopes:
 
 
 def base_uri(resolver: Any) -> str:
+    """Return the base URI of a resolver of `referencing`."""
     return str(resolver._base_uri)  # noqa: SLF001  # it has no public name
 
 
 def _objects(schema: Any, *, own: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Every object in a schema, each once; `own`: none of those in a resource below it."""
+    """Yield every object in a schema, each once; `own`: none of those in a resource below it."""
     pending, seen = [schema], set()
     while pending:
         raw = pending.pop()
@@ -178,7 +182,7 @@ def _objects(schema: Any, *, own: bool = False) -> Iterator[Mapping[str, Any]]:
 
 
 def _own_dynamic_anchors(raw: Mapping[str, Any]) -> Iterator[str]:
-    """The dynamic anchors that an object declares itself; "" for `$recursiveAnchor`, which has no name."""
+    """Yield the dynamic anchors that an object declares itself; "" for `$recursiveAnchor`."""
     if isinstance(raw.get("$dynamicAnchor"), str):
         yield raw["$dynamicAnchor"]
     if raw.get("$recursiveAnchor") is True:

@@ -1,8 +1,10 @@
-"""From a conjunction of schema places to the set of values that satisfies them all.
+"""From a conjunction of subschemas to the set of values that satisfies them all.
 
-`gbnf.schema.flatten` makes conjunctions and choices plain; here each choice is distributed over everything
-that stands beside it, finite sets (`enum`, `const`) are judged by jsonschema value by value, and what is left
-is intersected type by type. What the model can't hold is reported, never dropped in silence.
+`gbnf.schema.flatten` separates conjunctions from choices. Here each choice is distributed over the keywords
+beside it, jsonschema judges finite sets (`enum`, `const`) value by value, and the rest is intersected type by
+type.
+
+Invariants: a set contains every value that satisfies the conjunction; what it does not enforce is reported.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback
 from gbnf.schema.intersections import array_shape, closed_property_names, number_shape, object_shape
 from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE, TYPES
 from gbnf.schema.negation import NoComplementError
+from gbnf.schema.pattern_matching import is_supported_pattern
 from gbnf.schema.strings import merge_strings, string_language, string_shape
 from gbnf.schema.value_sets import (
     ALL_VALUES,
@@ -37,32 +40,32 @@ from gbnf.schema.value_sets import (
     whole_numbers,
 )
 
-#: How many combinations of branches one place may open, all in all, before its choices are loosened.
+#: How many combinations of branches one conjunction may have before some of its choices are not enforced.
 MAX_COMBINATIONS = 200
-#: How many cases the complement of a branch's rivals may have, for a `oneOf` to be held exactly.
+#: How many cases the complement of a branch's rivals may have, for a `oneOf` to be enforced exactly.
 MAX_EXCLUSIONS = 16
-#: A conjunction may take this part of the work that is left, so that what comes behind it is held too.
+#: A conjunction may take this part of the work that is left, so that those after it are enforced too.
 _SHARE = 4
-#: How many conjunctions are expanded within one another to compare sets: the functions call themselves.
+#: How deeply expansions may nest when sets are compared: the functions are recursive.
 _MAX_OPEN = 10
-#: What it takes to look at one facet in one combination of branches, in the units of `gbnf.effort`.
+#: The work of looking at one facet in one combination of branches, in the units of `gbnf.effort`.
 _FACET_WORK = 15
-#: What it takes to look at one value.
+#: The work of looking at one value.
 _VALUE_WORK = 3
 #: How deep a value of `enum` or `const` may nest.
 _MAX_VALUE_DEPTH = 60
 
 #: The dialects in which 1.0 is no integer.
-_FRACTIONS_COUNT = ("draft-03/schema", "draft-04/schema")
+_FLOATS_ARE_NO_INTEGERS = ("draft-03/schema", "draft-04/schema")
 
-_EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in EVERYTHING
+_EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES
 _ALL_TYPES = frozenset(_EVERY_TYPE)
 
 
 class Expander:
     """Expands conjunctions of one document, each once.
 
-    `closed`: objects that declare properties and say nothing of additional ones have none.
+    If `closed`, an object that declares properties but not `additionalProperties` allows no others.
     """
 
     def __init__(self, document: Document, report: ReportCallback, *, closed: bool = False) -> None:
@@ -74,13 +77,13 @@ class Expander:
         self._open: set[Conjunction] = set()
 
     def expand(self, subschemas: Conjunction) -> ValueSet:
-        """The values that satisfy all of `places`, or more where that takes too much work.
+        """Return the values that satisfy all of `subschemas`, or more where that takes too much work.
 
-        Raises SchemaError where a place is malformed.
+        Raises SchemaError where a subschema is malformed.
         """
         if not subschemas:
             return ALL_VALUES
-        if self._open:  # what is expanded to compare sets belongs to what they are compared for
+        if self._open:  # expansions that compare sets count for the conjunction that needs them
             return self._expand(subschemas)
         try:
             with limit_effort_share(_SHARE):
@@ -105,7 +108,7 @@ class Expander:
         return known
 
     def _loosened(self, subschemas: Conjunction) -> ValueSet:
-        """The values without choices; where even that takes too much work, those of the types."""
+        """Return the values without the choices; where even that takes too much work, those of the types."""
         try:
             with limit_effort_share(_SHARE):
                 flat = self._flattener.flatten(subschemas, choices=False)
@@ -120,11 +123,11 @@ class Expander:
         return found
 
     def pointer(self, subschema: Subschema) -> str:
-        """Where in the document the place stands."""
+        """Return the JSON Pointer of the subschema in the document."""
         return self._flattener.with_own_pointer(subschema).pointer
 
     def _compared(self, subschemas: Conjunction) -> ValueSet:
-        """As `expand`, for comparing sets: one that is being expanded just now may be anything."""
+        """Expand to compare sets; a conjunction whose expansion is under way counts as any value."""
         if subschemas in self._open or len(self._open) > _MAX_OPEN:
             return ALL_VALUES
         return self.expand(subschemas)
@@ -137,9 +140,10 @@ class Expander:
         *,
         closed: bool,
     ) -> ValueSet:
-        """The values of all facets and of one branch of each branching, in at most `budget` combinations.
+        """Return the values of all facets and of one branch each of the branchings.
 
-        `closed`: as for `Expander`; not where choices were left out, which might declare properties too.
+        At most `budget` combinations of branches are formed. `closed`: as for `Expander`; never where choices
+        were left out, since these might declare properties too.
         """
         spend(_FACET_WORK * (1 + len(facets)))
         if not facets:
@@ -188,7 +192,7 @@ class Expander:
         return self._compared(subschemas).is_empty
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
-        """As many choices as stay within `budget`, the smallest first; the others are reported."""
+        """Return as many choices as stay within `budget`, the smallest first; the others are reported."""
         kept: list[Branching] = []
         combinations = 1
         for branching in sorted(branchings, key=lambda one: len(one.branches)):
@@ -211,7 +215,7 @@ class Expander:
         *,
         closed: bool,
     ) -> list[ValueSet]:
-        """The sets of `oneOf`'s branches without what two of them share, as far as that can be held."""
+        """Return the sets of `oneOf`'s branches without the values that two of them share, where possible."""
         whole = sets
         if closed:  # a value counts as another branch's where the schema allows it, closed or not
             whole = [self._branch(facets, branch, others, budget, closed=False) for branch in choice.branches]
@@ -260,7 +264,7 @@ class Expander:
     def _rivals(
         self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, whole: list[ValueSet]
     ) -> list[int]:
-        """The branches whose whole sets may share with this one a value that its shapes describe."""
+        """Return the branches whose sets may share a value with the shapes of this one."""
         found = []
         for other, theirs in enumerate(whole):
             if other == number:
@@ -292,10 +296,10 @@ class Expander:
     def _finite(
         self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool, closed: bool
     ) -> ValueSet:
-        """The values of `source` that every facet allows.
+        """Return the values of `source` that every facet allows.
 
-        Judged by each facet's own keywords: the branches of a combinator are facets themselves, and what
-        two branches of a `oneOf` share is `_exclusive`'s business. `whole` judges by the combinators too.
+        Each facet's own keywords judge them: the branches of a combinator are facets themselves, and
+        `_exclusive` removes what two branches of a `oneOf` share. With `whole`, the combinators judge too.
         """
         raw = source.raw
         values = [raw["const"]] if "const" in raw else raw["enum"]
@@ -309,7 +313,7 @@ class Expander:
             shapes += [Object()] if any(isinstance(value, dict) for value in deep) else []
         spend(_VALUE_WORK * len(shallow))
         kept = distinct(shallow)
-        if self._document.dialect.endswith(_FRACTIONS_COUNT):
+        if self._document.dialect.endswith(_FLOATS_ARE_NO_INTEGERS):
             kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
         declared = closed_property_names(facets) if closed else None
         if declared is not None:
@@ -319,12 +323,11 @@ class Expander:
             try:
                 kept = [value for value in kept if validator.allows(value)]
             except UndecidedError as error:
-                reason = f"the values are not judged by what stands here: {error}"
+                reason = f"the values beside it are not judged by this schema: {error}"
                 self._report(facet.pointer, keyword, reason)
-            if isinstance(
-                pattern := facet.raw.get("pattern"), str
-            ) and not self._document.is_supported_pattern(pattern):
-                reason = "it can't be read, so the values beside it are not judged by it"
+            pattern = facet.raw.get("pattern")
+            if isinstance(pattern, str) and not is_supported_pattern(pattern):
+                reason = "the pattern can't be read, so the values beside it are not judged by it"
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
@@ -355,7 +358,7 @@ class Expander:
         return frozenset(self._flattener.flatten((subschema,)).facets)
 
     def _key_language(self, subschema: Subschema) -> Dfa | None:
-        """The strings that a schema allows; None for every string."""
+        """Return the strings that a schema allows; None for every string."""
         if (subschema,) in self._open or len(self._open) > _MAX_OPEN:
             self._report(subschema.pointer, "propertyNames", "it nests too deeply")
             return None
@@ -370,7 +373,7 @@ class Expander:
 
 
 def union(sets: list[ValueSet]) -> ValueSet:
-    """Every value of any of the sets; equal values and equal shapes once, strings as one language."""
+    """Return the union of the sets: equal values and shapes once, strings as one language."""
     shapes: list[Shape] = []
     for one in sets:
         spend(1 + len(shapes) * len(one.shapes))
@@ -387,7 +390,7 @@ def union(sets: list[ValueSet]) -> ValueSet:
 
 
 def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
-    """The JSON types that every facet allows, and whether numbers must be integers."""
+    """Return the JSON types that every facet allows, and whether numbers must be integers."""
     allowed, integer = _ALL_TYPES, False
     for facet in facets:
         declared = facet.raw.get("type")
@@ -404,7 +407,7 @@ _TOO_MUCH = "the schema takes too much work"
 
 
 def _rough(subschemas: Conjunction, document: Document) -> ValueSet:
-    """Every value of the types that the places name themselves."""
+    """Return every value of the types that the subschemas name themselves."""
     types = _ALL_TYPES
     for subschema in subschemas:
         raw = document.enter(subschema).raw
@@ -428,7 +431,7 @@ _PLAIN: dict[str, ValueSet] = {
 
 
 def _plain(raw: Any) -> ValueSet | None:
-    """The values of a schema that only names a scalar type, or lists strings: most schemas do."""
+    """Return the values of a schema with just a scalar type or a list of strings, as most have; else None."""
     if not isinstance(raw, Mapping):
         return None
     asking = [keyword for keyword in raw if keyword in KEYWORDS]
@@ -443,7 +446,7 @@ def _plain(raw: Any) -> ValueSet | None:
 
 
 class _FacetValidator:
-    """Which values one facet allows: what it lists, or denies, is looked up, all else left to jsonschema."""
+    """Judges values by one facet: listed and denied values are looked up, jsonschema judges the rest."""
 
     def __init__(self, facet: Subschema, document: Document) -> None:
         raw = facet.raw
@@ -461,7 +464,7 @@ class _FacetValidator:
         self._string_subschema = _only(facet, left - {"type"}) if allows_strings else self._subschema
 
     def allows(self, value: Any) -> bool:
-        """Whether the facet allows the value."""
+        """Return whether the facet allows the value."""
         subschema = self._string_subschema if isinstance(value, str) else self._subschema
         if self._listed is not None and value_key(value) not in self._listed:
             return False
@@ -471,7 +474,7 @@ class _FacetValidator:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value nests deeper than `_MAX_VALUE_DEPTH`."""
+    """Return whether a value nests deeper than `_MAX_VALUE_DEPTH`."""
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(_MAX_VALUE_DEPTH):
         if not level:
@@ -482,7 +485,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _denied(raw: Any) -> frozenset[Hashable]:
-    """The values that a `not` denies where it does nothing else; none where it does."""
+    """Return the values that a `not` forbids, where it consists of `const` or `enum` alone."""
     if not isinstance(raw, Mapping):
         return frozenset()
     match {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS}:
@@ -496,6 +499,6 @@ def _denied(raw: Any) -> frozenset[Hashable]:
 
 
 def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
-    """The place with these of its keywords; None where it has none of them."""
+    """Return the subschema with only these keywords; None where it has none of them."""
     raw = {keyword: value for keyword, value in facet.raw.items() if keyword in keywords}
     return Subschema(raw, facet.pointer, facet.resolver) if raw else None

@@ -1,8 +1,8 @@
-"""From places to facets and branchings: everything that is conjunction or choice made plain.
+"""From subschemas to facets and branchings: conjunction and choice, separated.
 
-References and `allOf` add places. `anyOf`, `oneOf`, `not`, `if` and the dependent keywords become
-branchings, of which one branch each must hold. What is left, the facets, are schema objects whose own
-keywords speak of one JSON type at a time.
+References and `allOf` add subschemas to the conjunction. `anyOf`, `oneOf`, `not`, `if` and the dependent
+keywords become branchings, of which one branch each must be satisfied. The rest are the facets: schema
+objects whose remaining keywords each constrain one JSON type.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from gbnf.schema.negation import NoComplementError, complement
 
 ReportCallback = Callable[[str, str, str], None]
 
-#: What it takes to look at one place, in the units of `gbnf.effort`.
-_PLACE_WORK = 15
-#: How deep complements are looked into for what has none: the functions call themselves.
+#: The work of looking at one subschema, in the units of `gbnf.effort`.
+_SUBSCHEMA_WORK = 15
+#: How deeply complements are searched for keywords without one: the search is recursive.
 _MAX_OBSTACLES = 20
-#: How many references, one after the other, a complement may lead through.
+#: How many references in a row the complement of a schema may follow.
 _MAX_REFERENCES = 40
-_DRAFT_3 = "a flag is how draft 3 wrote it; list the names beside `properties`"
+_DRAFT_3 = "a flag is the form of draft 3; list the names beside `properties`"
 
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """A choice: one of `branches` must hold; exactly one where `exclusive`. `keyword` is what asks for it."""
+    """A choice: one of `branches` must be satisfied; exactly one if `exclusive`. It comes from `keyword`."""
 
     subschema: Subschema
     keyword: str
@@ -39,35 +39,37 @@ class Branching:
 
 @dataclass(frozen=True, slots=True)
 class FlatSchema:
-    """Schema objects that must all hold, and the open choices beside them."""
+    """Schema objects that must all be satisfied, and the open choices beside them."""
 
     facets: tuple[Subschema, ...] = ()
     branchings: tuple[Branching, ...] = ()
 
 
 class Flattener:
+    """Flattens the subschemas of one document, and reports what it can't enforce."""
+
     def __init__(self, document: Document, report: ReportCallback) -> None:
         self._document = document
         self._report = report
-        # a complement that isn't held: the keyword that has none (errors hold on to all that raised them)
+        # for a schema without one, the keyword that has none (an error would keep its traceback alive)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
         self._nesting = 0  # of complements within one another
-        self._has_generated = False  # so that a place may be reached inside a schema that was made
+        self._has_generated = False  # so that a subschema may be reached inside a generated one
 
     def flatten(
         self, subschemas: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
     ) -> FlatSchema:
-        """The facets of `places`, behind those in `known`, which hold already; the choices where wanted.
+        """Return the facets of `subschemas` after those in `known`; with `choices`, the branchings too.
 
         Raises SchemaError.
         """
         facets = dict.fromkeys(known)
         branchings: list[Branching] = []
         pending = list(reversed(list(subschemas)))
-        spend(_PLACE_WORK + len(known))
+        spend(_SUBSCHEMA_WORK + len(known))
         while pending:
-            spend(_PLACE_WORK)
+            spend(_SUBSCHEMA_WORK)
             subschema = self._document.enter(self.with_own_pointer(pending.pop()))
             raw = subschema.raw
             if raw is True or subschema in facets:
@@ -96,7 +98,7 @@ class Flattener:
         return FlatSchema(tuple(facets), tuple(branchings))
 
     def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
-        """Places whose union is everything that `place` refuses. Raises NotHeldError."""
+        """Return subschemas whose union is everything that `subschema` forbids. Raises NoComplementError."""
         subschema = self._document.enter(self.with_own_pointer(subschema))
         known = self._complements.get(subschema)
         if known is None:
@@ -117,8 +119,8 @@ class Flattener:
         return known
 
     def obstacle(self, subschema: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
-        """The keyword, in the complement of `place` or inside it, that has none; "" where all is held."""
-        spend(_PLACE_WORK)
+        """Return a keyword in the complement of `subschema`, or inside it, that has none; else ""."""
+        spend(_SUBSCHEMA_WORK)
         if subschema in seen:
             return ""
         if len(seen) > _MAX_OBSTACLES:
@@ -135,7 +137,7 @@ class Flattener:
         raw = subschema.raw
         if self._nesting > _MAX_REFERENCES:
             raise NoComplementError("$ref")
-        spend(_PLACE_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
+        spend(_SUBSCHEMA_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
         targets: list[Subschema] = []
         for keyword in REFERENCES if isinstance(raw, Mapping) else ():
             if keyword in raw:
@@ -183,7 +185,7 @@ class Flattener:
         return self._rewritten[key]
 
     def with_own_pointer(self, subschema: Subschema) -> Subschema:
-        """The place by its own pointer."""
+        """Return the subschema with its own JSON Pointer."""
         return self._document.with_own_pointer(subschema) if self._has_generated else subschema
 
     def _generated(self, subschema: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
@@ -205,7 +207,7 @@ class Flattener:
 
 
 def _parts(is_generated: Subschema) -> list[Subschema]:
-    """The places inside a branch of a complement at which something is negated again."""
+    """Return the subschemas inside a branch of a complement that may contain another `not`."""
     raw = is_generated.raw
     if not isinstance(raw, Mapping):
         return []
@@ -217,7 +219,7 @@ def _parts(is_generated: Subschema) -> list[Subschema]:
 
 
 def members(subschema: Subschema, keyword: str) -> list[Subschema]:
-    """The schemas that a combinator lists."""
+    """Return the schemas that a combinator lists."""
     return [subschema.at(keyword, index) for index in range(len(subschema.raw[keyword]))]
 
 
@@ -243,9 +245,9 @@ def _dependent(subschema: Subschema, keyword: str) -> list[list[Any]]:
 
 
 def own_keywords(subschema: Subschema) -> Subschema:
-    """The place without the keywords that add places, or branches of which one holds.
+    """Return the subschema without references and combinators.
 
-    `not`, `if` and the dependent keywords stay, and are judged as they stand.
+    `not`, `if` and the dependent keywords stay: jsonschema judges by them.
     """
     raw = subschema.raw
     if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):

@@ -1,7 +1,7 @@
 """The intersection of schema objects for numbers, arrays and objects (`gbnf.schema.strings` has strings).
 
-Each function takes the facets (schema objects that must all hold; their references, combinators and finite
-sets are dealt with already) and returns the shape of its type, or None where no value of the type is left.
+Each function takes the facets (schema objects that must all be satisfied; references, combinators and finite
+sets have been handled) and returns the shape of its type, or None where no value of the type is left.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from gbnf.schema.value_sets import (
     conjunction,
 )
 
-#: The most states that the classes of keys may have, all in all, into which patterns part them.
+#: The most states, in total, of the classes into which patterns divide the keys.
 MAX_KEY_STATES = 3000
-#: Bounds of more digits before the point than this has are not held.
+#: Bounds of this size and above are not enforced.
 MAX_BOUND_SIZE = 10**40
 
 ReportCallback = Callable[[str, str, str], None]
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
-#: The places that a place asks for by references and `allOf`, itself among them.
+#: The subschemas that a subschema leads to by references and `allOf`, including itself.
 Reached = Callable[[Subschema], frozenset[Subschema]]
 
 
 def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer: bool) -> Number | None:
-    """`integer`: the facets' types allow integers only."""
+    """Return the numbers; `integer`: the facets' types allow integers only."""
     low: Bound | None = None
     high: Bound | None = None
     divisors: list[Fraction] = []
@@ -72,6 +72,7 @@ def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer
 
 
 def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Reached) -> Array | None:
+    """Return the arrays; `reached`: what a subschema leads to by references and `allOf`."""
     shape = _array(facets[0])
     for facet in facets[1:]:
         shape = _intersect_arrays(shape, _array(facet))
@@ -79,8 +80,8 @@ def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Re
         shape = _close_unevaluated_items(shape, facets, report, reached)
     for facet in facets:
         for keyword in ("minContains", "maxContains"):
-            if _array_keyword_asks(facet, keyword):
-                report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not hold this keyword")
+            if _constrains_contains(facet, keyword):
+                report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not enforce this keyword")
     low, high = shape.min_items, shape.max_items
     for index, subschemas in enumerate(shape.prefix):
         if subschemas == UNSATISFIABLE:
@@ -98,9 +99,11 @@ def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Re
 def object_shape(
     facets: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, reached: Reached, *, closed: bool
 ) -> Object | None:
-    """`closed`: where no facet speaks of additional properties and some are declared, there are none.
+    """Return the objects.
 
-    `keys` gives the language of `propertyNames`, `reached` what a place asks for by references and `allOf`.
+    If `closed` and some facet declares properties but none `additionalProperties`, no others are allowed.
+    `keys` returns the language of `propertyNames`, `reached` what a subschema leads to by references and
+    `allOf`.
     """
     shape = _object(facets[0], report)
     for facet in facets[1:]:
@@ -138,17 +141,17 @@ def object_shape(
 
 
 def closed_property_names(facets: Sequence[Subschema]) -> frozenset[str] | None:
-    """The properties that an object of these facets is closed to; None for one that stays open.
+    """Return the only properties that a closed object of these facets may have; None where it stays open.
 
-    A condition that holds declares properties too, but closes nothing; what follows from a condition or from
-    a property closes it, whether it applies or not.
+    A condition that is satisfied declares properties too, but does not close the object. `then`, `else` and
+    `dependentSchemas` close it, whether they apply or not.
     """
-    speaking = [facet for facet in facets if not facet.condition_role]
-    if any(not ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(facet.raw) for facet in speaking):
+    declaring = [facet for facet in facets if not facet.condition_role]
+    if any(not ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(facet.raw) for facet in declaring):
         return None
     closing = any(
         raw.get("properties")
-        for facet in speaking
+        for facet in declaring
         for raw in (
             facet.raw if not facet.is_generated else {},
             *(facet.raw.get(keyword) for keyword in ("then", "else")),
@@ -169,9 +172,9 @@ def closed_property_names(facets: Sequence[Subschema]) -> frozenset[str] | None:
 def _close_unevaluated_items(
     shape: Array, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
 ) -> Array:
-    """Put `unevaluatedItems` behind the tuples, as `_close_unevaluated` does for properties.
+    """Apply `unevaluatedItems` to the items after the tuples, as `_close_unevaluated` does for properties.
 
-    `contains` evaluates items too: those that fit it, wherever they are.
+    `contains` evaluates items too: those that match it, at any position.
     """
     asking = [facet for facet in facets if "unevaluatedItems" in facet.raw]
     others = any(
@@ -193,7 +196,7 @@ def _close_unevaluated_items(
 def _chains(
     facets: Sequence[Subschema], properties: Mapping[str, Conjunction]
 ) -> tuple[tuple[str, ...], ...]:
-    """The properties, each with the schema that declares it first, in the order of the declaration."""
+    """Return the properties, each with the schema that declares it first, in the order of the declaration."""
     left = dict.fromkeys(properties)
     chains = []
     for facet in facets:
@@ -205,8 +208,8 @@ def _chains(
     return tuple(chain for chain in (*chains, *((name,) for name in left)) if chain)
 
 
-def _array_keyword_asks(facet: Subschema, keyword: str) -> bool:
-    """Whether a keyword that the model has no place for says something here."""
+def _constrains_contains(facet: Subschema, keyword: str) -> bool:
+    """Return whether a keyword that shapes can't express constrains the array."""
     raw = facet.raw
     if keyword not in raw:
         return False
@@ -303,10 +306,10 @@ def _apply_pattern_properties(
             _check_size(more)
         except (PatternError, TooManyStates) as error:
             for other in facet.raw["patternProperties"]:
-                reason = str(error) if other == pattern else "a pattern beside it is not held"
+                reason = str(error) if other == pattern else "a pattern beside it is not enforced"
                 report(f"{facet.pointer}/patternProperties/{other}", "patternProperties", reason)
             if "additionalProperties" in facet.raw:
-                reason = "a pattern beside it is not held, so other properties are left open"
+                reason = "a pattern beside it is not enforced, so other properties are left open"
                 report(f"{facet.pointer}/additionalProperties", "additionalProperties", reason)
             return properties, (KeyClass(None, UNCONSTRAINED),)
         matched = [one for one in more if one.keys is not None and not one.keys.is_empty]
@@ -318,7 +321,7 @@ def _apply_pattern_properties(
 
 
 def _check_size(classes: Sequence[KeyClass]) -> None:
-    """Raises TooManyStates where the classes of keys take too many, all in all."""
+    """Raise TooManyStates if the classes of keys take too many, in total."""
     if sum(len(one.keys.table.rows) for one in classes if one.keys is not None) > MAX_KEY_STATES:
         raise TooManyStates(MAX_KEY_STATES)
 
@@ -351,10 +354,10 @@ def _apply_property_names(
 def _close_unevaluated(
     shape: Object, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
 ) -> Object:
-    """Put `unevaluatedProperties` under the keys that no facet's own keywords evaluate.
+    """Apply `unevaluatedProperties` to the keys that no facet's own keywords evaluate.
 
-    Held where the facets are the place's own, by references and `allOf`: it doesn't see what others
-    evaluate, and of a choice, more than one branch may evaluate.
+    Enforced where the facets are reached from its own schema by references and `allOf`: it ignores what
+    others evaluate, and of a choice more than one branch may evaluate.
     """
     asking = [facet for facet in facets if "unevaluatedProperties" in facet.raw]
     facet = asking[0]
@@ -380,13 +383,13 @@ def _close_unevaluated(
         )
     except (PatternError, TooManyStates):
         place = f"{facet.pointer}/unevaluatedProperties"
-        report(place, "unevaluatedProperties", "a pattern beside it is not held")
+        report(place, "unevaluatedProperties", "a pattern beside it is not enforced")
         return shape
     return replace(shape, others=tuple(one for one in others if one.value != UNSATISFIABLE))
 
 
 def _found_in(patterns: Sequence[str]) -> Dfa | None:
-    """The keys in which any of the patterns is found; None without patterns. Raises as `search` does."""
+    """Return the keys in which some pattern is found; None without patterns. Raises as `search` does."""
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
 
     found: Dfa | None = None
@@ -396,7 +399,7 @@ def _found_in(patterns: Sequence[str]) -> Dfa | None:
 
 
 def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
-    """Whether the keys of a class, which the patterns part, are among the evaluated ones."""
+    """Return whether the keys of a class, which no pattern divides further, are evaluated."""
     if evaluated is None:
         return False
     if one.keys is None:  # the patterns' classes took too many states
@@ -446,7 +449,7 @@ def _child(facet: Subschema, *steps: str | int) -> Conjunction:
 
 
 def _bound(facet: Subschema, keyword: str) -> Bound | None:
-    """The bound that a facet sets by `minimum` or `maximum` and what belongs to it.
+    """Return the bound that a facet sets by `minimum` or `maximum` and what belongs to it.
 
     The exclusive keyword is a number, or up to draft 4 a flag.
     """
@@ -464,7 +467,7 @@ def _bound(facet: Subschema, keyword: str) -> Bound | None:
 def _enforceable_bound(
     bound: Bound | None, facet: Subschema, keyword: str, report: ReportCallback
 ) -> Bound | None:
-    """A bound, unless it has so many digits that the grammar leaves it out."""
+    """Return the bound, or None where it has too many digits to be enforced."""
     if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
         return bound
     names = [name for name in (keyword, f"exclusive{keyword.capitalize()}") if name in facet.raw]
@@ -474,13 +477,13 @@ def _enforceable_bound(
 
 
 def _tighter(one: Bound | None, other: Bound | None, sign: int) -> Bound | None:
-    """The greater of two lower bounds (`sign` 1), or the lesser of two upper ones (-1)."""
+    """Return the greater of two lower bounds (`sign` 1), or the lesser of two upper ones (-1)."""
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda bound: (sign * bound.value, bound.exclusive))
 
 
 def _whole(bound: Bound, rounded: Callable[[Fraction], int], step: int) -> Bound:
-    """The inclusive integer bound that allows the same integers."""
+    """Return the inclusive integer bound that allows the same integers."""
     whole = rounded(bound.value)
     return Bound(Fraction(whole + step if bound.exclusive and whole == bound.value else whole))

@@ -1,7 +1,7 @@
-"""What this compiler knows of JSON Schema's keywords.
+"""The keywords of JSON Schema that the compiler knows.
 
-A keyword that isn't in `KEYWORDS` says nothing about which values are valid: it is an annotation, of the
-standard or of somebody's own (2020-12 core, 4.3.1).
+A keyword that isn't in `KEYWORDS` does not affect which values are valid: it is an annotation, standard or
+custom (2020-12 core, 4.3.1).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEYWORDS = frozenset(
     }
 )  # fmt: skip
 
-#: Keywords of our own, in complements, for what JSON Schema has no word for, or not in every draft.
+#: Private keywords, in complements, for what JSON Schema has no keyword for, or not in every draft.
 NOT_PATTERN = "gbnf:notPattern"
 NOT_FORMAT = "gbnf:notFormat"
 NOT_WORDS = "gbnf:notWords"
@@ -31,7 +31,7 @@ ABOVE = "gbnf:above"
 BELOW = "gbnf:below"
 HAS_ITEM = "gbnf:holds"
 PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HAS_ITEM})
-#: Around the condition of an `if` that holds.
+#: Wraps the condition of an `if` that is satisfied.
 CONDITION = "gbnf:condition"
 
 _LATER = {
@@ -47,7 +47,7 @@ _EARLIER = {"2019-09": {"dependencies"}, "2020-12": {"dependencies", "$recursive
 
 
 def unknown_keywords(draft: str) -> frozenset[str]:
-    """The keywords that say nothing in a draft (`draft-04` to `2020-12`), since others have them."""
+    """Return the keywords of other drafts that a draft (`draft-04` to `2020-12`) does not have."""
     drafts = ["draft-04", *_LATER]
     later = drafts[drafts.index(draft) + 1 :]
     return frozenset(_EARLIER.get(draft, set()).union(*(_LATER[one] for one in later)))
@@ -58,5 +58,5 @@ TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 #: The keywords that lead to another schema.
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
-#: The keywords of which a value may satisfy one branch or another.
+#: The keywords that offer branches.
 CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})

@@ -1,9 +1,8 @@
-"""What the value of each keyword must be.
+"""The form that the value of each keyword must have.
 
-A keyword with a value of another form is an error, in every draft and wherever it stands: validators ignore
-it or fail on it, and a grammar that ignored it would say that it is exact where it is not. One form of draft
-3 is in wide use and stays: `required: true` says nothing and is reported. Where the draft is not known, the
-forms of all drafts are allowed.
+Any other form is an error, in every draft: validators ignore it or fail on it, and a grammar that ignored it
+would be reported as exact where it is not. One form of draft 3 is in wide use and allowed: `required: true`
+means nothing and is reported. Where the draft is unknown, the forms of all drafts are allowed.
 Source: the metaschemas of the drafts.
 """
 
@@ -25,7 +24,7 @@ from gbnf.schema.keywords import TYPES
 
 @dataclass(frozen=True, slots=True)
 class _KeywordForm:
-    """`text` names what `fits` accepts, `hint` says what to write."""
+    """A form: `text` names what `fits` accepts, `hint` says what to write."""
 
     fits: Callable[[Any], bool]
     text: str
@@ -33,7 +32,7 @@ class _KeywordForm:
 
 
 _MAX_INTEGER_BITS = 14_000
-"""Bits of the greatest integer that Python writes: it refuses more than 4,300 digits."""
+"""Bits of the greatest integer that Python converts to text: it refuses more than 4,300 digits."""
 
 
 def _is_number(value: Any) -> bool:
@@ -41,7 +40,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_json_number(value: float) -> bool:
-    """Whether JSON can hold the number: a schema given as Python values may have others."""
+    """Return whether JSON can express the number: a schema given as Python values may contain others."""
     return value.bit_length() <= _MAX_INTEGER_BITS if isinstance(value, int) else math.isfinite(value)
 
 
@@ -59,7 +58,7 @@ def _is_names(value: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_pattern(value: Any) -> bool:
-    """Whether ECMA-262 or Python's `re` reads the pattern, which then at least the validator judges by."""
+    """Return whether ECMA-262 or Python's `re` reads the pattern."""
     from gbnf.regular.pattern_parser import parse_pattern  # noqa: PLC0415  # most schemas have no patterns
 
     if not isinstance(value, str):
@@ -85,7 +84,7 @@ _TEXT = _KeywordForm(lambda value: isinstance(value, str), "a string", "Put it i
 _PATTERN = _KeywordForm(
     lambda value: isinstance(value, str) and _is_pattern(value),
     "a regular expression",
-    "Write it as in ECMA-262, and escape what stands for itself.",
+    "Use ECMA-262 syntax and escape literal special characters.",
 )
 _NUMBER_HINT = "Write a finite number of at most 4,200 digits, without quotes."
 _NUMBER = _KeywordForm(_is_number, "a number", _NUMBER_HINT)
@@ -153,11 +152,11 @@ _FLAG_OF_BOUND = _KeywordForm(
     _FLAG.fits, "true or false, in draft 4", "It makes the bound beside it exclusive."
 )
 
-#: Keywords under which schemas stand: one under each key, or one or an array of them.
+#: Keywords whose values contain schemas: one under each key, or one, or an array of them.
 _HOLDING_MAPS = {keyword for keyword, form in APPLICATORS.items() if form == "map"} | {"dependencies"}
 _HOLDING = (APPLICATORS.keys() - _HOLDING_MAPS) | {"additionalItems"}
-#: How long pointers grow: what stands deeper has that of a place around it, or all of them would take too
-#: much memory.
+#: The longest JSON Pointer: deeper subschemas get that of one around them, or all pointers together would
+#: take too much memory.
 MAX_POINTER_LENGTH = 4000
 _LISTING = frozenset({"const", "enum"})
 _LOOKED_AT = _FORMS.keys() | DEFINITIONS.keys() | _LISTING
@@ -165,7 +164,7 @@ _LOOKED_AT = _FORMS.keys() | DEFINITIONS.keys() | _LISTING
 
 @dataclass(slots=True)
 class MetaschemaChecker:
-    """The forms of one draft, `draft-04` to `2020-12`; "" where it isn't known.
+    """Checks the forms of one draft, `draft-04` to `2020-12`; "" where it is unknown.
 
     `unknown` are the keywords that the draft doesn't have.
     """
@@ -216,7 +215,7 @@ class MetaschemaChecker:
 
 
 def _child_schemas(raw: Mapping[str, Any], keyword: str, pointer: str) -> Iterator[tuple[Any, str]]:
-    """What must be a schema under a keyword, each with its place."""
+    """Yield what must be a schema under a keyword, each with its JSON Pointer."""
     value = raw[keyword]
     if keyword in _HOLDING:
         if isinstance(value, list):
@@ -237,7 +236,7 @@ def _check(form: _KeywordForm | None, value: Any, keyword: str, pointer: str) ->
 
 
 def _check_values(value: Any, pointer: str) -> None:
-    """Raise SchemaError for a number in listed values that JSON cannot hold."""
+    """Raise SchemaError for a number in listed values that JSON cannot express."""
     pending = [(value, pointer)]
     while pending:
         one, pointer = pending.pop()
@@ -249,7 +248,7 @@ def _check_values(value: Any, pointer: str) -> None:
 
 
 def child_pointer(pointer: str, key: object) -> str:
-    """The JSON Pointer of what stands under a key or an index."""
+    """Return the JSON Pointer of the member under a key or an index."""
     return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 

@@ -2,7 +2,7 @@
 
 A schema object is the conjunction of its keywords, so its complement is a union with one branch for each
 keyword: `not {required: [a], properties: {k: S}}` is "an object without a, or one whose k is not S". The
-branches are schema objects again, so everything else works on them unchanged. They hold only keywords that
+branches are schema objects again, so everything else works on them unchanged. They contain only keywords that
 mean the same in every draft, and private ones (`gbnf.schema.keywords`).
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations, pairwise
 from typing import Any
 
+from gbnf.errors import GbnfError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import (
     ABOVE,
@@ -26,12 +27,12 @@ from gbnf.schema.keywords import (
     TYPES,
 )
 
-#: The most branches of a `oneOf` whose complement is written: each pair of them is a case.
+#: The most branches of a `oneOf` that has a complement: each pair of them is a case.
 MAX_ONE_OF = 5
 
 
-class NoComplementError(Exception):
-    """The complement can't be written with keywords that the model holds. `keyword` is the obstacle."""
+class NoComplementError(GbnfError):
+    """The complement can't be expressed: `keyword` has none."""
 
     def __init__(self, keyword: str) -> None:
         super().__init__(keyword)
@@ -39,9 +40,9 @@ class NoComplementError(Exception):
 
 
 def complement(subschema: Subschema) -> list[Any]:
-    """Raw schemas whose union is everything that the schema at `place` refuses.
+    """Return raw schemas whose union is everything that the subschema forbids.
 
-    They belong to the place's resolver; references are the caller's business. Raises NotHeldError.
+    They are resolved as the subschema is; the caller handles its references. Raises NoComplementError.
     """
     raw = subschema.raw
     if isinstance(raw, bool):
@@ -75,7 +76,7 @@ def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _not_values(values: list[Any]) -> list[Any]:
-    """Everything but single values, one JSON type at a time."""
+    """Return schemas for everything but the values, one JSON type at a time."""
     names = {"null": type(None), "boolean": bool, "string": str}
     branches: list[Any] = []
     if any(isinstance(value, list | dict) for value in values):
@@ -104,7 +105,7 @@ def _not_values(values: list[Any]) -> list[Any]:
 
 
 def _not_required(names: Any, _raw: Mapping[str, Any]) -> list[Any]:
-    # a flag, as draft 3 has it, allows everything
+    # a flag, the form of draft 3, allows everything
     listed = names if isinstance(names, list) else ()
     return [{"type": "object", "properties": {name: False}} for name in listed]
 
@@ -152,7 +153,7 @@ def _not_contains(value: Any, raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
-    """None of the branches, or two of them."""
+    """Return none of the branches, or two of them."""
     if len(branches) > MAX_ONE_OF:
         raise NoComplementError("oneOf")
     none = {"allOf": [{"not": branch} for branch in branches]}

@@ -1,4 +1,4 @@
-"""Numbers that keywords hold; their form is checked already."""
+"""Numbers in keywords, whose form has been checked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gbnf.schema.document import Subschema
 
 
 def integer_keyword(facet: Subschema, keyword: str) -> int | None:
-    """A length or number of items; None where the keyword is absent."""
+    """Return a length or a number of items; None where the keyword is absent."""
     value = facet.raw.get(keyword)
     return None if value is None else int(value)
 
 
 def number_keyword(facet: Subschema, keyword: str) -> Fraction | None:
-    """A number, exactly as it is written. None where the keyword is absent, or a flag as up to draft 4."""
+    """Return a number, exactly as written; None where the keyword is absent, or a flag as up to draft 4."""
     value = facet.raw.get(keyword)
     return None if value is None or isinstance(value, bool) else Fraction(str(value))
 
 
 def smallest(bounds: Iterable[int | None]) -> int | None:
-    """The smallest of the bounds that are there."""
+    """Return the smallest of the bounds that are not None."""
     return min((bound for bound in bounds if bound is not None), default=None)

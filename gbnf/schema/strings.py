@@ -1,8 +1,10 @@
 """The string keywords: a regular language, and bounds on the length beside it.
 
 `pattern`, `format` and their complements are intersected as automata. The bounds stay numbers as long as
-possible, since they make automata large; `string_language` brings both together. What has no automaton of reasonable
-size is reported and left out, so that the language only grows.
+possible, since they make automata large; `string_language` combines both. A keyword without an automaton of
+reasonable size is reported and left out.
+
+Invariants: leaving a keyword out only enlarges the language.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.numeric_keywords import integer_keyword, smallest
 from gbnf.schema.value_sets import String
 
-#: The most states that a language may have when it is cut to its bounds.
+#: The most states of a language with its bounds on the length.
 MAX_STRING_STATES = 1200
 
 _LANGUAGE_KEYWORDS = frozenset({"pattern", "format", NOT_PATTERN, NOT_FORMAT, NOT_WORDS})
@@ -28,7 +30,7 @@ ReportCallback = Callable[[str, str, str], None]
 
 
 def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String | None:
-    """The strings that satisfy all facets; None where there are none."""
+    """Return the strings that satisfy all facets; None where there are none."""
     low = max((integer_keyword(facet, "minLength") or 0 for facet in facets), default=0)
     high = smallest(integer_keyword(facet, "maxLength") for facet in facets)
     language: Dfa | None = None
@@ -51,7 +53,7 @@ def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String 
 
 @effort_cache(maxsize=512)
 def string_language(shape: String) -> Dfa:
-    """The strings of a shape as one automaton. Raises TooManyStates."""
+    """Return the strings of a shape as one automaton. Raises TooManyStates."""
     language = Dfa.all_words() if shape.language is None else shape.language
     if not shape.min_length and shape.max_length is None:
         return language
@@ -59,7 +61,7 @@ def string_language(shape: String) -> Dfa:
 
 
 def merge_strings(shapes: Sequence[String]) -> list[String]:
-    """The same strings in as few shapes as their automata allow: those of equal bounds become one."""
+    """Merge shapes with equal bounds into one, where the automaton is small enough."""
     found: list[String] = []
     for shape in shapes:
         for index, other in enumerate(found):
@@ -82,7 +84,7 @@ def merge_strings(shapes: Sequence[String]) -> list[String]:
 
 
 def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[tuple[str, str, Dfa]]:
-    """The languages that the facets ask for, each with its place and keyword."""
+    """Yield the languages of the facets' keywords, each with its JSON Pointer and keyword."""
     for facet in facets:
         raw = facet.raw
         if _LANGUAGE_KEYWORDS.isdisjoint(raw):
@@ -107,7 +109,7 @@ def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[
 
 
 def _language(keyword: str, value: object, pointer: str, report: ReportCallback) -> Dfa | None:
-    """What one keyword allows; None where it says nothing, or nothing that is held."""
+    """Return the strings that one keyword allows; None where it allows all or can't be enforced."""
     # Imported where a schema asks for them: most ask for neither.
     from gbnf.regular.ecma262 import search  # noqa: PLC0415
     from gbnf.regular.formats import FORMATS, format_language  # noqa: PLC0415
@@ -123,7 +125,7 @@ def _language(keyword: str, value: object, pointer: str, report: ReportCallback)
     language = format_language(value)
     if language is None:
         if value in FormatChecker.checkers:
-            report(pointer, "format", f"the grammar does not hold the format {value!r}")
+            report(pointer, "format", f"the grammar does not enforce the format {value!r}")
             return None
         return ~Dfa.all_words() if keyword == NOT_FORMAT else None  # an unknown one allows every string
     if FORMATS[value].caveat:

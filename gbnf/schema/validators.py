@@ -1,25 +1,19 @@
-"""jsonschema's validators, taught what they can't read by themselves.
+"""jsonschema's validator classes, extended where they read a schema differently than the compiler.
 
-Patterns: jsonschema hands them to Python's `re`, in which `$` also matches before a last line feed and `\\d`
-any digit of Unicode. Here they mean what ECMA-262 says, by `gbnf.regular`; the package `regex`, which can
-be given a time limit, judges only by those that have no automaton there (backreferences, too many states). A
-pattern that neither reads allows every text.
-Private keywords (`gbnf.schema.keywords`): a complement may hold them, and values are judged by them too.
+Patterns are matched by `gbnf.schema.pattern_matching`, as ECMA-262 reads them. The private keywords of
+`gbnf.schema.keywords` are rules too, since values are also judged by complements.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.effort import EffortSpent, TooManyStates, limit_nesting, may_backtrack, spend
-from gbnf.regular.errors import PatternError
+from gbnf.effort import limit_nesting, spend
 from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,
@@ -31,32 +25,26 @@ from gbnf.schema.keywords import (
     NOT_WORDS,
     REFERENCES,
 )
-
-if TYPE_CHECKING:
-    import regex
+from gbnf.schema.pattern_matching import pattern_matches
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
 
 
-#: What one rule takes, in the units of `gbnf.effort`.
+#: The work of one rule, in the units of `gbnf.effort`.
 _RULE_WORK = 8
-#: What one takes that asks other schemas: it resolves a reference, or evolves a validator.
-_ASKING_WORK = 24
-#: How deep the rules that ask other schemas may be within one another: each takes three calls of Python.
+#: The work of a rule that descends into subschemas: it resolves a reference, or evolves a validator.
+_DESCENT_WORK = 24
+#: How deeply rules that descend into subschemas may nest: each takes three Python calls.
 _MAX_DEPTH = 120
-#: Signs of a pattern for `regex`, which writes out what must come: `(ab+){3}` is four times `ab` and `b`.
-_LARGEST = 100_000
-#: Seconds that one pattern without an automaton may take for one text.
-_LONGEST_S = 1.0
 _NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
 
 
 @cache
 def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
-    """A validator class of jsonschema that reads more, in subschemas too; the rest it reads as before.
+    """Extend a validator class of jsonschema; its other keywords are unchanged.
 
-    `every_draft`: for schemas that declare none; `dependencies` means what it meant up to draft 7.
+    `every_draft`: for schemas that declare no draft; `dependencies` means what it meant up to draft 7.
     """
     known = validator.VALIDATORS
     overrides: dict[str, Callable[[_Rule], _Rule]] = {
@@ -90,7 +78,7 @@ def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
 
 
 def _counted(rule: _Rule) -> _Rule:
-    """The rule, its work counted."""
+    """Return the rule with its work counted."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
@@ -100,94 +88,17 @@ def _counted(rule: _Rule) -> _Rule:
 
 
 def _nesting(rule: _Rule) -> _Rule:
-    """A rule that asks other schemas, its work counted, and how deep such rules are within one another.
+    """Return a rule that descends into subschemas with its work counted and its nesting limited.
 
-    A schema may ask itself, and jsonschema would go on until Python's stack ends, in whichever library.
+    A schema may refer to itself without end; jsonschema would recurse until Python's stack is exhausted.
     """
 
     def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        spend(_ASKING_WORK + (len(value) if isinstance(value, list | dict) else 0))
+        spend(_DESCENT_WORK + (len(value) if isinstance(value, list | dict) else 0))
         with limit_nesting(_MAX_DEPTH):
             yield from rule(validator, value, instance, schema) or ()
 
     return nesting
-
-
-def pattern_matches(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is found in the text; None for a pattern of no known language.
-
-    Where work is bounded, only automata are asked: whatever backtracks may take time without end, which
-    nobody can count. Elsewhere it gets `_LONGEST_S`, and then nothing is known.
-    """
-    answer = _automaton_matches(pattern, text)
-    if answer is None and may_backtrack() and (expression := _in_python(pattern)) is not None:
-        with suppress(TimeoutError):
-            return expression.search(text, timeout=_LONGEST_S) is not None
-    return answer
-
-
-def _automaton_matches(pattern: str, text: str) -> bool | None:
-    """By the pattern's automaton; None where it has none."""
-    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
-
-    spend(1 + len(text) // 4)
-    try:
-        return search(pattern).accepts(text)
-    except EffortSpent:
-        raise
-    except (PatternError, TooManyStates):
-        return None
-
-
-def is_supported_pattern(pattern: str) -> bool:
-    """Whether `pattern_matches` can tell."""
-    return _automaton_matches(pattern, "") is not None or (
-        may_backtrack() and _in_python(pattern) is not None
-    )
-
-
-_TOKEN = re.compile(r"\\k<\w+>|\\.|\[(?:\\.|[^\]\\])*\]|\$|\.|\(\?<(?![=!])", re.DOTALL)
-_IN_PYTHON = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "(?<": "(?P<"}
-
-
-def _reference(token: str) -> str:
-    return f"(?P={token[3:-1]})" if token.startswith("\\k<") else token
-
-
-_SIGN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(?P<least>\+|\{(?P<count>\d+)(?:,\d*)?\})|.", re.DOTALL)
-#: Comments, and the flag for them, which `_expanded_length` does not follow.
-_COMMENTS = re.compile(r"\(\?(?:#|[a-zA-Z]*x)")
-
-
-def _expanded_length(pattern: str) -> int:
-    """About how many signs `regex` makes of the pattern: a group's least repetitions, and one more."""
-    groups, last = [0], 0
-    for sign in _SIGN.finditer(pattern):
-        if sign["least"]:
-            more = last * int((sign["count"] or "1")[:9])
-            groups[-1], last = groups[-1] + more, last + more
-        elif sign[0] == "(":
-            groups.append(1)
-        elif sign[0] == ")" and len(groups) > 1:
-            last = groups.pop()
-            groups[-1] += last
-        elif sign[0] not in "*?":
-            groups[-1], last = groups[-1] + 1, 1
-    return sum(groups)
-
-
-@lru_cache(maxsize=128)
-def _in_python(pattern: str) -> regex.Pattern[str] | None:
-    """A pattern in the words of Python, `$` being the very end; None where there are none."""
-    import regex  # noqa: PLC0415  # most patterns have an automaton
-
-    if _COMMENTS.search(pattern) or _expanded_length(pattern) > _LARGEST:
-        return None
-    translated = _TOKEN.sub(lambda one: _IN_PYTHON.get(one[0], _reference(one[0])), pattern)
-    try:
-        return regex.compile(translated, regex.ASCII)
-    except (regex.error, ValueError, OverflowError, RecursionError):
-        return None
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -208,8 +119,8 @@ def _additional_properties(usual: _Rule) -> _Rule:
     def rule(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         patterns = schema.get("patternProperties")
         if patterns and validator.is_type(instance, "object"):
-            instance = {key: held for key, held in instance.items() if not _matches_any(patterns, key)}
-            schema = {keyword: held for keyword, held in schema.items() if keyword != "patternProperties"}
+            instance = {key: member for key, member in instance.items() if not _matches_any(patterns, key)}
+            schema = {keyword: member for keyword, member in schema.items() if keyword != "patternProperties"}
         yield from usual(validator, value, instance, schema) or ()
 
     return rule
@@ -224,7 +135,7 @@ def _unevaluated_properties(
 ) -> Iterator[ValidationError]:
     if not validator.is_type(instance, "object"):
         return
-    own = {keyword: held for keyword, held in schema.items() if keyword != "unevaluatedProperties"}
+    own = {keyword: member for keyword, member in schema.items() if keyword != "unevaluatedProperties"}
     evaluated = _evaluated(validator, instance, own)
     left = [key for key in instance if key not in evaluated]
     if value is False and left:
@@ -235,7 +146,7 @@ def _unevaluated_properties(
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
-    """The keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
+    """Return the keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
     if not isinstance(schema, Mapping):
         return set()
     with limit_nesting(_MAX_DEPTH):
@@ -283,7 +194,7 @@ def _required(usual: _Rule) -> _Rule:
 
 
 def _items(usual: _Rule, *, tuples: bool) -> _Rule:
-    """With `true` and `false`, which draft 4 does not have, and with `tuples`, which 2020-12 does not."""
+    """Return a rule that also allows booleans (not in draft 4) and, with `tuples`, arrays (not 2020-12)."""
 
     def rule(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         first = items if tuples and isinstance(items, list) else []
@@ -301,7 +212,7 @@ _EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 
 
 def _bound(usual: _Rule) -> _Rule:
-    """With draft 4's flags."""
+    """Return a rule that also allows the flags of draft 4."""
 
     def rule(validator: Any, bound: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         flagged = any(

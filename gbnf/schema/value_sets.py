@@ -1,11 +1,11 @@
 """The set of JSON values that a schema allows, in normal form.
 
 A `ValueSet` is a union: finitely many values, and shapes, each of one JSON type. The children of a shape
-are `Conjunction`s: sets of places in the document that must all hold. So the model is closed under
-intersection by construction (put two conjunctions together), recursion needs no special case (a
-conjunction is expanded only when somebody asks), and equal conjunctions are equal values.
+are `Conjunction`s: sets of subschemas that must all be satisfied. So the model is closed under intersection
+by construction (concatenate two conjunctions), recursion needs no special case (a conjunction is expanded on
+demand), and equal conjunctions are equal values.
 
-`facets` are the schema objects that a shape comes from, to speak of it; shapes of other places may be equal.
+`facets` are the schema objects that a shape comes from, for reports; they don't count in comparisons.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.document import Subschema
 
-#: The places that must all hold, in the order in which they were met. The empty one allows every JSON value.
+#: Subschemas that must all be satisfied, in the order in which they were found. The empty one
+#: allows every JSON value.
 Conjunction: TypeAlias = tuple[Subschema, ...]
 UNCONSTRAINED: Conjunction = ()
 #: A conjunction that nothing satisfies.
@@ -27,7 +28,7 @@ UNSATISFIABLE: Conjunction = (Subschema(False, "", None),)
 
 
 def conjunction(*parts: Conjunction) -> Conjunction:
-    """All the places of all the parts, each once; `UNSATISFIABLE` where one of them is."""
+    """Return all the subschemas of the parts, each once; `UNSATISFIABLE` where one of them is."""
     subschemas = tuple(dict.fromkeys(subschema for part in parts for subschema in part))
     return UNSATISFIABLE if UNSATISFIABLE[0] in subschemas else subschemas
 
@@ -44,7 +45,7 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An end of a range of numbers; `exclusive`: the end itself does not belong to it."""
+    """An end of a range of numbers; it belongs to the range unless `exclusive`."""
 
     value: Fraction
     exclusive: bool = False
@@ -64,7 +65,7 @@ class Number:
     facets: Conjunction = field(default=(), compare=False, repr=False)
 
     def few_integers(self, most: int) -> range | None:
-        """All the numbers, where they are integers and not more than `most`."""
+        """Return all the numbers, where they are integers and not more than `most`."""
         if not self.integer or self.divisors or self.minimum is None or self.maximum is None:
             return None
         low, high = math.ceil(self.minimum.value), math.floor(self.maximum.value)
@@ -73,7 +74,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class String:
-    """Strings of a regular language (None: every string) and of so many code points."""
+    """Strings of a regular language (None: every string), with bounds on the number of code points."""
 
     language: Dfa | None = None
     min_length: int = 0
@@ -99,7 +100,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class KeyClass:
-    """Keys of other properties than the declared ones, and what stands under them. None: every key."""
+    """Keys of properties that are not declared (None: every key), and the conjunction of their values."""
 
     keys: Dfa | None
     value: Conjunction
@@ -109,10 +110,10 @@ class KeyClass:
 class Object:
     """Objects: declared properties in order, those required, and classes of other keys.
 
-    Every required property is declared. The classes are disjoint, and a key of none of them may not
-    appear. Of each set in `one_of_groups` at least one property must be present. `chains` are
-    the properties by the schema that declares them first: each chain in its declared order, and alone what
-    no schema declares, though one asks for it.
+    Every required property is declared. The classes are disjoint, and a key of no class is not allowed. Of
+    each set in `one_of_groups` at least one property must be present. `chains` are the properties grouped by
+    the schema that declares them first, each chain in declared order; a required property that no schema
+    declares is a chain of its own.
     """
 
     properties: dict[str, Conjunction] = field(default_factory=dict)
@@ -125,7 +126,7 @@ class Object:
     facets: Conjunction = field(default=(), compare=False, repr=False)
 
     def child(self, name: str) -> Conjunction:
-        """What must stand under a key, declared or not."""
+        """Return the conjunction of the values under a key, declared or not."""
         if name in self.properties:
             return self.properties[name]
         for other in self.others:
@@ -139,7 +140,7 @@ Shape: TypeAlias = Null | Boolean | Number | String | Array | Object
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A union of single values and of shapes. Where both are empty, `reason` says why nothing is allowed."""
+    """A union of single values and of shapes. `reason` says why nothing is allowed, where both are empty."""
 
     values: tuple[Any, ...] = ()
     shapes: tuple[Shape, ...] = ()
@@ -147,11 +148,12 @@ class ValueSet:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no value is allowed."""
         return not self.values and not self.shapes
 
     @property
     def is_everything(self) -> bool:
-        """Whether this is plainly every JSON value."""
+        """Whether every JSON value is allowed; only the shapes are looked at."""
         return self.shapes == ALL_VALUES.shapes
 
 
@@ -159,7 +161,7 @@ ALL_VALUES = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Ob
 
 
 def distinct(values: list[Any]) -> list[Any]:
-    """Each JSON value once, strings first: 1 and 1.0 are the same, 1 and true are not."""
+    """Return each JSON value once, strings first: 1 and 1.0 are the same, 1 and true are not."""
     strings = dict.fromkeys(value for value in values if isinstance(value, str))
     others: dict[Hashable, Any] = {}
     for value in values:
@@ -169,12 +171,12 @@ def distinct(values: list[Any]) -> list[Any]:
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Equality of JSON values: 1 and 1.0 are the same, true and 1 are not. Source: core, 4.2.2."""
+    """Return whether two JSON values are equal: 1 and 1.0 are, true and 1 are not. Source: core, 4.2.2."""
     return value_key(left) == value_key(right)
 
 
 def value_key(value: Any) -> Hashable:
-    """Equal exactly for the same JSON values, and hashable."""
+    """Return a hashable key that is equal exactly for equal JSON values."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, dict):
@@ -185,7 +187,7 @@ def value_key(value: Any) -> Hashable:
 
 
 def whole_numbers(value: Any) -> Any:
-    """The same JSON value, whole numbers without a fraction."""
+    """Return the same JSON value, whole numbers without a fraction."""
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -27,7 +27,6 @@ from gbnf.testing.derivations import derivations
 from gbnf.testing.mutations import BrokenConstraint, NearMiss, near_misses
 from gbnf.testing.properties import (
     Accepts,
-    CompiledGrammar,
     Counterexample,
     Law,
     LawBrokenError,
@@ -42,7 +41,6 @@ from gbnf.testing.subjects import PoolSubject, SchemaSubject, Subject, calls, va
 __all__ = [
     "Accepts",
     "BrokenConstraint",
-    "CompiledGrammar",
     "Counterexample",
     "Law",
     "LawBrokenError",

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gbnf.compiler.grammar import Grammar
+from gbnf.errors import GrammarError
 from gbnf.grammar.analysis import cheapest_costs, cost_of
 from gbnf.grammar.code_points import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
@@ -24,16 +25,16 @@ _ASCII_WEIGHT = 3  # to one for all other characters
 _UPPER_BOUND_TRIED = 12  # one repetition in so many goes to its upper bound, where counting goes wrong
 
 
-def derivations(grammar: Grammar | Rules, *, size: int = 200) -> st.SearchStrategy[str]:
-    """Texts that a grammar derives: a compiled one, or rules such as `parse_gbnf` reads.
+def derivations(grammar: Grammar, *, size: int = 200) -> st.SearchStrategy[str]:
+    """Texts that a grammar derives.
 
-    After `size` terminals and rules, what is left of a derivation is the cheapest way out. Raises ValueError
-    where the grammar derives no finite text.
+    After `size` terminals and rules, what is left of a derivation is the cheapest way out. Raises
+    GrammarError where the grammar derives no finite text.
     """
-    rules = grammar if isinstance(grammar, Rules) else grammar.rules
+    rules = grammar.rules
     costs = cheapest_costs(rules)
     if rules.root not in costs:
-        raise ValueError(
+        raise GrammarError(
             f"the rule {rules.root} derives no finite text: give its recursion an alternative that ends"
         )
     return _derivations(_Language(rules, costs), size)

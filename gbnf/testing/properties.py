@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
+from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.report import Finding
 from gbnf.errors import GbnfError
-from gbnf.grammar.ir import Rules
-from gbnf.grammar.match import Matcher
 from gbnf.testing.canonical import SPELLINGS, canonical_json
 from gbnf.testing.derivations import derivations
 from gbnf.testing.mutations import NearMiss, near_misses_of
@@ -38,16 +37,6 @@ _T = TypeVar("_T")
 
 class NoExampleError(GbnfError, ValueError):
     """No example was found to try a law with: what is asked for is too rare to be come upon."""
-
-
-class CompiledGrammar(Protocol):
-    """What the laws need of a grammar; `gbnf.Grammar` is one."""
-
-    @property
-    def rules(self) -> Rules: ...
-
-    @property
-    def report(self) -> tuple[Finding, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,7 @@ class LawBrokenError(GbnfError, AssertionError):
 
 
 def assert_sound(
-    grammar: CompiledGrammar,
+    grammar: Grammar,
     of: ToolsOrSchema,
     *,
     steps: Sequence[int] = (),
@@ -107,7 +96,7 @@ def assert_sound(
 
 
 def assert_complete(
-    grammar: CompiledGrammar,
+    grammar: Grammar,
     of: ToolsOrSchema,
     *,
     steps: Sequence[int] = (),
@@ -136,7 +125,7 @@ def assert_complete(
 
 
 def find_unsound(
-    grammar: CompiledGrammar,
+    grammar: Grammar,
     of: Subject,
     *,
     accepts: Accepts | None = None,
@@ -162,13 +151,13 @@ def find_unsound(
             return None
         return _taken(grammar, of, text, miss.value, f"{miss.broken} at {miss.pointer or '/'}")
 
-    return _smallest(derivations(grammar.rules), wrong_derivation, examples, seed, progress) or _smallest(
+    return _smallest(derivations(grammar), wrong_derivation, examples, seed, progress) or _smallest(
         near_misses_of(of), wrong_near_miss, examples, seed, progress
     )
 
 
 def find_incomplete(
-    grammar: CompiledGrammar,
+    grammar: Grammar,
     of: Subject,
     *,
     accepts: Accepts | None = None,
@@ -194,14 +183,11 @@ def find_incomplete(
     return _smallest(drawn, refused, examples, seed, progress, "valid value")
 
 
-def _own(grammar: CompiledGrammar) -> Accepts:
-    matcher = Matcher(grammar.rules)
-    return lambda text: matcher.match(text).complete
+def _own(grammar: Grammar) -> Accepts:
+    return lambda text: grammar.match(text).complete
 
 
-def _taken(
-    grammar: CompiledGrammar, of: Subject, text: str, value: Any, broken: str = ""
-) -> Counterexample | None:
+def _taken(grammar: Grammar, of: Subject, text: str, value: Any, broken: str = "") -> Counterexample | None:
     """A counterexample where an accepted value is invalid and no finding explains it."""
     errors = of.errors(value)
     findings = tuple(one for one in grammar.report if of.concerns(one, value))
@@ -220,7 +206,7 @@ def _reordered(draw: st.DrawFn, value: Any) -> Any:
     return dict(draw(st.permutations(list(value.items()))))
 
 
-class _Broken(Exception):  # noqa: N818  # it carries a result through Hypothesis, no error
+class _Broken(GbnfError):  # noqa: N818  # it carries a result through Hypothesis, no error
     def __init__(self, counterexample: Counterexample) -> None:
         self.counterexample = counterexample
         super().__init__()

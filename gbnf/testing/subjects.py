@@ -16,6 +16,7 @@ from jsonschema.validators import extend, validator_for
 
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.report import Finding
+from gbnf.errors import InvalidArgumentError
 from gbnf.testing.generation import ValueGenerator
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
@@ -43,7 +44,8 @@ class Subject(Protocol):
 
 def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
     """`steps` are the earlier steps that calls may refer to. `closed`: as in `compile_pool` and
-    `compile_schema`, with their defaults."""
+    `compile_schema`, with their defaults.
+    """
     if isinstance(of, bool | Mapping):
         return SchemaSubject(of)
     return PoolSubject(tuple(of), tuple(steps), closed=closed is not False)
@@ -82,7 +84,7 @@ class PoolSubject:
     def __post_init__(self) -> None:
         if not self.offered:
             wanted = self.only or ", ".join(tool.name for tool in self.tools) or "no tool at all"
-            raise ValueError(f"none can be called with steps={self.steps}: {wanted}")
+            raise InvalidArgumentError(f"none can be called with steps={self.steps}: {wanted}")
 
     @cached_property
     def offered(self) -> dict[str, Mapping[str, Any]]:

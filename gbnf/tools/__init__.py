@@ -1,9 +1,11 @@
-"""Manifests: TOML files (or mappings) that describe executors, read into values.
+"""Tools as values, read from manifests: TOML files, or mappings of the same form.
 
-    load_manifests(paths)  ->  tuple[Executor, ...]  |  ManifestErrors
+    load_manifests(paths)  ->  tuple[Tool, ...], or raises ManifestErrors
 
-The rooms, each importing only those before it: `policies` (when a tool is offered, how it runs), `checks`
-(what may be wrong with a manifest), `executor` (the value and the built-in tools), `loading` (files).
+A tool is what a model calls; its executor is the code that carries out the call (`gbnf_server.executors`).
+Modules, each importing only from those before it: `policies` (when a tool is offered, how its executor runs),
+`argument_schema` and `manifest_checks` (checks of a manifest), `tool` (the value and the built-in tools),
+`loading` (files).
 """
 
 from gbnf.tools.loading import load_manifests

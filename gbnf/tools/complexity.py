@@ -1,7 +1,7 @@
-"""How hard a tool's arguments are to write for a small model, as a deterministic score.
+"""How hard it is for a small model to write a tool's arguments, as a deterministic score.
 
-The score is a sum of four parts, each in points, roughly one per decision that the model has to take beyond
-filling in a few scalars. Descriptions and other annotations don't count, nor does the order of keys.
+The score is a sum of four parts, in points: roughly one for each decision beyond a few scalar values.
+Annotations such as descriptions do not count, nor does the order of keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from gbnf.schema.applicators import SchemaPath, resolve_pointer, subschemas
 
 COMPLEXITY_THRESHOLD = 6
-"""The score from which arguments count as complex: two levels of objects, say, or three more alternatives."""
+"""The score from which arguments count as complex: two levels of objects, or three alternatives more."""
 
 _DEPTH_LIMIT = 8
 _PART_KEYWORDS = frozenset(
@@ -28,12 +28,12 @@ _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 @dataclass(frozen=True, slots=True)
 class Complexity:
-    """The parts of a score, all at least 0.
+    """The parts of a score, each at least 0.
 
     `polymorphism`: 2 for each alternative beyond the first (`anyOf`, `oneOf`, several types, conditions) and
     for each group of `requires_one_of`. `nesting`: 3 for each level of objects or arrays of objects below the
-    arguments, at the deepest. `free_form`: 2 for each place that takes any value or any object. `width`: 1
-    for every two properties beyond four, over all objects.
+    arguments, at the deepest. `free_form`: 2 for each subschema that allows any value or any object.
+    `width`: 1 for every two properties beyond four, over all objects.
     """
 
     polymorphism: int = 0
@@ -43,13 +43,14 @@ class Complexity:
 
     @property
     def score(self) -> int:
+        """The sum of the parts."""
         return self.polymorphism + self.nesting + self.free_form + self.width
 
 
 def args_complexity(schema: Any) -> Complexity:
-    """The complexity of arguments with this JSON Schema. Any value is measured, recursive schemas too.
+    """Return the complexity of arguments with this JSON Schema, which may be recursive or invalid.
 
-    What references lead to counts once, however many do; a recursive schema nests as deeply as is measured.
+    The target of several references counts once. A recursive schema has the greatest depth that is counted.
     """
     measure = _ComplexityCounter(schema)
     measure.visit((), schema, 0)
@@ -60,12 +61,12 @@ def args_complexity(schema: Any) -> Complexity:
 
 
 def is_complex(schema: Any, threshold: int = COMPLEXITY_THRESHOLD) -> bool:
-    """Whether the score reaches `threshold`."""
+    """Return whether the score reaches `threshold`."""
     return args_complexity(schema).score >= threshold
 
 
 class _ComplexityCounter:
-    """Counts over the places of a schema, each counted once and visited once at each depth."""
+    """Counts over the subschemas of a schema, each counted once and visited once at each depth."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -75,7 +76,7 @@ class _ComplexityCounter:
         self.alternatives = self.deepest = self.properties = 0
 
     def visit(self, at: SchemaPath, schema: Any, depth: int) -> None:
-        """Count `schema` and what is below it; `depth`: levels of objects above its value."""
+        """Count `schema` and the subschemas below it. `depth`: levels of objects above its value."""
         if not isinstance(schema, Mapping) or depth > _DEPTH_LIMIT or (at, depth) in self._visited:
             return
         self._visited.add((at, depth))
@@ -117,7 +118,7 @@ class _ComplexityCounter:
 
     @staticmethod
     def _is_free(schema: Mapping[str, Any]) -> bool:
-        """Whether the schema gives its value no form: any value, any object, an array of anything."""
+        """Return whether the schema allows any value, any object or an array of anything."""
         types = set(_types(schema))
         if schema.keys() & _STRUCTURAL_KEYWORDS or (types and types <= _SCALARS):
             return False

@@ -1,6 +1,6 @@
-"""Reading manifests from files: folders, single files, several.
+"""Loading of manifests from folders and files.
 
-All broken files of one loading are reported at once; what is returned holds each name once, in name order.
+Invariants: all broken files are reported at once; the result has each name once, in the order of names.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Source: TypeAlias = str | os.PathLike[str]
 
 
 def load_manifests(paths: Source | Iterable[Source]) -> tuple[Tool, ...]:
-    """The executors in `paths`, in name order: folders (each `manifest.toml` below them), files of any name.
+    """Return the tools of manifest files, and of each `manifest.toml` below a folder, in the order of names.
 
-    A file that is reached twice counts once. Raises ManifestErrors with every broken file.
+    A file that several paths lead to is loaded once. Raises ManifestErrors with every broken file.
     """
     sources = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     errors: list[ManifestError] = []
@@ -52,17 +52,17 @@ def _files(sources: list[Source], errors: list[ManifestError]) -> Iterator[Path]
         if path.is_dir():
             found = list(_below(path, errors))
             if not found:
-                hint = f"Name a folder that holds <name>/{FILE_NAME}, or a manifest file."
-                errors.append(ManifestError(path, "", None, f"no {FILE_NAME} is in this folder", hint))
+                hint = f"Give a folder that contains <name>/{FILE_NAME}, or a manifest file."
+                errors.append(ManifestError(path, "", None, f"the folder contains no {FILE_NAME}", hint))
             yield from found
         else:
             yield path
 
 
 def _below(folder: Path, errors: list[ManifestError]) -> Iterator[Path]:
-    """Every manifest below `folder`, in a fixed order. Linked folders are followed, each folder once.
+    """Yield every manifest below `folder`, in a fixed order. Links to folders are followed, each folder once.
 
-    Not by `os.walk`, which recurses in Python 3.11.
+    `os.walk` is recursive in Python 3.11, and fails in deep folders.
     """
     visited: set[tuple[int, int]] = set()
     pending = [folder]
@@ -90,24 +90,22 @@ def _load(file: Path) -> Tool:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         hint = "Save the file as UTF-8."
-        raise ManifestError(
-            file, "", error.object[error.start : error.end], "the file is no UTF-8", hint
-        ) from None
+        raise ManifestError(file, "", error.object[error.start : error.end], "invalid UTF-8", hint) from None
     except FileNotFoundError:
-        raise ManifestError(file, "", None, "there is no such file or folder", "Correct the path.") from None
+        raise ManifestError(file, "", None, "no such file or folder", "Correct the path.") from None
     except OSError as error:
         raise _unreadable(file, error) from error
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        hint = "Correct the line; https://toml.io shows the format."
-        raise ManifestError(file, "", None, f"this is no TOML: {error}", hint) from None
+        hint = "Correct the line. See https://toml.io."
+        raise ManifestError(file, "", None, f"invalid TOML: {error}", hint) from None
     except RecursionError:
-        hint = "Put what is deep below args.$defs, and refer to it."
-        raise ManifestError(file, "", None, "tables and arrays nest too deeply", hint) from None
+        hint = "Move the inner schemas to args.$defs, and refer to them."
+        raise ManifestError(file, "", None, "tables and arrays are nested too deeply", hint) from None
     return Tool.from_mapping(content, file.absolute())
 
 
 def _unreadable(path: Path, error: OSError) -> ManifestError:
-    problem = f"it can't be read: {error.strerror or error}"
-    return ManifestError(path, "", None, problem, "Give the file its reading permission, or another path.")
+    problem = f"cannot be read: {error.strerror or error}"
+    return ManifestError(path, "", None, problem, "Make it readable, or give another path.")

@@ -1,8 +1,7 @@
-"""What may be wrong with a manifest: from its parsed content to an executor's checked fields.
+"""Checks of a manifest: from its parsed content to the fields of a `Tool`.
 
-Every check names file, key, value and way out. Unknown keys are kept and judged by nobody; keys inside
-`[args]` that JSON Schema doesn't know are annotations. One manifest, one error: the first that is found,
-in the order in which a person would read the file.
+Each error has file, key, value and hint. Unknown keys are kept unchecked; unknown keys inside `[args]` are
+annotations. Only the first error of a manifest is raised, in the order of the documentation.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from gbnf.tools.policies import OfferPolicy, RunPolicy
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
 RESERVED_NAMES = frozenset({"final_answer", "ask_user"})
-"""The built-in tools' names: a pool that links them in can't hold another of the same name."""
+"""The names of the built-in tools, which no other tool may have."""
 
 MIN_MEMORY_MB = 64
-"""What a Python process needs to begin at all, with room for a small tool."""
+"""What a Python process needs to start, and to run a small executor."""
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-#: How deep tables and arrays may nest in a manifest: the checks call themselves.
+#: How deeply tables and arrays of a manifest may be nested: the checks are recursive.
 MAX_DEPTH = 80
 
 _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer", "run"})
@@ -35,13 +34,13 @@ _NO_FILE = Path("<mapping>")
 
 
 def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
-    """The fields of the `Tool` that `mapping` describes, by name. Raises ManifestError."""
+    """Return the fields of the `Tool` that `mapping` describes, by name. Raises ManifestError."""
     check = _ManifestChecker(path or _NO_FILE)
     if not isinstance(mapping, Mapping):
-        check.fail("", mapping, "a manifest is a table", "Write name, description and [args].")
+        check.fail("", mapping, "a manifest must be a table", "Write name, description and [args].")
     if _nests_deeper(mapping, MAX_DEPTH):
-        problem = f"tables and arrays nest deeper than {MAX_DEPTH}"
-        check.fail("", None, problem, "Put what is deep below args.$defs, and refer to it.")
+        problem = f"tables and arrays are nested deeper than {MAX_DEPTH} levels"
+        check.fail("", None, problem, "Move the inner schemas to args.$defs, and refer to them.")
     content = check.json_like("", mapping)
     name = check.name(content)
     version = check.text(content, "version")
@@ -52,7 +51,7 @@ def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, 
     if isinstance(affinity, str):
         affinity = [affinity]
     if not isinstance(affinity, list) or not all(isinstance(word, str) for word in affinity):
-        # Nothing depends on it, and other runtimes give it other shapes.
+        # Nothing here depends on it, and other runtimes use other types.
         extra["affinity"], affinity = affinity, []
     offer, unknown_offer = check.offer(check.table(content, "offer"))
     run, unknown_run = check.run(check.table(content, "run"))
@@ -74,32 +73,31 @@ def _nests_deeper(value: Any, most: int) -> bool:
     level = [value]
     for _ in range(most):
         members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
-        held = [member for member in members if isinstance(member, Mapping | list | tuple)]
-        level = list({id(member): member for member in held}.values())  # one may stand in several places
+        nested = [member for member in members if isinstance(member, Mapping | list | tuple)]
+        level = list({id(member): member for member in nested}.values())  # a value may have several parents
         if not level:
             return False
     return True
 
 
 class _ManifestChecker:
-    """The checks of one manifest; each returns the checked value or raises ManifestError."""
+    """The checks of one manifest. Each returns the checked value, or raises ManifestError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def fail(self, key: str, value: Any, problem: str, hint: str) -> NoReturn:
+        """Raise ManifestError for this manifest."""
         raise ManifestError(self._path, key, value, problem, hint)
 
     def json_like(self, key: str, value: Any) -> Any:
-        """A copy of `value` in JSON's types: TOML's dates and times become their ISO text."""
+        """Return a copy of `value` in JSON's types: TOML's dates and times become ISO 8601 text."""
         match value:
             case None | str() | bool() | int():
                 return value
             case float():
                 if not math.isfinite(value) and key.split(".", maxsplit=1)[0] in _KNOWN:
-                    self.fail(
-                        key, value, "JSON has no such number", "Give a finite number, or leave the key out."
-                    )
+                    self.fail(key, value, "not a JSON number", "Give a finite number, or remove the key.")
                 return value
             case dt.date() | dt.time():
                 return value.isoformat()
@@ -108,103 +106,119 @@ class _ManifestChecker:
                     if not isinstance(name, str):
                         self.fail(key, name, "a key must be a string", "Put it in quotes.")
                 return {
-                    name: self.json_like(f"{key}.{name}" if key else name, held)
-                    for name, held in value.items()
+                    name: self.json_like(f"{key}.{name}" if key else name, member)
+                    for name, member in value.items()
                 }
             case list() | tuple():
-                return [self.json_like(f"{key}[{index}]", held) for index, held in enumerate(value)]
+                return [self.json_like(f"{key}[{index}]", member) for index, member in enumerate(value)]
             case _:
                 hint = "Give a string, number, boolean, array or table."
-                return self.fail(key, value, "this is no JSON value", hint)
+                return self.fail(key, value, "not a JSON value", hint)
 
     def name(self, content: Mapping[str, Any]) -> str:
+        """Return the tool's name."""
         name = content.get("name")
         if name is None:
             self.fail("name", None, "the name is missing", 'Add a line such as name = "find_files".')
         if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name) or name.endswith("\n"):
-            hint = "Start with a letter; then letters, digits, '_', '.' and '-', 128 characters at most."
-            self.fail("name", name, f"the name doesn't match {NAME_PATTERN}", hint)
+            hint = (
+                "Start with a letter, followed by letters, digits, '_', '.' and '-': at most 128 characters."
+            )
+            self.fail("name", name, f"the name does not match {NAME_PATTERN}", hint)
         if name in RESERVED_NAMES:
-            self.fail("name", name, "the name belongs to a built-in tool", "Choose another name.")
+            self.fail("name", name, "the name is that of a built-in tool", "Choose another name.")
         return name
 
     def text(self, content: Mapping[str, Any], key: str) -> str:
+        """Return a string, "" if the key is missing."""
         value = content.get(key, "")
         if not isinstance(value, str):
             self.fail(key, value, f"{key} must be a string", f'Put it in quotes: {key} = "{value}".')
         return value
 
     def descriptions(self, content: Mapping[str, Any]) -> dict[str, str]:
+        """Return the descriptions by language."""
         value = content.get("description", {})
         if isinstance(value, str):
             return {"en": value}
         if not isinstance(value, dict):
             hint = "Give a string, or one string per language: description.en = …, description.it = …."
-            self.fail("description", value, "a description is a string or a table of languages", hint)
+            self.fail("description", value, "a description must be a string or a table of languages", hint)
         for language, text in value.items():
             if not isinstance(text, str):
                 self.fail(
-                    f"description.{language}", text, "a description is a string", "Put the text in quotes."
+                    f"description.{language}",
+                    text,
+                    "a description must be a string",
+                    "Put the text in quotes.",
                 )
         return value
 
     def args(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of the arguments."""
         if "args" not in content:
-            hint = 'Add a table [args] with type = "object", even where the tool takes no arguments.'
+            hint = 'Add a table [args] with type = "object", even if the tool takes no arguments.'
             self.fail("args", None, "the schema of the arguments is missing", hint)
         try:
             return checked_argument_schema(content["args"])
-        except ArgumentSchemaError as fault:
+        except ArgumentSchemaError as error:
             key = "args" + "".join(
-                f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.place
+                f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path
             )
-            self.fail(key, fault.value, fault.problem, fault.hint)
+            self.fail(key, error.value, error.problem, error.hint)
 
     def table(self, content: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """Return a table, empty if the key is missing."""
         value = content.get(key, {})
         if not isinstance(value, dict):
             self.fail(key, value, f"{key} must be a table", f"Write its keys below a line [{key}].")
         return value
 
     def offer(self, table: dict[str, Any]) -> tuple[OfferPolicy, dict[str, Any]]:
+        """Return the policy of `[offer]`, and its unknown keys."""
         role = table.get("role")
         if role is not None and (not isinstance(role, str) or not role):
-            self.fail("offer.role", role, "a role is a word", 'Write role = "escape_hatch", or leave it out.')
+            self.fail(
+                "offer.role", role, "a role must be a word", 'Write role = "escape_hatch", or remove it.'
+            )
         markers = self.markers(table, "markers", 'Write markers = ["undo", "annulla"].')
         not_in = self.markers(table, "not_in", 'Write not_in = ["the nearest date"].')
         least = table.get("unless_canonical_at_least")
         if least is not None and (not isinstance(least, int) or isinstance(least, bool) or least < 1):
-            hint = "Give a whole number of at least 1, or leave it out."
-            self.fail("offer.unless_canonical_at_least", least, "this counts canonical tools", hint)
+            hint = "Give a whole number of at least 1, or remove it."
+            self.fail("offer.unless_canonical_at_least", least, "not a number of canonical tools", hint)
         always = self.flag(table, "offer.always")
         return OfferPolicy(role, markers, not_in, least, always), _unknown(table, OfferPolicy)
 
     def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
-        """Words and phrases below `[offer]`, none where the key is missing."""
+        """Return words and phrases of `[offer]`, none if the key is missing."""
         markers = table.get(key, [])
         if not isinstance(markers, list):
-            self.fail(f"offer.{key}", markers, f"{key} are an array of words", example)
+            self.fail(f"offer.{key}", markers, f"{key} must be an array of words", example)
         for index, marker in enumerate(markers):
             if not isinstance(marker, str) or not any(char.isalnum() for char in marker):
-                hint = "Give a word or a phrase as people type it."
-                self.fail(f"offer.{key}[{index}]", marker, "a marker is a text with letters or digits", hint)
+                hint = "Give a word or a phrase as users type it."
+                self.fail(
+                    f"offer.{key}[{index}]", marker, "a marker must be a string with letters or digits", hint
+                )
         return tuple(markers)
 
     def run(self, table: dict[str, Any]) -> tuple[RunPolicy, dict[str, Any]]:
+        """Return the policy of `[run]`, and its unknown keys."""
         default = RunPolicy()
         effect = table.get("effect", default.effect)
         if effect not in ("read", "write"):
             self.fail(
                 "run.effect",
                 effect,
-                "an effect is read or write",
+                "an effect must be read or write",
                 'Write effect = "read" or effect = "write".',
             )
         confirm = self.flag(table, "run.confirm")
         timeout_s = table.get("timeout_s", default.timeout_s)
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s < 0:
             hint = "Give seconds such as 30, or 0 for no limit."
-            self.fail("run.timeout_s", timeout_s, "a time-out is a number of at least 0", hint)
+            self.fail("run.timeout_s", timeout_s, "a timeout must be a number of at least 0", hint)
         policy = RunPolicy(
             effect,
             confirm,
@@ -216,34 +230,38 @@ class _ManifestChecker:
         return policy, _unknown(table, RunPolicy)
 
     def variables(self, table: dict[str, Any]) -> tuple[str, ...]:
+        """Return the names of environment variables."""
         names = table.get("env", [])
         hint = 'Write env = ["GBNF_SMTP_PASSWORD"].'
         if not isinstance(names, list):
-            self.fail("run.env", names, "the environment is an array of names of variables", hint)
+            self.fail("run.env", names, "env must be an array of names of environment variables", hint)
         for index, name in enumerate(names):
             if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
-                problem = "a variable's name is letters, digits and '_', and begins with no digit"
-                self.fail(f"run.env[{index}]", name, problem, f"Give the name alone, without a value. {hint}")
+                problem = "a name must consist of letters, digits and '_', and must not start with a digit"
+                self.fail(f"run.env[{index}]", name, problem, f"Give only the name, without a value. {hint}")
         return tuple(names)
 
     def memory_mb(self, table: dict[str, Any], default: int) -> int:
+        """Return the memory limit."""
         given = table.get("memory_mb", default)
         if not isinstance(given, int) or isinstance(given, bool) or (given and given < MIN_MEMORY_MB):
             hint = f"Give MB such as 512, at least {MIN_MEMORY_MB}, or 0 for no limit."
-            self.fail("run.memory_mb", given, "a memory limit is a whole number of MB", hint)
+            self.fail("run.memory_mb", given, "a memory limit must be a whole number of MB", hint)
         return given
 
     def max_result_kb(self, table: dict[str, Any], default: int) -> int:
+        """Return the size limit of a result."""
         given = table.get("max_result_kb", default)
         if not isinstance(given, int) or isinstance(given, bool) or given < 1:
             hint = "Give kB such as 1024, at least 1."
-            self.fail("run.max_result_kb", given, "a result's limit is a whole number of kB", hint)
+            self.fail("run.max_result_kb", given, "a result's limit must be a whole number of kB", hint)
         return given
 
     def flag(self, table: dict[str, Any], key: str) -> bool:
+        """Return true or false, false if the key is missing."""
         value = table.get(key.rsplit(".", maxsplit=1)[-1], False)
         if not isinstance(value, bool):
-            self.fail(key, value, "this is true or false", "Write true or false, without quotes.")
+            self.fail(key, value, "it must be true or false", "Write true or false, without quotes.")
         return value
 
 

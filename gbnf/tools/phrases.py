@@ -1,10 +1,10 @@
-"""Markers in a request: words and phrases, found as a reader would find them.
+"""Search for markers (words and phrases) in a request.
 
-Upper and lower case, accents and the kind of apostrophe don't count. A marker begins and ends at the
-boundaries of words ("qua" is not in "qualcosa", "annulla" is in "l'annulla"), and a phrase doesn't reach over
-the end of a clause. "…" in a marker, once, stands for up to three words or paths: "put … back". Scripts that
-put no spaces between words are matched by character. File-system paths and e-mail addresses are no text;
-addresses on the web are.
+Case, accents and the kind of apostrophe are ignored. A marker starts and ends at the boundaries of words
+("qua" is not in "qualcosa", "annulla" is in "l'annulla"), and a phrase does not cross the end of a clause.
+"…" in a marker, once, stands for up to three words or paths: "put … back". Scripts without spaces between
+words are matched by character. Nothing is found in file-system paths and email addresses; web addresses are
+searched.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TypeAlias
 _UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD_OR_STOP = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|\0")
 _STOP = ""
-_PATH = "\0"  # stands for a path: a word of its own, that no marker holds
+_PATH = "\0"  # replaces a path: a word that no marker contains
 _GAP = "…"
 _WIDEST_GAP = 3  # words
 
-#: A request's pieces: quoted ones, which may hold spaces, and those between spaces, quotes and commas.
+#: A request's pieces: quoted ones, which may contain spaces, and those between spaces, quotes and commas.
 _PIECE = re.compile(
     r"""(?P<quote>["`]|(?<!\w)')(?P<quoted>[^"`'\n]*)(?P=quote)(?!\w)|(?:\\[ ]|[^\s"`<>|;,])+"""
 )
@@ -45,7 +45,7 @@ _Pattern: TypeAlias = tuple[str | None, ...]  # None: any word of the same claus
 
 
 class PhraseMatcher:
-    """A set of markers to look for. `others`: phrases that mean something else, where markers don't count."""
+    """A set of markers to search for. `others`: phrases in which markers do not count."""
 
     def __init__(self, markers: Iterable[str], others: Iterable[str] = ()) -> None:
         self._others = frozenset(others)
@@ -62,12 +62,15 @@ class PhraseMatcher:
         self._lengths = sorted({len(words) for words in self._markers}, reverse=True)
 
     def find_all(self, text: str) -> frozenset[str]:
-        """Every marker that `text` holds, in whatever phrase."""
+        """Return every marker in `text`."""
         spans = self._spans(text).values()
         return frozenset(marker for markers in spans for marker in markers) - self._others
 
     def find_longest(self, text: str) -> frozenset[str]:
-        """The markers that `text` holds outside of longer ones ("google" in "google docs") and of others."""
+        """Return the markers in `text` that are not inside longer markers or inside others.
+
+        "google" is not found in "google docs" if that is a marker too.
+        """
         found: set[str] = set()
         reached = 0  # the furthest end of the spans that begin before, or here and are longer
         for (_, end), markers in sorted(
@@ -79,7 +82,7 @@ class PhraseMatcher:
         return frozenset(found)
 
     def _spans(self, text: str) -> dict[tuple[int, int], set[str]]:
-        """Which markers stand where, as word positions."""
+        """Return the markers by their spans, as positions of words."""
         words = _words_of(text)
         spans: dict[tuple[int, int], set[str]] = {}
         for start, first in enumerate(words):
@@ -95,12 +98,13 @@ class PhraseMatcher:
 
 def _fits(pattern: _Pattern, words: _Words) -> bool:
     return len(words) == len(pattern) and all(
-        word != _STOP if asked is None else word == asked for asked, word in zip(pattern, words, strict=True)
+        word != _STOP if expected is None else word == expected
+        for expected, word in zip(pattern, words, strict=True)
     )
 
 
 def without_paths(text: str) -> str:
-    """`text` with a sign in place of each file-system path and e-mail address."""
+    """Return `text` with a placeholder for each file-system path and email address."""
 
     def replaced(match: re.Match[str]) -> str:
         quoted = match["quoted"]
@@ -114,7 +118,7 @@ def without_paths(text: str) -> str:
 
 
 def _is_path(piece: str) -> bool:
-    """Whether a piece is a path, a file's name or an e-mail address; "and/or" and web addresses are not."""
+    """Return whether a piece is a path, a file name or an email address, and not "and/or" or a URL."""
     piece = piece.strip("'’“”«»").lstrip("([{").rstrip(")]}.:!?'’*_")
     if _URL.match(piece):
         return False
@@ -130,20 +134,20 @@ def _is_path(piece: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _words_of(text: str) -> _Words:
-    """The words that markers are looked for in; one request is searched several times, at every step."""
+    """Return the words to search; cached, since a request is searched several times in each step."""
     return _words(without_paths(text))
 
 
 def _words(text: str) -> _Words:
-    """The words of `text` without case and accents; the end of a clause is a word of its own, ""."""
+    """Return the words of `text` without case and accents; the end of a clause is the word ""."""
     return tuple(_STOP if match["stop"] else match[0] for match in _WORD_OR_STOP.finditer(_bare(text)))
 
 
 def _bare(text: str) -> str:
-    """`text` without case and accents, character by character.
+    """Return `text` without case and accents, normalized character by character.
 
-    What depends on neighbours in NFKD is the order of combining marks alone, and they go; as a whole, a long
-    run of them would be sorted in quadratic time.
+    In NFKD only the order of combining marks depends on neighbours, and these are removed. Normalizing the
+    whole text would sort a long run of them in quadratic time.
     """
     return text.casefold() if text.isascii() else "".join(map(_bare_character, text))
 

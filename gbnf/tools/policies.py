@@ -1,4 +1,4 @@
-"""When an executor is offered, and how it runs: the tables `[offer]` and `[run]` of a manifest."""
+"""When a tool is offered, and how its executor runs: the tables `[offer]` and `[run]` of a manifest."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 ESCAPE_HATCH = "escape_hatch"
-"""The role of tools that are a way out (ask for a new tool, undo …) and not a way to do the work."""
+"""The role of tools that do not do the requested work: ask for a new tool, undo …"""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferPolicy:
-    """When the pool filter offers an executor; without conditions: always.
+    """When the pool filter offers a tool; without conditions: always.
 
-    `role`: "escape_hatch" or None, or a word that another runtime understands.
-    `markers`: offered only where the request holds one of them; none: no such condition. "…" in a marker
+    `role`: "escape_hatch" or None, or a word for another runtime.
+    `markers`: offered only if the request contains one of them; none: no such condition. "…" in a marker
     stands for up to three words.
-    `not_in`: phrases that hold a marker and mean something else; there it doesn't count.
-    `unless_canonical_at_least`: not offered where the pool holds this many canonical tools.
+    `not_in`: phrases that contain a marker and mean something else, so that the marker does not count.
+    `unless_canonical_at_least`: not offered if the pool has this many canonical tools.
     `always`: offered whatever the other conditions and the provider rules say.
     """
 
@@ -30,12 +30,12 @@ class OfferPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """How an executor runs.
+    """How a tool's executor runs.
 
-    `effect`: whether it changes anything; a manifest that doesn't say is taken to.
-    `confirm`: whether a person approves each call. `timeout_s`: seconds, 0 for no limit.
-    `env`: the environment variables that it gets, beside those that every executor gets.
-    `memory_mb`: MB (1024 kB) of memory for it and all that it starts, 0 for no limit.
+    `effect`: whether it changes anything. `confirm`: whether the user approves each call.
+    `timeout_s`: seconds, 0 for no limit.
+    `env`: environment variables that it gets, in addition to those that every executor gets.
+    `memory_mb`: MB (1024 kB) of memory for it and its child processes, 0 for no limit.
     `max_result_kb`: kB (1024 bytes) of its result, as JSON.
     """
 

@@ -1,8 +1,8 @@
-"""The pool filter: which tools a request is offered.
+"""The pool filter: which tools are offered for a request.
 
 Pure and deterministic. The rules are data: `[offer]` in the manifests, and the tables of
-`gbnf.tools.providers`. What must stay true: what is kept keeps its order; nothing is dropped without a reason;
-filtering twice changes nothing; no pool that holds a tool is filtered to nothing.
+`gbnf.tools.providers`. Invariants: kept tools keep their order; each dropped tool has a reason; filtering
+twice changes nothing; a pool that is not empty does not become empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Pr
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a request is offered: `kept` in pool order; why each other one is not; a notice, "" mostly."""
+    """The tools offered for a request, in pool order; why each other tool is dropped; a notice, or ""."""
 
     kept: tuple[Tool, ...]
     dropped: Mapping[Tool, str] = field(default_factory=dict)
@@ -33,19 +33,19 @@ def filter_pool(
     providers: Mapping[str, Provider] = PROVIDERS,
     unrelated_phrases: Iterable[str] = UNRELATED_PHRASES,
 ) -> Selection:
-    """Drop the tools that `query`, in any language, has no use for.
+    """Drop the tools that a request, in any language, does not need.
 
-    A variant is offered where the request names its provider, and takes the place of the tool that it varies
-    where the request says that the work is to be done there. `providers`: suffix of a variant's name -> the
-    words for that. `foreign_phrases`: names that hold such a word and mean something else. A filter that
-    would drop every tool drops none and says so.
+    A variant is offered if the request names its provider, and replaces the tool that it varies if the
+    request says that the work is to be done there. `providers`: suffix of a variant's name -> phrases that
+    name the provider. `unrelated_phrases`: phrases that contain one of those and mean something else. If
+    every tool would be dropped, none is, and `notice` says so.
     """
     pool = tuple(tools)
     rules = _FilterRules(pool, query, providers, unrelated_phrases)
     dropped = {tool: reason for tool in pool if (reason := rules.reason_to_drop(tool))}
     kept = tuple(tool for tool in pool if tool not in dropped)
     if pool and not kept:
-        notice = f"the filter would drop all {len(pool)} tools, so the pool stays whole"
+        notice = f"the filter would drop all {len(pool)} tools, so it drops none"
         return Selection(pool, notice=notice)
     return Selection(kept, dropped)
 
@@ -69,7 +69,7 @@ class _FilterRules:
         self._query = query
 
     def reason_to_drop(self, tool: Tool) -> str:
-        """Why `tool` isn't offered; "" where it is. The first reason counts."""
+        """Return why `tool` is not offered, "" if it is. The first reason counts."""
         return "" if tool.offer.always else self._unrequested(tool) or self._variant_instead(tool)
 
     def _unrequested(self, tool: Tool) -> str:
@@ -79,7 +79,7 @@ class _FilterRules:
         least = tool.offer.unless_canonical_at_least
         if least is None or self._canonical < least:
             return ""
-        return f"the pool has {self._canonical} canonical tools, and {least} are enough to do without it"
+        return f"the pool has {self._canonical} canonical tools, at least {least}"
 
     def _no_marker(self, tool: Tool) -> str:
         offer = tool.offer
@@ -88,32 +88,34 @@ class _FilterRules:
         )
         if not offer.markers or not found.isdisjoint(offer.markers):
             return ""
-        return f"the request holds none of its markers ({_some(tool.offer.markers)})"
+        return f"the request contains none of its markers ({_some(tool.offer.markers)})"
 
     def _no_provider(self, tool: Tool) -> str:
         suffix = self._suffix(tool)
         if suffix is None or suffix in self._named:
             return ""
-        return f"the request doesn't name the provider ({_some(_words_for(self._providers[suffix]))})"
+        return f"the request does not name the provider ({_some(_words_for(self._providers[suffix]))})"
 
     def _variant_instead(self, tool: Tool) -> str:
         for suffix in self._providers:
             variant = self._tools.get(tool.name + suffix) if suffix in self._placed else None
             if variant is not None and not self._unrequested(variant):
-                return f"the request is about the place of {variant.name}, which takes its place"
+                return f"{variant.name} replaces it, since the request names that provider as the place"
         return ""
 
     def _is_canonical(self, tool: Tool) -> bool:
         return tool.offer.role != ESCAPE_HATCH and self._suffix(tool) is None
 
     def _suffix(self, tool: Tool) -> str | None:
-        """The provider's suffix in a variant's name, the longest where several fit."""
-        fitting = [suffix for suffix in self._providers if tool.name.endswith(suffix) and tool.name != suffix]
-        return max(fitting, key=len, default=None)
+        """Return the provider's suffix in a variant's name, the longest if several match."""
+        matching = [
+            suffix for suffix in self._providers if tool.name.endswith(suffix) and tool.name != suffix
+        ]
+        return max(matching, key=len, default=None)
 
 
 class _ProviderPhrases:
-    """How requests speak of providers. Words inside longer ones don't count: "google" in "google photos"."""
+    """The phrases for providers. Those inside longer ones do not count: "google" in "google photos"."""
 
     def __init__(self, providers: tuple[tuple[str, Provider], ...], unrelated: tuple[str, ...]) -> None:
         self._places = {suffix: frozenset(provider.places) for suffix, provider in providers}
@@ -127,7 +129,7 @@ class _ProviderPhrases:
         )
 
     def read(self, query: str) -> tuple[frozenset[str], frozenset[str]]:
-        """The suffixes of the providers that `query` names, and of those where the work is to be done."""
+        """Return the suffixes of the providers that `query` names, and of those that it names as places."""
         found = self._markers.find_longest(query)
         named, placed = (
             frozenset(suffix for suffix, words in table.items() if not words.isdisjoint(found))

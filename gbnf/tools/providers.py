@@ -1,7 +1,7 @@
-"""Providers of tool variants, as data. A new provider costs one line here.
+"""Providers of tool variants, as data. To add a provider, add one entry to `PROVIDERS`.
 
-A variant is a tool whose name is another's with the provider's suffix: `find_files_notion` beside
-`find_files`. The words are those of both languages; `gbnf.tools.phrases` matches them.
+A variant is a tool whose name is that of another with the provider's suffix: `find_files_notion` is a variant
+of `find_files`. The phrases are English and Italian; `gbnf.tools.phrases` matches them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """The words for one provider.
+    """The phrases for one provider.
 
-    `names` may mean it: the request is offered its variants beside the tools that they vary. `places` say
-    that the work is to be done there, and nothing else: the variants take the place of those tools. Behind a
-    word that tells of a topic ("about", "mentions" …), and in longer names, a place is only a name. In doubt
-    a word is a name: a tool too many costs some tokens, and one that was dropped can't be called.
+    A phrase of `names` may mean the provider: its variants are offered in addition to the tools that they
+    vary. A phrase of `places` means that the work is to be done there: its variants replace those tools.
+    After a phrase for a topic ("about", "mentions" …), and inside longer names, a place counts only as a
+    name. In doubt, use `names`: an unneeded tool costs some tokens, and a dropped one cannot be called.
     """
 
     names: tuple[str, ...]
@@ -67,7 +67,7 @@ TOPIC_PHRASES: tuple[str, ...] = (
     "contengono", "menziona", "menzionano", "chiamato", "chiamata", "chiamati", "chiamate", "argomento",
     "testo",
 )  # fmt: skip
-"""Words behind which a place is what a text is about, and not where to look."""
+"""Phrases after which a place is the topic of a text, not where to search."""
 
 UNRELATED_PHRASES: tuple[str, ...] = (
     "google photos", "google foto", "google maps", "google earth", "google play", "google chrome",
@@ -76,4 +76,4 @@ UNRELATED_PHRASES: tuple[str, ...] = (
     "hard drive", "usb drive", "flash drive", "pen drive", "thumb drive", "external drive", "disk drive",
     "test drive", "web page", "home page", "landing page", "front page", "yellow pages",
 )  # fmt: skip
-"""Phrases that hold a marker and name something else."""
+"""Phrases that contain a provider's name and mean something else."""

@@ -1,8 +1,8 @@
-"""The executor: one tool that a model may call, as a value.
+"""A tool that a model may call, as a value, and the built-in tools.
 
-What must stay true: executors with the same content and the same file are equal and hash alike, in every
-process; nothing that `runtime_resolved` marks is left in `model_args()`. The mappings inside are plain
-dicts, shared and never copied: reading them is free, changing them breaks every cache, so nobody does.
+Invariants: tools with the same content and the same file are equal and have the same hash in every process;
+`model_args()` has no `runtime_resolved` property. The mappings inside are plain dicts that are shared, not
+copied: treat them as immutable.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gbnf.tools.policies import OfferPolicy, RunPolicy
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
-    """One tool: its manifest as a value. `executor.py` lies beside `path`, where there is one.
+    """A tool as its manifest describes it. Its executor is `executor.py` in the folder of `path`.
 
     `descriptions`: language -> text. `args`: the JSON Schema (2020-12) of the arguments, of type
     object, as in the manifest. `extra`: the manifest's unknown keys, nested ones below their table.
-    Made by `load_manifests` or `from_mapping`, which check; the constructor itself trusts what it is given.
+    `load_manifests` and `from_mapping` check the manifest; the constructor does not.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Tool:
     _model_args: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compute once what everybody asks for."""
+        """Compute the derived fields."""
         properties = self.args.get("properties", {})
         resolved = frozenset(name for name, schema in properties.items() if is_runtime_resolved(schema))
         object.__setattr__(self, "runtime_resolved", resolved)
@@ -59,17 +59,17 @@ class Tool:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], path: Path | None = None) -> Tool:
-        """The executor that a manifest's parsed content describes. Raises ManifestError."""
+        """Return the tool that a manifest's parsed content describes. Raises ManifestError."""
         return cls(**manifest_fields(mapping, path))
 
     def description(self, language: str = "en") -> str:
-        """The description in `language`; failing that in English, then in any; "" where there is none."""
+        """Return the description in `language`, otherwise in English or any language; "" without one."""
         return localized(self.descriptions, language)
 
     def model_args(self) -> dict[str, Any]:
-        """The arguments that prompt, grammar and model see: `args` without what the runtime fills in.
+        """Return the schema that prompt and grammar use: `args` without what the runtime fills in.
 
-        The same dict at each call; don't change it.
+        It is the same dict at each call: treat it as immutable.
         """
         return self._model_args
 
@@ -80,10 +80,10 @@ class Tool:
         return int(self.fingerprint[:15], 16)
 
     def __repr__(self) -> str:
-        return f"<Executor {self.name}>"
+        return f"<Tool {self.name}>"
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        """The same for IPython and Hypothesis, which print every field of data classes otherwise."""
+        """Print the `repr` in IPython and Hypothesis, which otherwise print every field of a dataclass."""
         printer.text(repr(self))
 
     def _content_hash(self) -> str:
@@ -97,7 +97,7 @@ class Tool:
 
 
 def localized(text: object, language: str = "en") -> str:
-    """A description (text, or table of languages) in `language`, else English, else the first, else ""."""
+    """Return a description (string or table of languages) in `language`, else English, the first or ""."""
     if isinstance(text, str):
         return text
     if not isinstance(text, Mapping):
@@ -110,33 +110,33 @@ def localized(text: object, language: str = "en") -> str:
 
 
 def is_runtime_resolved(schema: object) -> bool:
-    """Whether the runtime fills in the property with this schema, so that the model never sees it."""
+    """Return whether the runtime fills in the property with this schema, so that no model sees it."""
     return isinstance(schema, Mapping) and schema.get("runtime_resolved") is True
 
 
 def is_step_reference(name: str, schema: object) -> bool:
-    """Whether a top-level property takes an earlier step's number: it `fills` another, or is `from_step`."""
+    """Return whether a top-level property is an earlier step's number: `fills` another, or is `from_step`."""
     if not isinstance(schema, Mapping) or schema.get("type") != "integer":
         return False
     return isinstance(schema.get("fills"), str) or ("fills" not in schema and name == "from_step")
 
 
 def without_runtime_resolved(schema: Any) -> Any:
-    """`schema` without the properties that the runtime fills in, at any depth, nor mention of them."""
+    """Return `schema` without properties that the runtime fills in, at any depth, and without their names."""
     if not isinstance(schema, Mapping):
         return schema
     properties = schema.get("properties", {})
-    gone = {name for name, member in properties.items() if is_runtime_resolved(member)}
+    removed = {name for name, member in properties.items() if is_runtime_resolved(member)}
     kept = dict(schema)
-    if gone:
-        kept["properties"] = {name: member for name, member in properties.items() if name not in gone}
+    if removed:
+        kept["properties"] = {name: member for name, member in properties.items() if name not in removed}
         if isinstance(schema.get("required"), list):
-            kept["required"] = [name for name in schema["required"] if name not in gone]
+            kept["required"] = [name for name in schema["required"] if name not in removed]
         if isinstance(schema.get("requires_one_of"), list):
-            groups = [[name for name in group if name not in gone] for group in schema["requires_one_of"]]
+            groups = [[name for name in group if name not in removed] for group in schema["requires_one_of"]]
             kept["requires_one_of"] = [group for group in groups if group]
 
-    def below(_place: SchemaPath, member: Any) -> Any:
+    def below(_path: SchemaPath, member: Any) -> Any:
         return without_runtime_resolved(member)
 
     return map_subschemas(kept, below)
@@ -161,7 +161,7 @@ FINAL_ANSWER = Tool(
     },
     run=RunPolicy(effect="read", timeout_s=0),
 )
-"""Ends a run with a message for the person; the planner itself acts on it."""
+"""Ends a run with a message for the user; the planner itself carries it out."""
 
 ASK_USER = Tool(
     name="ask_user",
@@ -187,6 +187,6 @@ ASK_USER = Tool(
     },
     run=RunPolicy(effect="read", timeout_s=0),
 )
-"""Puts a question to the person; the planner itself acts on it."""
+"""Asks the user a question; the planner itself carries it out."""
 
 BUILT_IN_TOOLS: tuple[Tool, ...] = (FINAL_ANSWER, ASK_USER)

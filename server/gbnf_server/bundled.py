@@ -1,7 +1,7 @@
-"""Where the manifests and the bench's suites that come with the package lie.
+"""Paths of the bundled manifests and suites.
 
-Installed, they are `gbnf_server/manifests` and `gbnf_server/suites`; in a checkout (an editable install) they
-are `manifests/` and `bench/suites/` at its root, two folders above this package's.
+In an installation they are `gbnf_server/manifests` and `gbnf_server/suites`; in a checkout (an editable
+install) `manifests/` and `bench/suites/` at its root.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def manifests_path() -> Path:
-    """The folder of the shipped manifests. Raises SetupError where the installation lost it."""
+    """Return the folder of the bundled manifests. Raises SetupError if it is missing."""
     return _folder("manifests", "manifests", "*/manifest.toml")
 
 
 def describe_frame_manifest() -> Path:
-    """The manifest of `describe_frame`, a tool for requests with an image, which the folder leaves out."""
+    """Return the manifest of `describe_frame`, which is loaded only for requests with an image."""
     return manifests_path() / "describe_frame" / "on_request.toml"
 
 
 def suites_path() -> Path:
-    """The folder of the shipped suites of the planner bench. Raises SetupError as above."""
+    """Return the folder of the bundled suites. Raises SetupError if it is missing."""
     return _folder("suites", "bench/suites", "*.toml")
 
 
@@ -34,6 +34,6 @@ def _folder(name: str, in_checkout: str, file: str) -> Path:
         if any(folder.glob(file)):
             return folder
     raise SetupError(
-        f"the shipped {name} are at neither {candidates[0]} nor {candidates[1]}; "
-        "install gbnf-toolkit again, or name a folder of your own"
+        f"the bundled {name} are missing from {candidates[0]} and {candidates[1]}. "
+        "Reinstall gbnf-toolkit, or give a folder of your own."
     )

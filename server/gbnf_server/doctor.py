@@ -1,7 +1,7 @@
-"""Find out what of this machine works, what is missing, and how to get it.
+"""Check what works on this machine, and how to install what does not.
 
-Invariants: nothing here loads llama.cpp into this process before a child process has loaded it and lived, and
-nothing is changed, but for the CPU probe's verdict in the cache folder.
+Invariants: llama.cpp is loaded into this process only after a child process has loaded it without crashing;
+nothing is changed except the cached result of the CPU probe.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_
 from gbnf_server.system.processes import describe_exit, run_program
 
 State = Literal["ok", "limited", "broken"]
-"""`limited`: something optional is missing or slower; `broken`: something that is needed does not work."""
+"""`limited`: something optional is missing or slow; `broken`: something required does not work."""
 
-_LIMIT_S = 60.0  # for a program that only says what it is
+_LIMIT_S = 60.0  # for a program that prints its version
 _GIB = 2**30
 _WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
 _ENGINES = {"llguidance": "pip install llguidance", "xgrammar": "pip install xgrammar"}
@@ -45,7 +45,7 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and a fix ("" if there is nothing to do)."""
+    """The result of one check. `fix`: how to improve it, "" if there is nothing to do."""
 
     name: str
     state: State
@@ -54,7 +54,7 @@ class Check:
 
 
 def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
-    """Yield each check as it is done. `model`: a GGUF file that is to be run here."""
+    """Yield the result of each check. `model`: a GGUF file to check. `port`: for llama-server."""
     yield _python()
     yield _compiler()
     llama, loaded = _llama()
@@ -85,13 +85,13 @@ def _compiler() -> Check:
     fix = (
         "xcode-select --install"
         if sys.platform == "darwin"
-        else "apt install g++ make (or your system's like)"
+        else "apt install g++ make (or your system's equivalent)"
     )
-    return Check("C++ compiler", "limited", "none; only installing llama.cpp needs one", fix)
+    return Check("C++ compiler", "limited", "none; required only to install llama.cpp", fix)
 
 
 def _llama() -> tuple[Check, dict[str, Any] | None]:
-    """The check, and what the library said of itself, None if it cannot be loaded."""
+    """Return the check, and the library's description of itself, None if it cannot be loaded."""
     name = "llama.cpp"
     try:
         installed = f"llama-cpp-python {version('llama-cpp-python')}"
@@ -102,10 +102,10 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
     try:
         done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
-            said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-            return Check(name, "ok", f"{installed}; {_features(said['system'])}"), said
-        said_last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        reason = f"the process that loads it {describe_exit(done.returncode)}: {said_last}"
+            info: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return Check(name, "ok", f"{installed}; {_features(info['system'])}"), info
+        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        reason = f"the process that loads it {describe_exit(done.returncode)}: {message}"
     except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
         reason = str(error)
     return Check(name, "broken", f"{installed}; {reason}", REINSTALL), None
@@ -122,7 +122,7 @@ def _features(system: str) -> str:
 def _cpu() -> Check:
     found = cpu_support()
     if not found.repacks and found.computes:
-        found, _ = run_cpu_probe()  # what kept the last one from finishing may be over
+        found, _ = run_cpu_probe()  # the last probe may have failed for a temporary reason
     name = "CPU probe"
     if not found.computes:
         return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
@@ -134,8 +134,8 @@ def _cpu() -> Check:
     return Check(name, "ok", "computes with every quantization")
 
 
-def _offload(said: dict[str, Any]) -> Check:
-    if said["offload"]:
+def _offload(info: dict[str, Any]) -> Check:
+    if info["offload"]:
         return Check("GPU offload", "ok", "supported by this build")
     return Check("GPU offload", "limited", "none: this build computes on the CPU", f"With a GPU: {_WITH_GPU}")
 
@@ -145,30 +145,30 @@ def _llama_server() -> Check:
     try:
         program = find_llama_server()
     except GbnfServerError as error:
-        return Check(name, "broken", str(error), "unset the variable, or correct it")
+        return Check(name, "broken", str(error), "Unset the variable, or correct it.")
     if program is None:
         return Check(
-            name, "limited", "not built; only --server and the tests need one", "gbnf server install"
+            name, "limited", "not built; required only for --server and the tests", "gbnf server install"
         )
     return Check(name, "ok", f"{program}: {_version_of(program)}")
 
 
 def _model(path: Path) -> Check:
-    """Whether the model loads, and fits with its context."""
+    """Check that the model can be loaded, and fits into memory with its context."""
     from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
 
     try:
         model = NativeModel(path, vocab_only=True)
         needed = model.memory_estimate()
     except GbnfServerError as error:
-        return Check("model", "broken", str(error), "Give a complete GGUF file of a language model.")
+        return Check("model", "broken", str(error), "Use a complete GGUF file of a language model.")
     found = (
         f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
         f"{_free() / _GIB:.1f} GiB free"
     )
     if needed > _free():
         return Check(
-            "model", "broken", found, "Use a smaller quantization or --context, or end other programs."
+            "model", "broken", found, "Use a smaller quantization or --context, or close other programs."
         )
     return Check("model", "ok", found)
 
@@ -190,24 +190,24 @@ def _port(port: int) -> Check:
 
 
 def _writable(name: str, folder: Path, variable: str) -> Check:
-    """Whether files can be made in the folder, or it can be made; nothing of the trial stays."""
+    """Check that files can be created in the folder, which may not exist yet."""
     try:
         existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
         with tempfile.TemporaryDirectory(dir=existing):
             pass
     except OSError as error:
-        found = f"{folder} cannot be written: {error.strerror or error}"
-        return Check(name, "limited", found, f"Name another one in ${variable}.")
+        found = f"{folder} is not writable: {error.strerror or error}"
+        return Check(name, "limited", found, f"Set ${variable} to another folder.")
     return Check(name, "ok", str(folder))
 
 
 def _free() -> int:
-    """Memory in bytes that programs can still get."""
+    """Return the available memory in bytes."""
     return int(psutil.virtual_memory().available)
 
 
 def _version_of(program: Path | str) -> str:
-    """The first line that a program prints about its version."""
+    """Return the first line that a program prints for `--version`."""
     try:
         done = run_program([str(program), "--version"], _LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,21 +1,30 @@
-"""The errors that this package raises, as one tree.
+"""The errors of this package, as one tree below `gbnf.errors.GbnfError`.
 
-    GbnfError                              (gbnf.errors)
-    └── ClientError                        the root of this package's errors
-        ├── BackendError                   a model did not answer as it should
-        │   ├── BackendUnreachable         no server there, or it went away
-        │   ├── ServerError                the server answered with an error status
-        │   ├── GrammarRefused             the engine refuses the grammar
-        │   ├── ContextOverflow            the messages do not fit the model's context
-        │   ├── MalformedText              the server's answer is not valid Unicode text
-        │   └── ModelLoadError             the model file cannot be loaded
-        ├── ExecutorError                  a tool failed; the message is written for the model
-        │   └── ExecutorTimeout            a tool ran out of its time and was killed
-        └── SetupError                     this machine lacks something: a workspace, a server build …
+    GbnfServerError
+    ├── BackendError              a model did not answer as it should
+    │   ├── BackendUnreachable    no server answers, or the connection broke
+    │   ├── ServerResponseError   the server answered with an error status
+    │   ├── GrammarRefused        the engine refuses the grammar
+    │   ├── ContextOverflow       the messages do not fit the model's context
+    │   ├── MalformedText         the server's answer is not valid Unicode text
+    │   ├── ModelLoadError        the model file cannot be loaded
+    │   └── ChatTemplateError     the model's chat template fails
+    ├── ExecutorError             a tool failed; the message is for the model
+    │   └── ExecutorTimeout       a tool exceeded its time limit and was killed
+    ├── SetupError                this machine lacks something: a workspace, a server build …
+    │   ├── BatchError            a batch cannot run with its log             (gbnf_server.batch)
+    │   └── LogInUseError         another process has a log open              (gbnf_server.system.append_log)
+    └── InputError                a file from the user cannot be used
+        ├── BatchFileError        a file of requests                          (gbnf_server.batch)
+        ├── ResultsFileError      stored runs or a leaderboard's files        (gbnf_server.evaluation)
+        ├── InvalidSuite          all problems of one suite                   (gbnf_server.evaluation)
+        └── LogDamagedError       a line of a log is invalid JSON             (gbnf_server.system.append_log)
 
-Foreign exceptions are translated at the seam where they appear; above it only this tree is caught.
-Messages name the location, the value and a hint. An `ExecutorError` is one line: it goes into the
-conversation, where the model reads it.
+Foreign exceptions are translated where they are raised. Messages give the location, the value and a hint; an
+`ExecutorError` is one line, since it becomes a message of the conversation.
+
+Outside of the tree are signals that no caller of the package sees: `CallRefused`, `Fault`, and, since drivers
+pass every GbnfError to the planner, `ReplayError` and `InterruptedCallError`.
 """
 
 from __future__ import annotations
@@ -24,43 +33,43 @@ from gbnf.errors import GbnfError
 
 
 class GbnfServerError(GbnfError):
-    """The root of every error that this package raises on purpose."""
+    """The root of the errors of this package."""
 
 
 class BackendError(GbnfServerError):
     """A model did not answer as it should."""
 
 
-class BackendUnreachable(BackendError):  # noqa: N818 - its family says that it is an error
+class BackendUnreachable(BackendError):  # noqa: N818
     """No server answers at the address, or the connection broke and retrying did not help."""
 
 
 class ServerResponseError(BackendError):
-    """The server answered with an error. Fields: `status` (HTTP), `message` (the server's own words)."""
+    """The server answered with an error. Fields: `status` (HTTP), `message` (the server's)."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status, self.message = status, message
-        said = f"the server answered HTTP {status}: {message}"
+        text = f"the server answered with HTTP {status}: {message}"
         if status in {401, 403}:
-            said += ". Give the key that it wants: --api-key, LLAMA_API_KEY, or api_key in a program."
-        super().__init__(said)
+            text += ". Set its API key: --api-key, LLAMA_API_KEY, or api_key in a program."
+        super().__init__(text)
 
     @property
     def is_retryable(self) -> bool:
-        """Whether the same request may be answered later: the fault is the server's, or who may ask it."""
+        """Whether the same request may succeed later: an error of the server, or of authorization."""
         return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
 
 
-class GrammarRefused(BackendError):  # noqa: N818 - its family says that it is an error
-    """The engine refuses the grammar. Field: `message` (the engine's own words)."""
+class GrammarRefused(BackendError):  # noqa: N818
+    """The engine refuses the grammar. Field: `message` (the engine's)."""
 
     def __init__(self, message: str) -> None:
         self.message = message
         super().__init__(f"the engine refuses the grammar: {message}")
 
 
-class ContextOverflow(BackendError):  # noqa: N818 - its family says that it is an error
-    """The messages do not fit. Fields: `needed`, `available` (tokens; None where the engine did not say)."""
+class ContextOverflow(BackendError):  # noqa: N818
+    """The messages do not fit. Fields: `needed`, `available` (tokens; None if unknown)."""
 
     def __init__(self, needed: int | None, available: int | None) -> None:
         self.needed, self.available = needed, available
@@ -71,13 +80,13 @@ class ContextOverflow(BackendError):  # noqa: N818 - its family says that it is 
         )
 
 
-class MalformedText(BackendError):  # noqa: N818 - its family says that it is an error
+class MalformedText(BackendError):  # noqa: N818
     """The server's answer is not UTF-8, or has an unpaired surrogate."""
 
     def __init__(self, fault: str) -> None:
         super().__init__(
-            f"the server's answer holds {fault}, which is not valid Unicode text. "
-            "Nothing of it is used; write it again."
+            f"the server's answer contains {fault}, which is not valid Unicode text. "
+            "It is discarded; write it again."
         )
 
 
@@ -85,10 +94,14 @@ class ModelLoadError(BackendError):
     """The model file is missing, damaged, or of an architecture that the engine does not know."""
 
 
-class ExecutorError(GbnfServerError):
-    """A tool failed, and says why in one line that the model reads.
+class ChatTemplateError(BackendError):
+    """A chat template fails, even for a plain question; the message says why."""
 
-    Line breaks in the message become spaces, so that an executor may raise it with any text.
+
+class ExecutorError(GbnfServerError):
+    """A tool failed; the model reads the message.
+
+    Line breaks in the message become spaces: an executor may raise it with any text.
     """
 
     def __init__(self, message: str) -> None:
@@ -96,16 +109,20 @@ class ExecutorError(GbnfServerError):
         super().__init__(self.message)
 
 
-class ExecutorTimeout(ExecutorError):  # noqa: N818 - its family says that it is an error
-    """A tool ran out of time and was killed. Fields: `name` (the tool), `timeout_s`."""
+class ExecutorTimeout(ExecutorError):  # noqa: N818
+    """A tool exceeded its time limit and was killed. Fields: `name` (the tool), `timeout_s`."""
 
     def __init__(self, name: str, timeout_s: float) -> None:
         self.name, self.timeout_s = name, timeout_s
         super().__init__(
-            f"'{name}' was stopped after {timeout_s:g} s without a result. Ask for less at once, "
+            f"'{name}' was stopped after {timeout_s:g} s without a result. Request less at once, "
             f"or raise `run.timeout_s` in its manifest."
         )
 
 
 class SetupError(GbnfServerError):
-    """This machine lacks something that the run needs; the message says what to do about it."""
+    """This machine lacks something that the run needs; the message says how to fix that."""
+
+
+class InputError(GbnfServerError):
+    """A file from the user cannot be used; the message says which and why."""

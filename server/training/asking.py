@@ -102,7 +102,7 @@ _QUESTIONS = (
 
 
 def styled(random: Source, text: str) -> str:
-    """The request as typed: an opening, a capital, an end mark, each now and then."""
+    """Return the request as typed: an opening, a capital, an end mark, each now and then."""
     opening = random.choice(wordings(random, "openings"))
     if text.split(" ", 1)[0].lower() in _NO_OPENING and not opening.endswith(
         (", ", "please ", "favore ", "? ")
@@ -129,7 +129,7 @@ def to_me(random: Source, request: str) -> str:
 
 
 def impossible(random: Source) -> str:
-    """A request that no tool of the world can fulfil."""
+    """Return a request that no tool of the world can fulfil."""
     language = random.language
     slots = {
         key: make(random)

@@ -49,7 +49,7 @@ def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def conversation_tokens(tokenizer: Tokenizer, made: Trace) -> tuple[list[int], list[float]]:
-    """A trace's tokens, and how much each counts."""
+    """Return a trace's tokens, and how much each counts."""
     ids: list[int] = []
     weights: list[float] = []
     turns = [("system", made.system()), *made.turns()]

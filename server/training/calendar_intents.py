@@ -115,6 +115,7 @@ class Slots:
 
 
 def find_slots(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find slots."""
     del first
     plain = random.random() < 0.35
     slots = Slots(
@@ -131,6 +132,7 @@ def slots_said(random: Source, entries: Sequence[str]) -> str:
 
 
 def slots_send(random: Source, first: int) -> Part:
+    """Return a generated part of a request: slots send."""
     slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
     template = random.choice(wordings(random, "slots_send"))
     asked = slots.clause(random, wordings(random, "slots"))
@@ -200,6 +202,7 @@ def slots_choose(random: Source, first: int) -> Part:
 
 
 def slots_book(random: Source, first: int) -> Part:
+    """Return a generated part of a request: slots book."""
     slots = Slots(random, limit=1, plain=True)
     shown, title = occasion(random)
     clause = closed(
@@ -241,6 +244,7 @@ def event_said(random: Source, title: str) -> str:
 
 
 def create_events(random: Source, first: int) -> Part:
+    """Return a generated part of a request: create events."""
     del first
     shown, title = occasion(random)
     if random.random() < 0.3:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def duration(random: Source) -> tuple[str, int]:
-    """A length in words and its minutes."""
+    """Return a length in words and its minutes."""
     if random.random() < 0.6:
         minutes = random.choice((10, 15, 20, 25, 30, 40, 45, 50, 60, 75, 90, 120))
         return f"{minutes} {'minutes' if random.language == 'en' else 'minuti'}", minutes
@@ -22,7 +22,7 @@ def duration(random: Source) -> tuple[str, int]:
 
 
 def occasion(random: Source) -> tuple[str, str]:
-    """What a time is for: as requests say it, and the title it gets (no article, a capital)."""
+    """Return what a time is for: as requests say it, and the title it gets (no article, a capital)."""
     if random.language == "it":
         return _occasion_it(random)
     kind = random.choice(v.OCCASIONS)
@@ -73,7 +73,7 @@ def _occasion_it(random: Source) -> tuple[str, str]:
 
 
 def moment(random: Source) -> tuple[str, str, str]:
-    """A start: with its preposition, without it, and as YYYY-MM-DDTHH:MM."""
+    """Return a start: with its preposition, without it, and as YYYY-MM-DDTHH:MM."""
     day = v.day(random)
     hour, minute = (
         random.randint(0, 23) if random.random() < 0.15 else random.randint(7, 21),

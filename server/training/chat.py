@@ -39,7 +39,7 @@ def conversation(turns: Iterable[tuple[str, str]]) -> str:
 
 @cache
 def pieces() -> tuple[str, ...]:
-    """The fixed pieces that are one token each, without the marks."""
+    """Return the fixed pieces that are one token each, without the marks."""
     tools = [*load_manifests(manifests_path()), FINAL_ANSWER]
     head, *lines = system_prompt(tools, style="minimal").split("\n")
     found = [head, *(f"\n{line}" for line in lines), *(tool.name for tool in tools if "_" in tool.name)]
@@ -50,7 +50,7 @@ def pieces() -> tuple[str, ...]:
 
 
 def _openings(schema: Mapping[str, Any]) -> Iterator[str]:
-    """What stands from a property's name to its value, for every property of a schema, at any depth."""
+    """Return the text from a property's name to its value, for every property of a schema, at any depth."""
     for name, inner in schema.get("properties", {}).items():
         items = inner.get("items", {})
         if inner.get("type") == "integer":

@@ -1,9 +1,9 @@
-"""How good the model is: `python -m training.evaluate --model model.gguf`.
+"""Evaluate the demonstration model: `python -m training.evaluate --model model.gguf`.
 
-Two measures. The suites of the planner bench, whole runs with real executors, as `gbnf bench` does them: what
-counts is whether the run ended with the right world. And traces of the generator's held-out half, call by
-call after the right history, greedily and without a grammar: the bare model, so that the numbers say what was
-learnt and not what the grammar mends.
+Two measures. The suites of the planner bench, whole runs with real executors, as `gbnf bench` does them: a
+run counts where its final state is as expected. And traces of the generator's held-out half, call by call
+after the correct history, greedily and without a grammar, so that the numbers show what was learnt and not
+what the grammar enforces.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf import load_manifests
 from gbnf_server.bundled import manifests_path
 from gbnf_server.demo_model import model_path
-from gbnf_server.inference.cpu_support import patch_default_model_params
+from gbnf_server.inference.process_globals import patch_default_model_params
 from training.chat import conversation
 from training.source import Source
 from training.traces import trace
@@ -67,7 +67,7 @@ def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) 
     from gbnf_server.evaluation.suite_files import load_suite  # noqa: PLC0415
 
     pool = load_manifests(manifests_path())
-    with InProcess(model, guard_grammars=False) as backend:
+    with InProcess(model) as backend:
         for name in names:
             suite = load_suite(name, pool)
             for configuration in named(configurations):
@@ -83,7 +83,7 @@ def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) 
 
 
 def answer(llama: Llama, turns: list[tuple[str, str]], most: int = 400) -> str:
-    """What the model says next, greedily."""
+    """Return what the model says next, greedily."""
     made: Any = llama.create_completion(
         conversation(turns) + "<|assistant|>", max_tokens=most, temperature=0.0
     )
@@ -101,7 +101,7 @@ class Score:
     json: int = 0
 
     def text(self) -> str:
-        """The score in lines to print."""
+        """Return the score in lines to print."""
         total, right = self.calls.total(), self.right.total()
         exact = f"exact calls {right}/{total} ({right / total:.1%}), valid JSON {self.json / total:.1%}"
         lines = [
@@ -163,23 +163,26 @@ def _is_json(text: str) -> bool:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, default=model_path())
-    parser.add_argument("--suite", action="append", help="a suite, repeatable; all six when absent")
     parser.add_argument(
-        "--config", action="append", help=f"a configuration; {', '.join(CONFIGURATIONS)} when absent"
+        "--model", type=Path, default=model_path(), help="GGUF file (default: the bundled model)"
     )
-    parser.add_argument("--traces", type=int, default=200, help="held-out traces for the bare model")
-    parser.add_argument("--show", type=int, default=0, help="print so many misses of each line")
-    asked = parser.parse_args()
+    parser.add_argument("--suite", action="append", help="suite, repeatable (default: all six)")
+    parser.add_argument(
+        "--config", action="append", help=f"configuration, repeatable (default: {', '.join(CONFIGURATIONS)})"
+    )
+    parser.add_argument("--traces", type=int, default=200, help="number of held-out traces (default 200)")
+    parser.add_argument("--show", type=int, default=0, help="failures to print per line (default 0)")
+    options = parser.parse_args()
     report(
-        asked.model,
-        suites=asked.suite or list(TARGETS),
-        configurations=asked.config or list(CONFIGURATIONS),
-        traces=asked.traces,
-        show=asked.show,
+        options.model,
+        suites=options.suite or list(TARGETS),
+        configurations=options.config or list(CONFIGURATIONS),
+        traces=options.traces,
+        show=options.show,
     )
 
 

@@ -47,7 +47,7 @@ def _sum(random: Source) -> tuple[str, str]:
 
 
 def computed(random: Source, expression: str) -> tuple[Step, str]:
-    """The step of a sum. Its value is any number: the model copies it, it doesn't reckon."""
+    """Return the step of a sum. Its value is any number: the model copies it, it doesn't reckon."""
     del expression
     value: float = (
         random.randint(-50, 100_000)
@@ -65,6 +65,7 @@ def computed(random: Source, expression: str) -> tuple[Step, str]:
 
 
 def compute(random: Source, first: int) -> Part:
+    """Return a generated part of a request: compute."""
     del first
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
@@ -81,6 +82,7 @@ def compute(random: Source, first: int) -> Part:
 
 
 def compute_then(random: Source, first: int) -> Part:
+    """Return a generated part of a request: compute then."""
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
@@ -120,6 +122,7 @@ def now_said(random: Source, result: dict[str, Any]) -> str:
 
 
 def get_now(random: Source, first: int) -> Part:
+    """Return a generated part of a request: get now."""
     del first
     if random.random() < 0.15:
         zones = ZONES[random.language]
@@ -138,6 +141,7 @@ def get_now(random: Source, first: int) -> Part:
 
 
 def now_then(random: Source, first: int) -> Part:
+    """Return a generated part of a request: now then."""
     del first
     result = now_result(random)
     step = Step("get_now", {}, result)

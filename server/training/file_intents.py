@@ -19,6 +19,7 @@ _ON_PAPER = re.compile(r"(print|stampa)\b(?!.*\b(contents?|text|contenuto|testo)
 
 
 def create_dirs(random: Source, first: int) -> Part:
+    """Return a generated part of a request: create dirs."""
     del first
     kind = random.random()
     if kind < 0.18:
@@ -48,6 +49,7 @@ def create_dirs(random: Source, first: int) -> Part:
 
 
 def write_files(random: Source, first: int) -> Part:
+    """Return a generated part of a request: write files."""
     del first
     kind = random.random()
     contents = [v.text(random)]
@@ -74,6 +76,7 @@ def write_files(random: Source, first: int) -> Part:
 
 
 def create_then_write_inside(random: Source, first: int) -> Part:
+    """Return a generated part of a request: create then write inside."""
     del first
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
     create = word(wordings(random, "folder"), random, {"p": v.shown(random, parent)})
@@ -88,7 +91,7 @@ def create_then_write_inside(random: Source, first: int) -> Part:
 
 
 def create_then_write_path(random: Source, first: int) -> Part:
-    """A folder, and a file whose whole path is said: the shape of first requests."""
+    """Return a folder, and a file whose whole path is said: the shape of first requests."""
     del first
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
     path = f"{parent}/{leaf}"
@@ -120,7 +123,10 @@ def read_step(random: Source, arguments: dict[str, Any], paths: Sequence[str]) -
 
 
 def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
-    """A wish to read. In training never "print FILE": that is paper's business, and no tool does it."""
+    """Return a wish to read.
+
+    In training never "print FILE": that is paper's business, and no tool does it.
+    """
     while True:
         clause = word(wordings(random, key), random, slots)
         if random.held_out or not _ON_PAPER.match(clause):
@@ -128,6 +134,7 @@ def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
 
 
 def read_files(random: Source, first: int) -> Part:
+    """Return a generated part of a request: read files."""
     del first
     paths = [v.file_path(random) for _ in range(random.choice((1, 1, 1, 1, 2)))]
     clause = _reading(random, "read", {"p": listed([v.shown(random, path) for path in paths], random)})
@@ -136,6 +143,7 @@ def read_files(random: Source, first: int) -> Part:
 
 
 def delete_files(random: Source, first: int) -> Part:
+    """Return a generated part of a request: delete files."""
     del first
     make = v.file_path if random.random() < 0.75 else v.folder
     paths = [make(random) for _ in range(random.choice((1, 1, 1, 2)))]
@@ -246,6 +254,7 @@ def _whole_folder(template: str, found: Found) -> bool:
 
 
 def find_files(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find files."""
     del first
     found = find(random)
     templates = tuple(template for template in wordings(random, "find") if _whole_folder(template, found))
@@ -254,6 +263,7 @@ def find_files(random: Source, first: int) -> Part:
 
 
 def find_read(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find read."""
     found = find(random, empty=0.08)
     clause = _reading(random, "find_read", {"f": found.what, "i": found.where})
     if not found.entries:
@@ -263,6 +273,7 @@ def find_read(random: Source, first: int) -> Part:
 
 
 def find_delete(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find delete."""
     found = find(random, empty=0.08)
     if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.what.startswith("*"):
         return find_delete(random, first)

@@ -1,9 +1,8 @@
-"""The held-out suite: `python -m training.held_out > bench/suites/held-out.toml`.
+"""Print the held-out suite: `python -m training.held_out > bench/suites/held-out.toml`.
 
-Requests of the generator's other half: every value and every combination of wording in them is kept from
-training (`training.source`). What must stay true: the suite is a function of its seed; what a
-case expects is what its own plan made of its own world, with the real executors; a request whose plan does
-not run there is left out.
+Requests of the generator's held-out half: no value and no combination of wording in them occurs in training
+(`training.source`). Invariants: the suite is a function of its seed; a case expects what its own plan gave in
+its own initial state, with the real executors; a request whose plan does not run there is left out.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import GbnfError
 from gbnf_server.evaluation.cases import TIMEZONE, read_case
+from gbnf_server.evaluation.dsl import contains
 from gbnf_server.evaluation.snapshots import Snapshot, make_case_context, snapshot
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references, result_entries
@@ -66,7 +66,7 @@ def _kind(one: Trace) -> str:
 
 
 def _case(one: Trace) -> dict[str, Any] | None:
-    """The case of a trace; None where it cannot be one."""
+    """Return the case of a trace; None where it cannot be one."""
     if one.given or any(step.result is None or step.name in ELSEWHERE for step in one.steps):
         return None
     table: dict[str, Any] = {"query": one.request, "language": one.language}
@@ -124,31 +124,33 @@ def _person(one: Trace) -> dict[str, Any]:
 
 def _expected(step: Step, request: str) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(step.arguments)
-    anything = {"any": True}
+    optional: dict[str, Any] = {}
     match step.name:
-        case "compute":  # spaces in a sum say nothing
+        case "compute":  # spaces in an expression do not count
             signs = re.findall(r"[\w.]+|\*\*|\S", arguments["expression"])
             spelled = r"\s*".join(map(re.escape, signs))
-            arguments |= {"expression": {"matches": f"^{spelled}$"}}
+            arguments |= {"expression": {"pattern": f"^{spelled}$"}}
         case "find_events_empty":
-            arguments |= {
-                key: anything for key in ("limit", "duration_minutes", "part_of_day") if key not in arguments
+            optional = {
+                key: {} for key in ("limit", "duration_minutes", "part_of_day") if key not in arguments
             }
         case "get_inputs":
-            arguments = {"title": anything, "dialog": anything} | {
-                key: value for key, value in arguments.items() if key == "from_step"
-            }
+            arguments = {key: value for key, value in arguments.items() if key == "from_step"}
+            optional = {"title": {}, "dialog": {}}
         case "send_messages":
-            arguments |= {"subject": anything}
+            arguments.pop("subject", None)
+            optional = {"subject": {}}
             if "body" in arguments:
-                arguments["body"] = {"contains": _said(arguments["body"], request)}
+                arguments["body"] = contains(_said(arguments["body"], request))
         case "create_events":
-            arguments |= {"title": {"contains": arguments["title"]}}
-    return {"name": step.name, "arguments": arguments}
+            arguments |= {"title": contains(arguments["title"])}
+    return {"name": step.name, "arguments": arguments} | (
+        {"optional_arguments": optional} if optional else {}
+    )
 
 
 def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan makes of the world: the `after` and the `answer` of the case. Raises GbnfError."""
+    """Return what the plan makes of the world: the `after` and the `answer` of the case. Raises GbnfError."""
     case = read_case({"id": "x", **table})
     tools = shipped_tools()
     with tempfile.TemporaryDirectory(prefix="gbnf-held-out-") as folder:
@@ -172,12 +174,12 @@ def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
     return (
         {"calls": [_expected(step, one.request) for step in steps]}
         | ({"after": after} if after else {})
-        | ({"answer": {"contains": said}} if said else {})
+        | ({"answer": said[0] if len(said) == 1 else {"allOf": said}} if said else {})
     )
 
 
 def _real(value: Any, one: Trace, steps: Sequence[Step], results: Sequence[Mapping[str, Any]]) -> Any:
-    """An argument as it has to be: a plan invents the sums and times that it goes on with.
+    """Return an argument as it has to be: a plan invents the sums and times that it goes on with.
 
     The executors tell the real ones. A text is as the request has it, which closes the gap before a mark.
     """
@@ -195,7 +197,7 @@ def _real(value: Any, one: Trace, steps: Sequence[Step], results: Sequence[Mappi
 
 
 def _told(text: str, step: Step, result: Mapping[str, Any]) -> str:
-    """A text that repeats a plan's invented sum or time, with the real one."""
+    """Return a text that repeats a plan's invented sum or time, with the real one."""
     invented = step.result or {}
     if step.name == "compute":
         return str(result["value"]) if text == str(invented["value"]) else text
@@ -210,13 +212,13 @@ def _told(text: str, step: Step, result: Mapping[str, Any]) -> str:
 
 
 def _moment(now: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a text may say of a moment: time, date, and its weekday in both languages."""
+    """Return what a text may say of a moment: time, date, and its weekday in both languages."""
     day = date.fromisoformat(now["date"]).weekday()
     return now["time"], now["date"], now["weekday"], WEEKDAYS_IT[day]
 
 
 def _said(text: str, request: str) -> str:
-    """A message's text without the question mark that may as well be the request's."""
+    """Return a message's text without the question mark that may as well be the request's."""
     return text.removesuffix("?") if request.endswith(text) else text
 
 
@@ -226,12 +228,12 @@ def _after(before: Snapshot, end: Snapshot, request: str) -> dict[str, Any]:
     kept = {*end.files, *end.folders}
     gone = [path for path in (*before.files, *before.folders) if path not in kept]
     events = [
-        {"title": {"contains": event["title"]}, "start": event["start"], "end": event["end"]}
+        {"title": contains(event["title"]), "start": event["start"], "end": event["end"]}
         for event in end.events
         if event not in before.events
     ]
     messages = [
-        {"to": message["to"], "body": {"contains": _said(message["body"], request)}}
+        {"to": message["to"], "body": contains(_said(message["body"], request))}
         for message in end.messages
         if message not in before.messages
     ]
@@ -240,7 +242,7 @@ def _after(before: Snapshot, end: Snapshot, request: str) -> dict[str, Any]:
 
 
 def _answer(steps: Iterable[Step], results: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """What the answer has to tell, where a step is only asked for what it tells."""
+    """Return what the answer has to tell, where a step is only asked for what it tells."""
     steps = tuple(steps)
     used = {step.arguments.get("from_step") for step in steps}
     said: list[Any] = []
@@ -249,24 +251,26 @@ def _answer(steps: Iterable[Step], results: Iterable[Mapping[str, Any]]) -> list
             continue
         match step.name:
             case "compute" if steps[-1] is step:
-                said.append(str(result["value"]))
+                said.append(contains(str(result["value"])))
             case "read_files":
-                said += [" ".join(entry.split("\n")[0].split(" ")[:3]) for entry in result["entries"][:2]]
+                starts = (" ".join(entry.split("\n")[0].split(" ")[:3]) for entry in result["entries"][:2])
+                said += map(contains, starts)
             case "find_files":
-                said += [entry.rsplit("/", 1)[-1] for entry in result["entries"][:1]]
+                said += [contains(entry.rsplit("/", 1)[-1]) for entry in result["entries"][:1]]
             case "find_events_empty":
-                said += [entry.split("/")[0][-5:] for entry in result["entries"][:1]]
+                said += [contains(entry.split("/")[0][-5:]) for entry in result["entries"][:1]]
             case "get_now" if steps[-1] is step or len(steps) == 1:
                 day = int(result["date"][-2:])
-                said.append({"matches": rf"{result['time']}|{result['date']}|\b{day}\b"})
+                said.append({"pattern": rf"{result['time']}|{result['date']}|\b{day}\b"})
     return said
 
 
 def toml(value: Any) -> str:
-    """A JSON value in TOML, on one line."""
+    """Return a JSON value in TOML, on one line."""
     match value:
         case dict():
-            return "{ " + ", ".join(f"{_key(key)} = {toml(each)}" for key, each in value.items()) + " }"
+            members = ", ".join(f"{_key(key)} = {toml(each)}" for key, each in value.items())
+            return f"{{ {members} }}" if members else "{}"
         case list() | tuple():
             return "[" + ", ".join(map(toml, value)) + "]"
         case _:
@@ -282,14 +286,15 @@ def _key(key: str) -> str:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--count", type=int, default=COUNT)
-    asked = parser.parse_args()
-    made = cases(asked.seed, asked.count)
-    print(f"# Not written by hand: python -m training.held_out --seed {asked.seed} --count {asked.count}")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"seed of the requests (default {SEED})")
+    parser.add_argument("--count", type=int, default=COUNT, help=f"number of cases (default {COUNT})")
+    options = parser.parse_args()
+    made = cases(options.seed, options.count)
+    print(f"# Not written by hand: python -m training.held_out --seed {options.seed} --count {options.count}")
     print(f"description = {toml(DESCRIPTION)}")
     print(f'\n[defaults]\nnow = "2026-11-21T10:32" # a Saturday\ntimezone = {toml(TIMEZONE)}')
     for table in made:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def send_messages(random: Source, first: int) -> Part:
+    """Return a generated part of a request: send messages."""
     del first
     to, text = recipients(random), v.text(random)
     shown = {"a": listed(to, random), "t": text, "q": quoted(random, text)}
@@ -33,6 +34,7 @@ def send_messages(random: Source, first: int) -> Part:
 
 
 def write_send(random: Source, first: int) -> Part:
+    """Return a generated part of a request: write send."""
     del first
     path, content, to = v.file_path(random), v.text(random), recipients(random)
     write = word(
@@ -44,6 +46,7 @@ def write_send(random: Source, first: int) -> Part:
 
 
 def find_send(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find send."""
     found, to = find(random, empty=0.06), recipients(random)
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "a": listed(to, random)}
     subject = fixed(random, "files") if found.base == "." else fixed(random, "files_in", x=found.base)
@@ -66,6 +69,7 @@ def find_send(random: Source, first: int) -> Part:
 
 
 def read_send(random: Source, first: int) -> Part:
+    """Return a generated part of a request: read send."""
     path, to = v.file_path(random), recipients(random)
     step, _ = read_step(random, {"paths": [path]}, [path])
     clause = word(
@@ -75,7 +79,10 @@ def read_send(random: Source, first: int) -> Part:
 
 
 def known_file(random: Source, first: int) -> Part:
-    """A file that is known by a word only, "the report": it has to be found before it can be read or sent."""
+    """Return a file that is known by a word only, "the report".
+
+    It has to be found before it can be read or sent.
+    """
     stem = v.noun(random) if random.random() < 0.7 else random.word(v.FILES[random.language])
     if random.language == "it":
         article, inside = random.choice(

@@ -58,7 +58,7 @@ class Pieces:
 
 @cache
 def pieces() -> Pieces:
-    """The pieces of `pieces.txt`."""
+    """Return the pieces of `pieces.txt`."""
     lines = (files(__package__) / "pieces.txt").read_text("utf-8").split("\n")
     found = [line for line in lines if line and not line.startswith("#")]
     every = tuple(line for line in found if not line.startswith(" "))
@@ -106,7 +106,7 @@ def glued(random: Source) -> str:
 
 
 def word(random: Source) -> str:
-    """A word of pieces, now and then with digits."""
+    """Return a word of pieces, now and then with digits."""
     made = glued(random)
     return f"{made}{_digits(random)}" if random.random() < 0.06 else made
 
@@ -116,7 +116,7 @@ def _digits(random: Source) -> str:
 
 
 def stem(random: Source) -> str:
-    """The name of a file or folder: one to three words and numbers, joined by marks."""
+    """Return the name of a file or folder: one to three words and numbers, joined by marks."""
     made = word(random)
     for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
         following = _digits(random) if random.random() < 0.25 else word(random)
@@ -127,7 +127,7 @@ def stem(random: Source) -> str:
 
 
 def address(random: Source, domains: Sequence[str]) -> str:
-    """An email address."""
+    """Return an email address."""
     user = (
         ".".join(word(random) for _ in range(random.choice((1, 1, 1, 2))))
         if random.random() < 0.7

@@ -54,24 +54,27 @@ def count_text(random: Source, number: int) -> str:
 
 
 def spoken(values: Sequence[str], most: int = 5) -> str:
-    """A list as answers write it: at most `most` values, then an ellipsis."""
+    """Return a list as answers write it: at most `most` values, then an ellipsis."""
     return ", ".join(values[:most]) + (" …" if len(values) > most else "")
 
 
 def shortened(text: str) -> str:
-    """The first twelve words of a text."""
+    """Return the first twelve words of a text."""
     pieces = text.split(" ")
     return text if len(pieces) <= 14 else " ".join(pieces[:12]) + " …"
 
 
 def subject_of(text: str) -> str:
-    """The subject of a message that was given none: its text, or the first four words of a longer one."""
+    """Return the subject of a message that was given none.
+
+    Its text, or the first four words of a longer one.
+    """
     pieces = text.split(" ")
     return text if len(pieces) <= 6 else " ".join(pieces[:4])
 
 
 def quoted(random: Source, text: str) -> str:
-    """A text as requests hold it: bare, or in quotes."""
+    """Return a text as requests hold it: bare, or in quotes."""
     kind = random.random()
     if '"' in text or kind < 0.62:
         return text

@@ -27,6 +27,7 @@ FIELDS = {"en": ("name", "number", "date"), "it": ("nome", "numero", "data")}
 
 
 def get_inputs(random: Source, first: int) -> Part:
+    """Return a generated part of a request: get inputs."""
     del first
     kind = random.random()
     if kind < 0.5:
@@ -75,6 +76,7 @@ def get_inputs(random: Source, first: int) -> Part:
 
 
 def find_choose(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find choose."""
     found: Found = find(random, empty=0)
     verb = random.choice(("read", "open", "delete", "remove", "email"))
     italian = {
@@ -106,6 +108,7 @@ def find_choose(random: Source, first: int) -> Part:
 
 
 def undo_last_turn(random: Source, first: int) -> Part:
+    """Return a generated part of a request: undo last turn."""
     del first
     shapes = ("removed folder '{p}'", "removed '{p}'", "restored '{p}'")
     undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
@@ -116,6 +119,7 @@ def undo_last_turn(random: Source, first: int) -> Part:
 
 
 def find_drive(random: Source, first: int) -> Part:
+    """Return a generated part of a request: find drive."""
     del first
     query = " ".join(v.noun(random) for _ in range(random.choice((1, 1, 2, 3))))
     found = [f"{v.noun(random)}.{random.choice(v.EXTENSIONS)}" for _ in range(random.choice((1, 2, 3)))]
@@ -125,6 +129,7 @@ def find_drive(random: Source, first: int) -> Part:
 
 
 def location(random: Source, first: int) -> Part:
+    """Return a generated part of a request: location."""
     del first
     place = random.word(v.PLACES).capitalize()
     step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})

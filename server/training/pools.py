@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @cache
 def shipped_tools() -> dict[str, Tool]:
-    """The shipped executors by name, in name order."""
+    """Return the shipped executors by name, in name order."""
     return {tool.name: tool for tool in load_manifests(manifests_path())}
 
 
 @cache
 def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
-    """The system message of shipped executors, by name, and of decoys, by signature, in name order."""
+    """Return the system message of shipped executors, by name, and of decoys, by signature, in name order."""
     head, *lines, last = system_prompt(
         [*(shipped_tools()[name] for name in pool), FINAL_ANSWER], style="minimal"
     ).split("\n")
@@ -52,7 +52,7 @@ def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str,
 
 
 def decoys_for(random: Source, pool: tuple[str, ...]) -> tuple[str, ...]:
-    """A few signatures of tools that don't exist, some of them nearly those that do."""
+    """Return a few signatures of tools that don't exist, some of them nearly those that do."""
     lists = v.DECOYS
     made: dict[str, str] = {}
     for _ in range(random.choice((1, 2, 2, 3, 4, 6))):

@@ -53,7 +53,7 @@ def _splitting(patterns: Sequence[str]) -> pre_tokenizers.PreTokenizer:
 
 
 def learn(texts: Sequence[str], *, size: int = 3072, spaced_words: int = 220) -> Tokenizer:
-    """A tokenizer of `size` tokens for texts like these, `spaced_words` of them a word with its space."""
+    """Return a tokenizer of `size` tokens for such texts, `spaced_words` of them a word with its space."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = _splitting(_LEARNING_SPLITS)
@@ -77,7 +77,7 @@ def learn(texts: Sequence[str], *, size: int = 3072, spaced_words: int = 220) ->
 
 
 def encoder(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> Tokenizer:
-    """A tokenizer of these tokens, by id, and merges, best first, which splits as llama.cpp does."""
+    """Return a tokenizer of these tokens, by id, and merges, best first, which splits as llama.cpp does."""
     made = Tokenizer(
         models.BPE(vocab={token: place for place, token in enumerate(tokens)}, merges=list(merges))
     )

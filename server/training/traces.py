@@ -113,7 +113,7 @@ class Trace:
         return turns
 
     def system(self) -> str:
-        """The system message: the pool's tools, the built-in final answer last."""
+        """Return the system message: the pool's tools, the built-in final answer last."""
         return pool_prompt(self.pool, self.decoys)
 
 
@@ -129,7 +129,7 @@ def _weights() -> tuple[tuple[MakePart, ...], tuple[float, ...], tuple[MakePart,
 
 
 def _failed(random: Source, part: Part) -> Part:
-    """The same part, stopped by an error at one of its steps, which the answer tells."""
+    """Return the same part, stopped by an error at one of its steps, which the answer tells."""
     fallible = [index for index, step in enumerate(part.steps) if step.name in FALLIBLE]
     if not fallible:
         return part
@@ -169,7 +169,7 @@ def _combine(random: Source, makers: tuple[MakePart, ...]) -> tuple[str, tuple[S
 
 
 def _refused(random: Source) -> Trace:
-    """A request for which there is no tool, and the answer that says so, now and then after a vain step."""
+    """Return a request without a tool, and the answer that says so, sometimes after a useless step."""
     steps: tuple[Step, ...] = ()
     decoys: tuple[str, ...] = ()
     if random.random() < 0.5:

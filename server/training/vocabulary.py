@@ -101,7 +101,7 @@ ODD_SHARE = 0.15
 
 @cache
 def reserved() -> re.Pattern[str]:
-    """Matches every word that no trace holds."""
+    """Return a pattern of every word that no trace has."""
     return re.compile("|".join(map(re.escape, _LISTS["reserved"])), re.IGNORECASE)
 
 
@@ -110,7 +110,7 @@ SENTENCES = {"en": SENTENCES_EN, "it": SENTENCES_IT}
 
 @cache
 def words(language: str = "en") -> tuple[str, ...]:
-    """The common words that values are made of, without the reserved ones."""
+    """Return the common words that values are made of, without the reserved ones."""
     name = "words.txt" if language == "en" else "words_it.txt"
     lines = (files(__package__) / name).read_text("utf-8").split("\n")
     return tuple(line for line in lines if line and not line.startswith("#") and not reserved().search(line))
@@ -126,7 +126,7 @@ def _any_words() -> tuple[str, ...]:
 
 
 def pseudo_word(random: Source) -> str:
-    """A word that exists nowhere, of syllables or of two words: only copying helps.
+    """Return a word that exists nowhere, of syllables or of two words: only copying helps.
 
     Of words in training, because a piece that requests use in another sense ("minutes") has to be copied too.
     """
@@ -147,7 +147,7 @@ def pseudo_word(random: Source) -> str:
 
 
 def noun(random: Source) -> str:
-    """A word: mostly a real one of the language, now and then of the other, or an invented one.
+    """Return a word: mostly a real one of the language, now and then of the other, or an invented one.
 
     In training one that was said before comes again, now and then, so that place and not novelty decides.
     """
@@ -167,7 +167,7 @@ def _noun(random: Source) -> str:
 
 
 def stem(random: Source, known: tuple[str, ...]) -> str:
-    """The name of a file or folder, without extension: sometimes a usual one, mostly not."""
+    """Return the name of a file or folder, without extension: sometimes a usual one, mostly not."""
     said = random.again(AGAIN_SHARE) or _stem(random, known)
     random.recent.append(said)
     return said
@@ -204,7 +204,7 @@ def number_text(random: Source) -> str:
 
 
 def folder(random: Source) -> str:
-    """A folder's relative path, 1-3 levels."""
+    """Return a folder's relative path, 1-3 levels."""
     levels = random.choice((1, 1, 1, 1, 2, 2, 2, 3))
     if not random.held_out and random.random() < 0.06:
         levels = 4
@@ -213,18 +213,18 @@ def folder(random: Source) -> str:
 
 
 def file_name(random: Source) -> str:
-    """A file's name with its extension."""
+    """Return a file's name with its extension."""
     return f"{stem(random, FILES[random.language])}.{random.choice(EXTENSIONS)}"
 
 
 def file_path(random: Source) -> str:
-    """A file's relative path."""
+    """Return a file's relative path."""
     name = file_name(random)
     return name if random.random() < 0.4 else f"{folder(random)}/{name}"
 
 
 def shown(random: Source, path: str) -> str:
-    """A path as requests write it: mostly as it is; else absolute, with its end mark, or in quotes."""
+    """Return a path as requests write it: mostly as it is; else absolute, with its end mark, or in quotes."""
     kind = random.random()
     if kind < 0.86:
         return path
@@ -236,7 +236,7 @@ def shown(random: Source, path: str) -> str:
 
 
 def address(random: Source) -> str:
-    """An email address."""
+    """Return an email address."""
     if not random.held_out and random.random() < ODD_SHARE:
         return odd_values.address(random, DOMAINS)
     kind = random.random()
@@ -258,7 +258,7 @@ def address(random: Source) -> str:
 
 
 def text(random: Source) -> str:
-    """What is written in a file or a message: 1-20 words, as people dictate them."""
+    """Return what is written in a file or a message: 1-20 words, as people dictate them."""
     if not random.held_out and random.random() < ODD_SHARE:
         return odd_values.text(random, lambda: noun(random))
     kind = random.random()
@@ -308,11 +308,11 @@ def _sentence(random: Source) -> str:
 
 
 def long_text(random: Source) -> str:
-    """What an older file may hold: several sentences or lines."""
+    """Return what an older file may hold: several sentences or lines."""
     joiner = random.choice((". ", "\n", "\n- ", "; "))
     return joiner.join(text(random) for _ in range(random.randint(2, 4)))
 
 
 def day(random: Source) -> str:
-    """A date, YYYY-MM-DD."""
+    """Return a date, YYYY-MM-DD."""
     return (date(2024, 1, 1) + timedelta(days=random.randint(0, 2200))).isoformat()

@@ -43,7 +43,7 @@ _ALL: dict[str, dict[str, list[str]]] = {
 
 
 def wordings(random: Source, key: str) -> list[str]:
-    """The wordings of an intent that this source draws from."""
+    """Return the wordings of an intent that this source draws from."""
     return (W if random.held_out else _ALL)[random.language][key]
 
 
@@ -159,7 +159,10 @@ def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> 
 
 
 def mistyped(random: Source, text: str) -> str:
-    """The wording with one of its longer words typed wrong: a letter left out, doubled, or two exchanged."""
+    """Return the wording with one of its longer words typed wrong.
+
+    A letter left out, doubled, or two exchanged.
+    """
     words = [found for found in _LONG_WORD.finditer(text) if text[found.start() - 1 : found.start()] != "{"]
     if not words:
         return text
@@ -171,7 +174,7 @@ def mistyped(random: Source, text: str) -> str:
 
 
 def filled(random: Source, text: str) -> str:
-    """The wording with a word more between two of its own, which changes nothing."""
+    """Return the wording with a word more between two of its own, which changes nothing."""
     gaps = [found.start() for found in _GAP.finditer(text)]
     if not gaps:
         return text
@@ -180,17 +183,17 @@ def filled(random: Source, text: str) -> str:
 
 
 def closed(text: str) -> str:
-    """The text without the gaps that empty slots left."""
+    """Return the text without the gaps that empty slots left."""
     return _BEFORE_MARK.sub(r"\1", _SPACES.sub(" ", text)).strip()
 
 
 def fixed(random: Source, key: str, **slots: object) -> str:
-    """A text that the model says of its own, such as a title or an answer's sentence."""
+    """Return a text that the model says of its own, such as a title or an answer's sentence."""
     return _FIXED[random.language][key].format_map(slots)
 
 
 def listed(values: Sequence[str], random: Source) -> str:
-    """`a`, `a and b`, `a, b and c` or `a, b, c`, as people write lists."""
+    """Return `a`, `a and b`, `a, b and c` or `a, b, c`."""
     if len(values) == 1:
         return values[0]
     if random.language == "it":

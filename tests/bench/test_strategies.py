@@ -12,7 +12,7 @@ SUITE = """
 name = "short"
 [[cases]]
 query = "what time is it?"
-calls = [{ name = "get_now", arguments = { timezone = { any = true } } }]
+calls = [{ name = "get_now", optional_arguments = { timezone = {} } }]
 """
 
 

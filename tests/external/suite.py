@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,10 +31,9 @@ from contenders import gbnf_judge, open_model
 from corpus import DataMissingError, shared_path, vocabulary_path
 from explanations import unexplained
 from external.declared_order import in_declared_order
+from gbnf import Grammar
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
-from gbnf_server.errors import GrammarRefused
-from gbnf_server.inference.grammar_checker import guard_grammar
 
 EXPECTATIONS = Path(__file__).with_name("expectations.json")
 DRAFTS = {
@@ -140,9 +139,9 @@ def failures_of_group(group: Group) -> dict[str, str]:
     except Exception as error:  # noqa: BLE001  # the table says it; the suite goes on
         return for_all(f"crashed: {type(error).__name__}: {error}")
     try:
-        guard_grammar(grammar.text)
-        accepts = _judge(grammar.text)
-    except GrammarRefused as error:
+        Grammar.parse(str(grammar))
+        accepts = gbnf_judge(_model(), str(grammar))
+    except GbnfError as error:
         return for_all(f"engine refused: {error}")
     found = {}
     for description, data, valid in group.tests:
@@ -155,10 +154,6 @@ def failures_of_group(group: Group) -> dict[str, str]:
             if broken:
                 found[description] = f"accepts invalid, unexplained: {broken[0]}"[:200]
     return found
-
-
-def _judge(gbnf: str) -> Callable[[str], bool]:
-    return gbnf_judge(_model(), gbnf)
 
 
 @cache

@@ -9,7 +9,7 @@ from llama_cpp import Llama
 
 from gbnf_server.backends.base import DEMO_MODEL_NAME
 from gbnf_server.demo_model import model_path
-from gbnf_server.inference.cpu_support import patch_default_model_params
+from gbnf_server.inference.process_globals import patch_default_model_params
 from training import odd_values
 from training.chat import pieces
 from training.source import Source

@@ -109,7 +109,7 @@ def _llama_client(url: str, retry_policy: RetryPolicy) -> Backend:
         connect_timeout=retry_policy.connect_timeout,
         retries=retry_policy.retries,
         backoff=retry_policy.backoff,
-        loading_timeout=retry_policy.loading,
+        loading_timeout=retry_policy.loading_timeout,
         prompt_style="full",
     )
 
@@ -331,7 +331,9 @@ def attack(mode: Mode, wire: Wire, way: Way, context: Context, *, path: str = ""
 
 
 def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, seconds: float) -> Attacked:
-    retry_policy = RetryPolicy(timeout=seconds, connect_timeout=60.0, retries=1, backoff=0.001, loading=0.02)
+    retry_policy = RetryPolicy(
+        timeout=seconds, connect_timeout=60.0, retries=1, backoff=0.001, loading_timeout=0.02
+    )
     with hostile(mode, wire, path) as server, wire.client(server.url, retry_policy) as backend:
         seen: list[Event] = []
         planner = Planner(

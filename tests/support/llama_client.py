@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.llama_server import LlamaServer
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
-CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
+CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
 
 
 class Ask(Protocol):

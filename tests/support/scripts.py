@@ -6,23 +6,21 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import BackendError, BackendUnreachable
+from support.backends import FakeBackend
 
 
-class Script:
+class Script(FakeBackend):
     """`texts` by request. It counts how often it was asked, and the most that asked at a time.
 
     `lost_after`: after so many answers nobody answers any more, or `fault` is raised instead.
     """
 
     name = "script"
-    prompt_style: PromptStyle = "minimal"
-    context_length = 4096
 
     def __init__(
         self,
@@ -51,17 +49,6 @@ class Script:
             return self.complete(messages, **limits)
         finally:
             self.together -= 1
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
 
 HANDLE = "<handle>"

@@ -1,1 +1,1 @@
-"""Tool calls in a model's text."""
+"""The parser of tool calls in a model's text."""

@@ -1,4 +1,4 @@
-"""The fenced tool block: a name, then `key: value` lines. What fences enclose, for other shapes too."""
+"""Fenced tool blocks: a name, then `key: value` lines. The content of fences, for other syntaxes too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textwrap import dedent
 from typing import Any
 
 from gbnf.calls.parsing.key_values import KeyValueBlock, indent_of, says_structure
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.readers import (
     LINE,
     LOOSE_NAME,
@@ -22,9 +22,10 @@ from gbnf.calls.parsing.readers import (
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import fold
+from gbnf.strict_json import InvalidJsonError
 
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
-"""Info strings that say that the block is a call."""
+"""Info strings of blocks that are calls."""
 
 FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>{'|'.join(TOOL_FENCES)})[ \t]*\r?$")
 
@@ -37,15 +38,15 @@ _NO_TEXT = frozenset({"true", "false", "null", "nan", "infinity", "none"})
 
 
 def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[str, int, bool]:
-    """What a fence encloses, where its block ends, and whether it is closed.
+    """Return the content of a fenced block, its end, and whether it is closed.
 
-    A fence that is indented inside a text of `key: |` belongs to that text; with `keyed` also where the text
-    begins below a bare `key:`.
+    An indented fence inside a text of `key: |` belongs to that text; with `keyed`, also in a text below a
+    bare `key:`.
     """
     begin = at = min(match.end() + 1, len(text))
     closing = re.compile(rf"[ \t]*`{{{len(match['fence'])},}}[ \t]*\r?")
-    block: int | None = None  # the indentation of the key whose text goes on
-    opened: int | None = None  # the same, where the next line says whether it is one
+    block: int | None = None  # the indentation of the key whose text continues
+    opened: int | None = None  # the same, if the next line decides whether there is a text
     while at < len(text):
         stop = text.find("\n", at)
         stop = len(text) if stop < 0 else stop
@@ -65,11 +66,11 @@ def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[s
 
 
 def read_fenced(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-    """The block's calls in whatever shape, or its first line as a name and the others as arguments."""
+    """Parse a block's calls in any syntax, or its first line as a name and the others as arguments."""
     body, end, closed = enclosed(text, match, keyed=True)
     inner = context.only_calls(body)
     if inner is not None:
-        note = () if closed else (Repair("wrapper", "the code block doesn't end"),)
+        note = () if closed else (Repair("wrapper", "the code block is not closed"),)
         written = (replace(call, syntax="fenced", repairs=(*call.repairs, *note)) for call in inner)
         return ParsedSpan(end, tuple(written), closed)
     first, _, rest = body.strip("\n").partition("\n")
@@ -83,14 +84,14 @@ def read_fenced(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 def named_lines(
     lines: str, name: str, syntax: CallSyntaxName, context: ReaderContext, *, truncated: bool = False
 ) -> RawCall:
-    """A call whose arguments are an object, lines of `key: value`, or a text that is neither."""
+    """Parse a call whose arguments are an object, lines of `key: value`, or any other text."""
     note = (TRUNCATED,) if truncated else ()
     text = lines.strip()
     if text[:1] == "{" and extent(text, 0).end == len(text):
         try:
             value, repairs = load(text)
             return RawCall(name, value, syntax, (*repairs, *note), truncated=truncated)
-        except Unreadable as error:
+        except InvalidJsonError as error:
             return RawCall(name, None, syntax, truncated=truncated, error=str(error))
     properties = properties_of(name, context)
     block = KeyValueBlock(lines, properties)
@@ -101,11 +102,12 @@ def named_lines(
 
 
 def write_fenced(calls: Sequence[ToolCall]) -> str:
+    """Render one fenced block for each call."""
     return "\n".join("\n".join(["```tool", call.name, *keyed_lines(call), "```"]) for call in calls)
 
 
 def keyed_lines(call: ToolCall) -> list[str]:
-    """The arguments as `key: value` lines: plain texts as they are, all else as JSON."""
+    """Return the arguments as `key: value` lines: plain texts unchanged, other values as JSON."""
     return [f"{_key(key)}: {_scalar(value)}" for key, value in call.arguments.items()]
 
 

@@ -1,4 +1,4 @@
-"""Calls as JSON objects: which keys make an object a call, and the calls that a text's JSON holds."""
+"""Calls as JSON objects: which keys make an object a call, and the calls in a text's JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gbnf.calls.parsing.lenient_json import Loaded, Unreadable, closing, extent, load, strict
+from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.strict_json import InvalidJsonError, parse_json
 
 NAME_KEYS = ("name", "tool", "function", "tool_name", "action")
 ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "params", "action_input")
@@ -21,7 +22,7 @@ _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s
 
 
 class CallObject(NamedTuple):
-    """One call in an object. `rest` are the keys that say nothing known."""
+    """A call in an object. `rest` are its unknown keys."""
 
     name: str
     arguments: Any
@@ -32,7 +33,7 @@ class CallObject(NamedTuple):
 
 
 class ParsedJson(NamedTuple):
-    """The JSON at some place of a text: its end, its calls, whether it is whole."""
+    """The JSON at a position of a text: its end, its calls, whether it is complete."""
 
     end: int
     written: tuple[RawCall, ...]
@@ -40,7 +41,7 @@ class ParsedJson(NamedTuple):
 
 
 def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
-    """The calls that a JSON value as a whole stands for; None where it is no call."""
+    """Return the calls that a JSON value consists of, None if it is not a call."""
     match value:
         case {"tool_calls": list(members)} if members:
             found = _all(members, names)
@@ -57,15 +58,15 @@ def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
 def read_body(
     text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None = None
 ) -> ParsedJson | None:
-    """The calls in the JSON that begins at `start`; () where it is whole and holds none, None where neither.
+    """Parse the calls in the JSON at `start`: none if it is complete without a call, None if it is neither.
 
-    `syntax` is what the calls are reported as, where something around them says it.
+    `syntax`: the syntax of the calls, if the text around them determines it.
     """
     found = extent(text, start)
     if found.closed:
         try:
             loaded = load(text[start : found.end])
-        except Unreadable as error:
+        except InvalidJsonError as error:
             return ParsedJson(
                 found.end, _unreadable(text[start : found.end], str(error), syntax), closed=True
             )
@@ -75,7 +76,7 @@ def read_body(
 
 
 def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedJson | None:
-    """The calls in JSON that doesn't end: either its last brackets are missing, or it was cut."""
+    """Parse the calls in JSON without an end: its last brackets are missing, or it is truncated."""
     last = text.rfind("}", start)
     if last >= 0:
         head = text[start : last + 1]
@@ -94,10 +95,10 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
         return None
     try:
         loaded = load(text[start:])
-    except Unreadable:
+    except InvalidJsonError:
         return None
     listed = entries(loaded.value, names) or []
-    note = Repair("cut", "the text ends inside the call")
+    note = Repair("truncated", "the text ends inside the call")
     written = [_written(entry, loaded, syntax) for entry in listed]
     truncated = tuple(
         RawCall(
@@ -110,13 +111,16 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
 
 
 def _closed_with_mark(head: str, opened: str) -> Any:
-    """`head` closed, with a mark in the innermost bracket that was open: where it lies, the text went on."""
+    """Return the value of `head` with its brackets closed, and a mark in the innermost open one.
+
+    The mark shows which part of the value the missing text belongs to.
+    """
     if not opened or opened[-1] not in "{[":
         return None
     mark = ', "\\u0000cut": 1' if opened[-1] == "{" else ', "\\u0000cut"'
     try:
-        return strict(head + mark + closing(opened))
-    except Unreadable:
+        return parse_json(head + mark + closing(opened))
+    except InvalidJsonError:
         return None
 
 
@@ -131,7 +135,7 @@ def _holds_mark(value: Any) -> bool:
 
 
 def _all(members: list[Any], names: ToolNames) -> list[CallObject] | None:
-    """The calls of a list, every member of which is one; a mark at its end is none."""
+    """Return the calls of a list if every member is one; a mark at its end is ignored."""
     found = [_entry(member, names) for member in members if member != _SENTINEL]
     return None if not found or any(entry is None for entry in found) else [e for e in found if e is not None]
 
@@ -166,17 +170,17 @@ def _named(
     rest.pop(_SENTINEL, None)
     tool = names.find(name)
     if tool is None or not rest.keys() <= tool.args.get("properties", {}).keys():
-        return None  # an object that has a name, and no call
+        return None  # an object with a name that is not a call
     return CallObject(name, rest or None, given_id, "bare")
 
 
 def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -> RawCall:
     repairs = list(loaded.repairs)
     if entry.wrapped:
-        repairs.append(Repair("wrapper", f"took the call out of {entry.wrapped!r}"))
+        repairs.append(Repair("wrapper", f"took the call from {entry.wrapped!r}"))
     if entry.rest:
         repairs.append(
-            Repair("arguments", f"left out {', '.join(map(repr, entry.rest))} beside the arguments")
+            Repair("arguments", f"ignored {', '.join(map(repr, entry.rest))} beside the arguments")
         )
     return RawCall(
         entry.name,
@@ -189,7 +193,7 @@ def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -
 
 
 def _unreadable(text: str, error: str, syntax: CallSyntaxName | None) -> tuple[RawCall, ...]:
-    """A call, where a text that is no JSON value looks like one: it names a tool and arguments."""
+    """Return an invalid call if a text that is not JSON has a name and arguments."""
     name, arguments = _NAME_IN_TEXT.search(text), _ARGUMENTS_IN_TEXT.search(text)
     return (
         () if name is None or arguments is None else (RawCall(name[1], None, syntax or "bare", error=error),)

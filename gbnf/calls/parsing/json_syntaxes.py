@@ -1,4 +1,4 @@
-"""Calls that are JSON objects: the three ways to write them, and where they are looked for."""
+"""The syntaxes of calls that are JSON objects."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _QUOTES = "\"'“«‘‹`"
 
 
 def read_object(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-    """The calls of the JSON value here. A value that is none is passed over as a whole, strings and all."""
+    """Parse the calls of a JSON value. A value that is not a call is skipped, including its strings."""
     start = match.start()
     found = extent(text, start)
-    quoted = start > 0 and text[start - 1] in _QUOTES  # somebody's words, not a call
+    quoted = start > 0 and text[start - 1] in _QUOTES  # a quotation, not a call
     if quoted or not _SAYS_CALL.search(text, start, found.end):
         return ParsedSpan(found.end, closed=found.closed)
     body = read_body(text, start, context.names)
@@ -32,15 +32,18 @@ def read_object(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 
 
 def write_tool_calls(calls: Sequence[ToolCall]) -> str:
+    """Render `{"tool_calls": […]}`."""
     listed = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
     return json_of({"tool_calls": listed})
 
 
 def write_bare(calls: Sequence[ToolCall]) -> str:
+    """Render one `{"name": …, "arguments": …}` per line."""
     return "\n".join(json_of({"name": call.name, "arguments": call.arguments}) for call in calls)
 
 
 def write_openai(calls: Sequence[ToolCall]) -> str:
+    """Render the objects of OpenAI's API."""
     listed = [
         {
             "id": call.id,

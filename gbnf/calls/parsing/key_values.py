@@ -1,4 +1,4 @@
-"""Arguments as `key: value` lines: what small models write more surely than JSON.
+"""Arguments as `key: value` lines, which small models write more reliably than JSON.
 
     path: notes/today.md
     limit: 5
@@ -8,8 +8,8 @@
       several
       lines
 
-A value is JSON where it is JSON, else text; where the schema asks for text alone, `5` is the text "5". Nested
-lists and objects go by indentation. Nothing here raises.
+A value is JSON if it is valid JSON, otherwise text; if the schema allows only strings, `5` is the string "5".
+Indentation determines nested lists and objects. Nothing here raises an exception.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load, strict
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.results import Repair
+from gbnf.strict_json import InvalidJsonError, parse_json
 
 _KEY = re.compile(
     r'(?:(?P<json>"(?:[^"\\]|\\.)*")|(?P<bare>[^\s:"\'{}\[\],#-][^:"{}\[\]]{0,80}?))[ \t]*:(?=[ \t]|$)'
@@ -29,7 +30,7 @@ _DEPTH = 20
 
 
 class KeyValueBlock:
-    """The arguments that some lines hold, and what was done to read them."""
+    """The arguments in lines of text, and the repairs."""
 
     def __init__(self, text: str, properties: Mapping[str, Any]) -> None:
         self.repairs: list[Repair] = []
@@ -48,7 +49,7 @@ class KeyValueBlock:
                 if pending is not None:
                     pending[2].append(line)
                 elif line.strip():
-                    self._note("text", f"left out a line that is no `key: value`: {line.strip()[:60]!r}")
+                    self._note("text", f"ignored a line that is not `key: value`: {line.strip()[:60]!r}")
                 continue
             self._store(found, pending, depth, declared=declared)
             pending = (*key, [])
@@ -56,7 +57,7 @@ class KeyValueBlock:
         return found
 
     def _key(self, line: str, indent: int) -> tuple[str, str] | None:
-        """The key and the rest of a line at this indentation."""
+        """Return the key and the rest of a line at this indentation."""
         if indent_of(line) != indent:
             return None
         match = _KEY.match(line, indent)
@@ -65,13 +66,13 @@ class KeyValueBlock:
         rest = line[match.end() :].strip()
         if match["json"]:
             try:
-                return str(strict(match["json"])), rest
-            except Unreadable:
+                return str(parse_json(match["json"])), rest
+            except InvalidJsonError:
                 return None
         return match["bare"], rest
 
     def _is_long_text(self, pending: tuple[str, str, list[str]]) -> bool:
-        """Whether more lines of a text may follow, which only a declared key ends."""
+        """Return whether more lines of a text may follow, up to a declared key."""
         key, inline, more = pending
         return is_text(self._properties.get(key)) and (bool(more) or inline in ("", "|", "|-", ">"))
 
@@ -86,7 +87,7 @@ class KeyValueBlock:
             more.pop()
         value = self._value(inline, more, schema, depth)
         if key in found and found[key] != value:
-            self._note("arguments", f"{key!r} stands twice; took the last")
+            self._note("arguments", f"{key!r} occurs twice; used the last")
         found[key] = value
 
     def _value(self, inline: str, more: list[str], schema: Any, depth: int) -> Any:
@@ -128,28 +129,28 @@ class KeyValueBlock:
         return self._value(first, lines[1:], schema, depth)
 
     def scalar(self, text: str, schema: Any) -> Any:
-        """One value from its text."""
+        """Parse a value from its text."""
         text = text.strip()
         if is_text(schema) and text[:1] != '"':
             if len(text) > 1 and text[0] == text[-1] == "'":
-                self._note("arguments", "took single quotes from a text")
+                self._note("arguments", "removed single quotes from a text")
                 return text[1:-1]
             return text
         try:
-            value = strict(text)
-        except Unreadable:
+            value = parse_json(text)
+        except InvalidJsonError:
             pass
         else:
             return text if is_text(schema) and not isinstance(value, str) else value
         if text[:1] in ("{", "[") and extent(text, 0).closed:
             try:
                 value, repairs = load(text)
-            except Unreadable:
+            except InvalidJsonError:
                 return text
             self.repairs += repairs
             return value
         if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-            self._note("arguments", "took quotes from a text")
+            self._note("arguments", "removed quotes from a text")
             return text[1:-1]
         return text
 
@@ -160,18 +161,18 @@ class KeyValueBlock:
 
 
 def is_text(schema: Any) -> bool:
-    """Whether a schema asks for a text and nothing else."""
+    """Return whether a schema allows strings only."""
     return isinstance(schema, Mapping) and schema.get("type") in ("string", ["string"])
 
 
 def says_structure(line: str) -> bool:
-    """Whether a line begins an item of a list, or a key."""
+    """Return whether a line starts with an item of a list, or a key."""
     said = line.lstrip(" \t")
     return _ITEM.match(said) is not None or _KEY.match(said.rstrip("\r")) is not None
 
 
 def indent_of(line: str) -> int:
-    """How many spaces and tabs a line begins with."""
+    """Return how many spaces and tabs a line starts with."""
     return len(line) - len(line.lstrip(" \t"))
 
 

@@ -1,4 +1,4 @@
-"""Calls that begin a line: `CALL name {…}`, `tool:` with `args:`, and `name(a=1)`."""
+"""The syntaxes of calls at the start of a line: `CALL name {…}`, `tool:` with `args:`, `name(a=1)`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPACE = re.compile(r"\s*")
 
 
 def read_call(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-    """`CALL name {json}`; the object may stand on the next line, or be left out after a name of the pool."""
+    """Parse `CALL name {json}`; the object may be on the next line, or missing after a tool's name."""
     at = match.end()
     begin = _end(_SPACE, text, at)
     if text[begin : begin + 1] == "{":
@@ -45,6 +45,7 @@ def read_call(text: str, match: re.Match[str], context: ReaderContext) -> Parsed
 
 
 def write_call(calls: Sequence[ToolCall]) -> str:
+    """Render one `CALL name {json}` per line."""
     return "\n".join(f"CALL {call.name} {json_of(call.arguments)}" for call in calls)
 
 
@@ -63,16 +64,16 @@ _TEXT_BELOW = re.compile(rf"\r?\n(?P<text>(?:(?!{_OTHER})[ \t]*\S[^\n]*(?:\n|\Z)
 
 
 def read_yaml(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-    """`tool: name`, then `args:` with lines below it, or an object or a text beside it."""
+    """Parse `tool: name`, then `args:` with lines below it, or an object or a text after it."""
     inline, name = match["inline"].strip(), match["name"]
-    begin = _end(_SPACE, text, match.start("inline"))  # where the arguments begin, beside `args:` or below it
+    begin = _end(_SPACE, text, match.start("inline"))  # the start of the arguments, after `args:` or below it
     if text[begin : begin + 1] == "{":
         return named_json(text, begin, name, "yaml")
     fence = _FENCE.match(text, begin)
     near = text.count("\n", match.start("inline"), begin) < 2
     if fence and (near or fence["info"].lower().startswith("json")):
         body, end, closed = enclosed(text, fence, keyed=True)
-        note = Repair("wrapper", "took the arguments out of a code block")
+        note = Repair("wrapper", "took the arguments from a code block")
         written = named_lines(body, name, "yaml", context, truncated=not closed)
         return ParsedSpan(end, (replace(written, repairs=(*written.repairs, note)),), closed)
     if inline:
@@ -81,9 +82,9 @@ def read_yaml(text: str, match: re.Match[str], context: ReaderContext) -> Parsed
 
 
 def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-    """The indented lines below `args:`; where they aren't indented, those that begin with declared keys.
+    """Parse the indented lines below `args:`, or lines without indentation that start with declared keys.
 
-    Where neither is there, a text that begins on the next line goes to its end, or to an empty line.
+    Without either, the arguments are the text from the next line to an empty line or the end.
     """
     properties = properties_of(match["name"], context)
     base = len(match["indent"])
@@ -112,6 +113,7 @@ def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 
 
 def write_yaml(calls: Sequence[ToolCall]) -> str:
+    """Render `tool:` and `args:` for each call."""
     return "\n".join(_yaml(call) for call in calls)
 
 
@@ -129,7 +131,7 @@ _NEXT = re.compile(rf"\s*,\s*({NAME})(?=\()")
 
 
 def read_python(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-    """`name(a=1)` on a line of its own, alone or in a list; only with a name of the pool."""
+    """Parse `name(a=1)` on a line of its own, alone or in a list, if the name is a tool's."""
     if context.names.find(match["name"]) is None:
         return None
     span = named_python(text, match.end(), match["name"], "python", context)
@@ -151,6 +153,7 @@ def read_python(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 
 
 def write_python(calls: Sequence[ToolCall]) -> str:
+    """Render one `name(a=1)` per line."""
     return "\n".join(f"{call.name}({write_arguments(call.arguments)})" for call in calls)
 
 

@@ -1,4 +1,4 @@
-"""Calls as Python writes them: `name(a=1, b="x")`. Read as literals; nothing is ever evaluated."""
+"""Python call arguments: `name(a=1, b="x")`. Only literals are parsed, and nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gbnf.calls.parsing.lenient_json import Unreadable, strict
 from gbnf.calls.parsing.results import Repair
+from gbnf.strict_json import parse_json
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 class Arguments(NamedTuple):
-    """Arguments by name, and what was done to read them."""
+    """Arguments by name, and the repairs."""
 
     values: dict[str, Any]
     repairs: tuple[Repair, ...]
 
 
 def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
-    """The arguments in `(a=1, b="x")`, positional ones by declared order; None where they are no literals."""
+    """Parse `(a=1, b="x")`, positional arguments by declared order; None if they are not literals."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the model's spelling
+            warnings.simplefilter("ignore")  # about the model's text
             call = ast.parse(f"f{text}", mode="eval").body
         if not isinstance(call, ast.Call) or len(call.args) > len(properties):
             return None
@@ -37,18 +37,18 @@ def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
             if not isinstance(members, dict) or members.keys() & values.keys():
                 return None
             values |= members
-        values = strict(json.dumps(values, allow_nan=False))
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, Unreadable):
+        values = parse_json(json.dumps(values, allow_nan=False))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     repairs: tuple[Repair, ...] = ()
     if call.args:
         names = ", ".join(properties[: len(call.args)])
-        repairs = (Repair("arguments", f"took arguments without a name for {names}"),)
+        repairs = (Repair("arguments", f"used arguments without a name for {names}"),)
     return Arguments(values, repairs)
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
-    """`a=1, b="x"`; names that Python doesn't take go as `**{…}`."""
+    """Render `a=1, b="x"`, and `**{…}` for names that are not identifiers."""
     plain = {name: value for name, value in arguments.items() if name.isidentifier() and name.isascii()}
     plain = {name: value for name, value in plain.items() if not keyword.iskeyword(name)}
     others = {name: value for name, value in arguments.items() if name not in plain}
@@ -57,7 +57,7 @@ def write_arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """The JSON value of a literal. Raises ValueError."""
+    """Return the JSON value of a literal. Raises ValueError."""
     match node:
         case ast.Constant(value=None | bool() | int() | float() | str()):
             return node.value
@@ -70,7 +70,7 @@ def _value(node: ast.expr) -> Any:
         case ast.Dict(keys=keys, values=values):
             names = [None if key is None else _value(key) for key in keys]
             if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-                raise ValueError("a key is no string, or stands twice")
+                raise ValueError("a key is not a string, or occurs twice")
             return {str(name): _value(value) for name, value in zip(names, values, strict=True)}
         case _:
-            raise ValueError("this is no literal")
+            raise ValueError("not a literal")

@@ -1,4 +1,4 @@
-"""What the readers of all shapes share: a reading, and a call whose name stands before its arguments."""
+"""What the readers of all syntaxes share: parsed spans, and calls with a name before their arguments."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import Unreadable, closing, extent, load
+from gbnf.calls.parsing.lenient_json import closing, extent, load
 from gbnf.calls.parsing.python_arguments import read_arguments
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.strict_json import InvalidJsonError
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
-"""Tags between which models think aloud."""
+"""Names of reasoning tags."""
 
 _AFTER_REASONING = "|".join(rf"(?<=</{tag}>)" for tag in REASONING_TAGS)
-#: Where a line begins, which is also where thoughts end; and the spaces there.
+#: The start of a line, or the end of reasoning; then with spaces after it.
 BEGIN = rf"(?:^|{_AFTER_REASONING})"
 LINE = rf"{BEGIN}[ \t]*"
 NAME = r"[A-Za-z][\w.:/-]*"
-#: A name as people write it: `Find Files`.
+#: A name that may consist of several words: `Find Files`.
 LOOSE_NAME = rf"{NAME}(?:[ \t]+\w+){{0,3}}"
-TRUNCATED = Repair("cut", "the text ends inside the call")
+TRUNCATED = Repair("truncated", "the text ends inside the call")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpan:
-    """What stands from an opener to `end`: calls, or (with none) text in which no call is looked for.
+    """The text from an opener to `end`: calls, or (without calls) text that is not searched for calls.
 
-    `closed` False: more text could change it. Where it is not closed and holds no calls, its opener may
-    have been nothing but a sign in prose, unless it is `code`: then no call is looked for inside.
+    `closed` False: more text could change it. If it is not closed and has no calls, its opener may be part of
+    prose, and the text after it is searched, unless it is `code`.
     """
 
     end: int
@@ -42,39 +43,40 @@ class ParsedSpan:
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What a reader may ask: the pool's names, and the calls of a text that consists of calls alone."""
+    """The pool's names, and a function that returns the calls of a text that consists of calls only."""
 
     names: ToolNames
     only_calls: Callable[[str], tuple[RawCall, ...] | None]
 
 
 Reader: TypeAlias = Callable[[str, re.Match[str], ReaderContext], ParsedSpan | None]
-"""Given the text and its opener's match; None where the text there is not of this shape after all."""
+"""Takes the text and the opener's match; returns None if the text there is not in this syntax."""
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """An opener: `^` and `$` are a line's."""
+    """Compile an opener: `^` and `$` match at lines."""
     return re.compile(text, re.MULTILINE | flags)
 
 
 def json_of(value: Any) -> str:
+    """Return a value as JSON on one line, not escaped to ASCII."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def properties_of(name: str, context: ReaderContext) -> dict[str, Any]:
-    """The properties of the tool that `name` means, {} where it means none."""
+    """Return the properties of the tool that `name` resolves to, {} for an unknown name."""
     tool = context.names.find(name)
     properties: dict[str, Any] = {} if tool is None else tool.args.get("properties", {})
     return properties
 
 
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
-    """A call whose arguments are the JSON object at `begin`, after its name."""
+    """Parse a call whose arguments are the JSON object at `begin`, after its name."""
     found = extent(text, begin)
     truncated = not found.closed
     try:
         value, repairs = load(text[begin : found.end])
-    except Unreadable as error:
+    except InvalidJsonError as error:
         return ParsedSpan(
             found.end, (RawCall(name, None, syntax, truncated=truncated, error=str(error)),), not truncated
         )
@@ -85,7 +87,7 @@ def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> Pars
 def named_python(
     text: str, begin: int, name: str, syntax: CallSyntaxName, context: ReaderContext
 ) -> ParsedSpan | None:
-    """A call whose arguments are Python's, from the bracket at `begin`; None where they are no literals."""
+    """Parse a call with Python arguments, from the bracket at `begin`; None if they are not literals."""
     found = extent(text, begin, python=True)
     read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, context)))
     if read is None:

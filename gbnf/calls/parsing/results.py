@@ -1,4 +1,4 @@
-"""What a model's text amounts to: tool calls or a final answer, and what was done to read it so."""
+"""The result of parsing a model's text: tool calls or a final answer, and the repairs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 RepairKind: TypeAlias = Literal[
-    "thoughts", "prose", "wrapper", "json", "name", "arguments", "cut", "ignored", "text"
+    "reasoning", "prose", "wrapper", "json", "name", "arguments", "truncated", "ignored", "text"
 ]
-"""What was done: thoughts, prose or a wrapper (a code block, a tag) left out; broken JSON mended; a name or
-arguments read as what they nearly were; an end made up (`truncated`); calls in a second shape ignored; the text
-itself not looked into or cleaned."""
+"""reasoning, prose, wrapper (a code block, a tag): ignored around a call; json: invalid JSON repaired; name,
+arguments: mapped to what they resemble; truncated: completed at the end of the text; ignored: calls in
+another syntax; text: changed, or too long to be parsed."""
 
 CallSyntaxName: TypeAlias = Literal[
     "fenced", "call", "tool_calls", "bare", "openai", "tagged", "function", "mistral", "yaml", "python"
 ]
-"""The ways to write a call; `gbnf.calls.parsing.syntaxes` is their table."""
+"""The syntaxes of calls; `gbnf.calls.parsing.syntaxes` is their table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One thing that was done to read a text. `detail` is one line."""
+    """One thing that was ignored, corrected or guessed in a text. `detail` is one line."""
 
     kind: RepairKind
     detail: str
@@ -34,8 +34,8 @@ class Repair:
 class ToolCall:
     """One call of a tool in the pool. `arguments` are not validated.
 
-    `truncated`: the text ended inside the call, so that its arguments are not what the model meant to write. A cut
-    call is never to be executed.
+    `truncated`: the text ended inside the call, so that its arguments are incomplete. Such a call must not be
+    executed.
     """
 
     id: str
@@ -44,15 +44,15 @@ class ToolCall:
     truncated: bool = False
 
     def as_call(self) -> dict[str, Any]:
-        """The call as `gbnf.validate_call` and the planner take it: `{"name": …, "arguments": {…}}`."""
+        """Return the call as `gbnf.validate_call` takes it: `{"name": …, "arguments": {…}}`."""
         return {"name": self.name, "arguments": dict(self.arguments)}
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidToolCall:
-    """A call that names no tool of the pool, or whose arguments are none. `error` is for the model to read.
+    """A call of an unknown tool, or with arguments that cannot be parsed. `error` is for the model.
 
-    `nearest` is the pool's name that is most like `name`, None where none is.
+    `nearest` is the tool name most similar to `name`, None if the pool is empty or the name is known.
     """
 
     name: str
@@ -62,11 +62,11 @@ class InvalidToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalls:
-    """The calls of a text, in order, all written in `syntax`; at least one of `calls` and `invalid` is there.
+    """The calls of a text, in order, all in `syntax`. `calls` or `invalid` has at least one.
 
-    `content` is the prose around them, `inside_prose` whether some stands before the first and some behind it,
-    `reasoning` what stood between think tags. Where the token limit ended a text with its call amid prose, the
-    model may only have thought of the call: thoughts whose end never came look like that.
+    `content` is the prose around them, `inside_prose` whether there is some both before and after the first,
+    `reasoning` the text between reasoning tags. If the token limit ended a text with a call inside prose, the
+    call may be part of the model's reasoning, whose end tag is missing.
     """
 
     calls: tuple[ToolCall, ...]
@@ -80,13 +80,13 @@ class ToolCalls:
 
     @property
     def truncated(self) -> bool:
-        """Whether one of the calls is cut."""
+        """Whether one of the calls is truncated."""
         return any(call.truncated for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """A text without a call: the answer. Unchanged, but for thoughts that stood before it."""
+    """A text without a call: the answer, unchanged except for reasoning before it."""
 
     content: str
     reasoning: str = ""
@@ -95,15 +95,15 @@ class FinalAnswer:
 
 
 ParseResult: TypeAlias = ToolCalls | FinalAnswer
-"""What a text amounts to."""
+"""The result of parsing a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawCall:
-    """A call as it was written, before its name is looked up.
+    """A call before its name is resolved.
 
-    `arguments` is any JSON value; `text_arguments`: a text there is JSON, as OpenAI writes them.
-    `error`: why they can't be read.
+    `arguments` is any JSON value; `text_arguments`: a string there is JSON text, as in OpenAI's API.
+    `error`: why the arguments cannot be parsed.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""From left to right through a text: what is prose, what is thought, what is a call.
+"""The division of a text into prose, reasoning and calls.
 
-At each place the shape that begins first is read, and the scan goes on behind its end. So what stands inside
-a call, a JSON value, a code block or inline code is never taken for a call of its own.
+The text is scanned from left to right: the syntax whose opener comes first is parsed, and the scan continues
+after its end. So nothing inside a call, a JSON value, a code block or inline code is a call of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gbnf.calls.parsing.results import RawCall, Repair
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.calls.parsing.tool_names import ToolNames
 
-#: Code blocks whose whole content may be a call; in any other language it is code.
+#: Languages of code blocks whose whole content may be a call.
 CALL_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
 )
-_DEPTH = 2  # of blocks in blocks
-_MOST_OPEN = (1, 2, 8)  # by depth: openers without an end behind which calls are looked for
+_DEPTH = 2  # of nested blocks
+_MOST_OPEN = (1, 2, 8)  # by depth: unclosed openers after which calls are searched
 
 _REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
 REASONING_END = pattern(rf"</(?:{'|'.join(REASONING_TAGS)})>")
@@ -34,9 +34,9 @@ _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of a text. `closed` False: more text could change what it is."""
+    """A part of a text. `closed` False: more text could change its kind."""
 
-    kind: Literal["text", "thoughts", "calls", "open"]
+    kind: Literal["text", "reasoning", "calls", "open"]
     start: int
     end: int
     written: tuple[RawCall, ...] = ()
@@ -44,7 +44,7 @@ class Segment:
 
 
 class Scanner:
-    """Reads texts for calls of a pool."""
+    """Scans texts for calls of a pool's tools."""
 
     def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
         self._context = ReaderContext(names, self._only_calls)
@@ -56,9 +56,9 @@ class Scanner:
         self._names = names
 
     def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[Segment]:
-        """The stretches of `text` from `at`, in order, without gaps.
+        """Yield the segments of `text` from `at`, in order, without gaps.
 
-        `ends` False: more text may come, and what it could make a call is one last stretch, "open".
+        `ends` False: more text may follow, and what it could make a call is one last segment, "open".
         """
         plain = at
         open_left = _MOST_OPEN[self._depth]
@@ -68,12 +68,12 @@ class Scanner:
                 end = REASONING_END.search(text, thought.end())
                 yield from _text(plain, start)
                 plain = at = len(text) if end is None else end.end()
-                yield Segment("thoughts", start, at, closed=end is not None)
+                yield Segment("reasoning", start, at, closed=end is not None)
                 continue
             if ending := REASONING_END.match(text, start):
                 yield from _text(plain, start)
                 plain = at = ending.end()
-                yield Segment("thoughts", start, at)
+                yield Segment("reasoning", start, at)
                 continue
             span = self._read(text, start)
             if span is None:
@@ -84,10 +84,10 @@ class Scanner:
                 yield from _text(plain, start)
                 plain = at
                 yield Segment("calls", start, at, span.written, span.closed)
-            elif ends and not (span.closed or span.code):  # nothing but a sign in prose
+            elif ends and not (span.closed or span.code):  # the opener is part of prose
                 open_left -= 1
                 at = start + 1 if open_left >= 0 else len(text)
-            elif not ends and at == len(text):  # what looks closed may go on
+            elif not ends and at == len(text):  # more text may extend it
                 yield from _text(plain, start)
                 yield Segment("text" if span.code else "open", start, at, closed=False)
                 return
@@ -104,16 +104,16 @@ class Scanner:
         return None
 
     def _fence(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-        """A code block: a call where it holds nothing else, in a language that calls are written in."""
+        """Parse a code block: its content is a call if it is nothing else, and the language allows it."""
         body, end, closed = enclosed(text, match)
         calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
-        note = Repair("wrapper", f"took the call out of a code block ({match['info'] or 'no language'})")
+        note = Repair("wrapper", f"took the call from a code block ({match['info'] or 'no language'})")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in calls or ())
         code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
         return ParsedSpan(end, written, closed, code)
 
     def _inline(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-        """Inline code is somebody's example, unless it is all that the text says."""
+        """Parse inline code: a call only if it is the whole text, otherwise an example."""
         end = text.find(match["ticks"], match.end())
         line_end = text.find("\n", match.end())
         if end < 0 or 0 <= line_end < end:
@@ -122,11 +122,11 @@ class Scanner:
         if _SPACE.match(text).end() < match.start() or _SPACE.match(text, after).end() < len(text):  # type: ignore[union-attr]  # it matches anywhere
             return ParsedSpan(after)
         calls = context.only_calls(text[match.end() : end]) or ()
-        note = Repair("wrapper", "took the call out of inline code")
+        note = Repair("wrapper", "took the call from inline code")
         return ParsedSpan(after, tuple(replace(call, repairs=(*call.repairs, note)) for call in calls))
 
     def _only_calls(self, text: str) -> tuple[RawCall, ...] | None:
-        """The calls of a text that consists of calls alone; None for any other."""
+        """Return the calls of a text that consists of calls only, None for any other."""
         if not self._depth or not text.strip():
             return None
         found: list[RawCall] = []
@@ -147,7 +147,7 @@ def _text(start: int, end: int) -> Iterator[Segment]:
 
 
 def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
-    """One pattern that finds where any of them begins; their groups lose their names."""
+    """Return one pattern that matches where any of them does; their groups lose their names."""
     parts = []
     for each in patterns:
         text = re.sub(r"\(\?P<\w+>", "(?:", each.pattern)

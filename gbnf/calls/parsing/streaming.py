@@ -1,14 +1,14 @@
-"""Soft calls while they are written: prose is passed on at once, what might become a call is held back.
+"""Text tool calls from a stream: prose is emitted at once, and text that may become a call is buffered.
 
-    stream = CallStream(executors)
+    stream = CallStream(tools)
     for chunk in chunks:
         print(stream.feed(chunk), end="")
-    step = stream.close()
+    result = stream.close()
 
-Invariants, however the text is cut into chunks: the step is that of the whole text; what was shown is a
-beginning of its `content`, so that a final answer's rest is `content[len(stream.shown):]`; the work is linear
-in the text's length. So settled text is dropped but for what patterns look back at, and text that is not
-settled is scanned again only when it has grown by a part of itself.
+Invariants, for any division into chunks: the result is that of the whole text; the emitted text is a prefix
+of its `content`, so that the rest of a final answer is `content[len(stream.shown):]`; the work is linear in
+the length of the text. So text with a final classification is dropped, except for what patterns look back at,
+and the rest is scanned again only when it has grown by a fraction of its length.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gbnf.calls.parsing.scanner import REASONING_END, Scanner
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.tools import Tool
 
-_PATIENCE = 8  # what is held back grows by an eighth before it is looked at again
+_PATIENCE = 8  # the buffer grows by an eighth before it is scanned again
 _LOOK_BACK = 16
-"""Characters before a place that decide what begins there: the longest is the end tag of thoughts."""
+"""Characters before a position that decide what starts there: the longest is the end tag of reasoning."""
 
 _NAME_KEYS = r"tool|tool_name|function|name|action"
 _BEGUN = re.compile(
@@ -47,7 +47,7 @@ _KEYWORDS = ("call", "tool_call", "tool_name", "function", "name", "action", "pr
 
 
 class CallStream:
-    """Reads a text chunk by chunk. `thinking`: the chat template has opened the thoughts already."""
+    """Parses a text chunk by chunk. `reasoning_opened`: the chat template ends with a reasoning start tag."""
 
     def __init__(self, tools: Iterable[Tool], *, reasoning_opened: bool = False) -> None:
         self._tools = tuple(tools)
@@ -55,26 +55,26 @@ class CallStream:
         self._scanner = Scanner(self._names)
         self._chunks: list[str] = []  # the whole text
         self._length = 0
-        self._window = ""  # the end of the text that was looked at
-        self._waiting: list[str] = []  # the chunks behind it
-        self._at = 0  # where the scan of the window goes on: what stands before is settled
-        self._passed = 0  # how far the window, and what waits, has been given or left out
+        self._window = ""  # the end of the text that was scanned
+        self._waiting: list[str] = []  # the chunks after it
+        self._at = 0  # where the scan of the window continues: text before it is classified
+        self._passed = 0  # how far the window, and the waiting chunks, are emitted or ignored
         self._reasoning_opened = reasoning_opened
         self._had_reasoning = False
         self._holding = False
-        self._in_code = False  # all is prose until backticks come
-        self._blank: list[str] = []  # spaces before the first prose: thoughts may follow, and then they go
-        self._due = 0  # what is held back is looked at again when the text is so long
+        self._in_code = False  # all text is prose until backticks come
+        self._blank: list[str] = []  # spaces before the first prose, ignored if reasoning follows
+        self._due = 0  # the buffer is scanned again when the text has this length
         self._shown: list[str] = []
 
     @property
     def shown(self) -> str:
-        """All that `feed` has given."""
+        """The text that `feed` has returned so far."""
         self._shown = ["".join(self._shown)]
         return self._shown[0]
 
     def feed(self, chunk: str) -> str:
-        """Take the next characters; give those that are prose whatever comes."""
+        """Take the next characters, and return those that are prose whatever follows."""
         self._chunks.append(chunk)
         self._length += len(chunk)
         if self._holding or not chunk:
@@ -104,7 +104,7 @@ class CallStream:
         return self._give(given)
 
     def close(self) -> ParseResult:
-        """The step that the whole text amounts to, as `parse_tool_calls` reads it."""
+        """Return the result of `parse_tool_calls` for the whole text."""
         return parse_tool_calls("".join(self._chunks), self._tools)
 
     def _give(self, prose: str) -> str:
@@ -119,7 +119,7 @@ class CallStream:
         return prose
 
     def _drop_settled(self) -> None:
-        """Keep of the settled text what is looked back at, and a sign that there was more than spaces."""
+        """Drop classified text except for what patterns look back at, and one character for the rest."""
         count = self._at - _LOOK_BACK
         if count > 1:
             sign = "." if self._window[:count].strip() else " "
@@ -128,10 +128,10 @@ class CallStream:
             self._passed -= count - 1
 
     def _stretches(self) -> Iterator[tuple[int, int]]:
-        """The stretches of prose that are settled, and not yet given; moves the scan on."""
+        """Yield the spans of prose that are classified and not yet emitted; advances the scan."""
         text = self._window
         said = False
-        starts: list[int] = []  # of adjacent stretches of prose: one may begin what another ends
+        starts: list[int] = []  # of adjacent spans of prose: one may start what another ends
         segments = list(self._scanner.segments(text, self._at, ends=False))
         for place, segment in enumerate(segments):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
@@ -139,10 +139,10 @@ class CallStream:
             if segment.kind == "calls":
                 self._holding = segment.closed
                 break
-            if segment.kind == "thoughts":
+            if segment.kind == "reasoning":
                 if not segment.closed:
                     break
-                # spaces around thoughts go where no prose has come before
+                # spaces around reasoning are dropped if there was no prose before
                 self._had_reasoning = self._had_reasoning or not said
                 self._at = self._passed = segment.end
                 continue
@@ -151,7 +151,7 @@ class CallStream:
             after = segments[place + 1] if end < len(text) else None
             if segment.closed and after is not None and after.kind == "text" and after.closed:
                 continue
-            # what follows may end what begins here, as a backtick ends inline code
+            # the text that follows may end what starts here, as a backtick ends inline code
             unsettled = after is None or after.kind == "open"
             if segment.closed and unsettled:
                 end = self._begun(starts[0], end)
@@ -163,9 +163,9 @@ class CallStream:
             starts.clear()
 
     def _settled(self, starts: list[int], end: int) -> int:
-        """Where the scan goes on behind prose: after it, or at a line whose beginning says what it is.
+        """Return where the scan continues after prose: its end, or a line whose start determines its kind.
 
-        A line that begins inside a value is no such place: then it is where that stretch starts.
+        If that line starts inside a value, it is the start of the value's span.
         """
         line = max(self._window.rfind("\n", starts[0], end) + 1, starts[0])
         shown = self._window[line:end]
@@ -173,7 +173,7 @@ class CallStream:
         return at if at >= starts[-1] else max(start for start in starts if start <= at)
 
     def _begun(self, start: int, end: int) -> int:
-        """Where at the end of prose something begins that might become a call; `end` where nothing does."""
+        """Return where something that may become a call starts at the end of prose; otherwise `end`."""
         text = self._window
         begun = _BEGUN.search(text, start, end)
         if begun is not None:

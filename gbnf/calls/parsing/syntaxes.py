@@ -1,6 +1,6 @@
-"""The table of shapes, in priority order: how each begins, how it is read, how it is written.
+"""The table of call syntaxes, in order of priority: opener, reader and writer of each.
 
-What a shape's writer writes, its reader reads back as it was.
+Invariant: the reader parses what the writer renders to the same calls.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from gbnf.calls.parsing.tags import (
     write_mistral,
     write_tagged,
 )
+from gbnf.errors import InvalidArgumentError
 
 Writer: TypeAlias = Callable[[Sequence[ToolCall]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """One way to write calls."""
+    """A syntax of calls."""
 
     name: CallSyntaxName
     opener: re.Pattern[str]
@@ -62,16 +63,17 @@ CALL_SYNTAXES: tuple[CallSyntax, ...] = (
     CallSyntax("yaml", YAML, read_yaml, write_yaml),
     CallSyntax("python", PYTHON, read_python, write_python),
 )
-"""Every shape. Where a text holds calls in several, those of the first shape here are its calls."""
+"""Every syntax. If a text has calls in several syntaxes, only those of the first count."""
 
 
 def render_tool_calls(calls: ToolCall | Sequence[ToolCall], syntax: CallSyntaxName = "bare") -> str:
-    """Calls as text in a shape; `gbnf.calls.parse` reads them back as they were.
+    """Render calls as text in a syntax; `parse_tool_calls` parses them to the same calls.
 
-    Only "tool_calls", "openai" and "mistral" write the ids; the others are read back as call_1, call_2, ….
-    Raises ValueError for a shape that doesn't exist.
+    Only "tool_calls", "openai" and "mistral" have ids; in the others, parsed ids are call_1, call_2, ….
+    Raises InvalidArgumentError for an unknown syntax.
     """
     for known in CALL_SYNTAXES:
         if known.name == syntax:
             return known.write([calls] if isinstance(calls, ToolCall) else calls)
-    raise ValueError(f"shape={syntax!r} is none of {', '.join(known.name for known in CALL_SYNTAXES)}")
+    names = ", ".join(known.name for known in CALL_SYNTAXES)
+    raise InvalidArgumentError(f"unknown call syntax {syntax!r}. Use one of {names}.")

@@ -1,4 +1,4 @@
-"""Calls between tags: `<tool_call>`, `<function=name>` and `[TOOL_CALLS]`."""
+"""The syntaxes of calls in tags: `<tool_call>`, `<function=name>` and `[TOOL_CALLS]`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _NAMED = re.compile(rf"\s*(?:\[TOOL_CALLS\])?\s*({NAME})\s*(?:\[CALL_ID\]\s*\w+\
 
 
 def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-    """`<tool_call>{…}</tool_call>`; a missing end tag is a repair, since templates often swallow it."""
+    """Parse `<tool_call>{…}</tool_call>`. A missing end tag is a repair: templates often remove it."""
     at, tag = match.end(), match["tag"]
-    # without its slash it is an end only where no other call begins behind it
+    # without its slash it is an end tag only if no other call follows
     end_tag = re.compile(rf"\s*<(?:\|?/\|?{tag}\|?|\|?{tag}\|?(?!>\s*[\[{{<]))>(?:\s*\Z)?")
     if text[at : at + 1] in ("{", "["):
         inner = _bodies(text, at, context, "tagged")
@@ -53,19 +53,19 @@ def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> Pars
         return ParsedSpan(len(text), closed=False)
     closed = end_tag.match(text, inner.end)
     if not inner.written:
-        # an end tag without its slash may be the next call's: what follows it says so, else it is read anew
+        # an end tag without its slash may be the start tag of the next call: then it is parsed again
         return ParsedSpan(len(text) if closed is not None and closed.end() == len(text) else inner.end)
     written = tuple(replace(call, syntax="tagged") for call in inner.written)
     if closed is None and inner.closed:
-        note = Repair("wrapper", f"the tag {tag} isn't closed")
+        note = Repair("wrapper", f"the tag {tag} is not closed")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in written)
     return ParsedSpan(inner.end if closed is None else closed.end(), written, inner.closed)
 
 
 def _bodies(text: str, at: int, context: ReaderContext, syntax: CallSyntaxName) -> ParsedSpan | None:
-    """The calls in the JSON at `at`, and in the objects that stand directly behind it.
+    """Parse the calls in the JSON at `at`, and in the objects directly after it.
 
-    Behind JSON that holds no call, an object is read on its own: a stream has shown the tag by then.
+    After JSON without a call, an object is parsed on its own: a stream has already emitted the tag.
     """
     body = read_body(text, at, context.names, syntax)
     if body is None:
@@ -75,14 +75,14 @@ def _bodies(text: str, at: int, context: ReaderContext, syntax: CallSyntaxName) 
         body = read_body(text, more.end(), context.names, syntax)
         if body is None or not body.written:
             break
-        note = Repair("wrapper", "several calls stand behind one opening tag")
+        note = Repair("wrapper", "several calls follow one opening tag")
         written = tuple(replace(call, repairs=(*call.repairs, note)) for call in body.written)
         span = ParsedSpan(body.end, span.written + written, body.closed)
     return span
 
 
 def _functions(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-    """The call in `<function=…>`, and those that stand directly behind it."""
+    """Parse the call in `<function=…>`, and those directly after it."""
     span = read_function(text, match, context)
     while span.closed and (more := _NEXT_FUNCTION.match(text, span.end)):
         function = FUNCTION.match(text, more.end())
@@ -94,12 +94,13 @@ def _functions(text: str, match: re.Match[str], context: ReaderContext) -> Parse
 
 
 def write_tagged(calls: Sequence[ToolCall]) -> str:
+    """Render one `<tool_call>` for each call."""
     listed = (json_of({"name": call.name, "arguments": call.arguments}) for call in calls)
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in listed)
 
 
 def read_function(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-    """`<function=name>{…}`, or with a `<parameter=key>` for each argument."""
+    """Parse `<function=name>{…}`, or with a `<parameter=key>` for each argument."""
     at, name = match.end(), match["name"]
     span = (
         named_json(text, at, name, "function")
@@ -126,7 +127,7 @@ def _parameters(text: str, at: int, name: str, context: ReaderContext) -> Parsed
         schema = properties.get(key)
         found = given if is_text(schema) else reader.scalar(given, schema)
         if key in arguments and arguments[key] != found:
-            error = f"the parameter {key[:80]!r} stands twice, with two values"
+            error = f"the parameter {key[:80]!r} occurs twice, with two values"
         arguments[key] = found
         if not ended:
             repairs.append(Repair("wrapper", f"the parameter {key[:80]!r} has no end tag"))
@@ -139,10 +140,10 @@ def _parameters(text: str, at: int, name: str, context: ReaderContext) -> Parsed
 
 
 def _parameter(text: str, at: int, properties: Mapping[str, Any]) -> tuple[int, int, bool] | None:
-    """Where the value that begins at `at` ends, where the text goes on, and whether it has its end tag.
+    """Return the end of the value at `at`, where to continue, and whether it has an end tag.
 
-    Without one it ends at the next parameter or at the function's end; None where the text ends inside. A tag
-    of a parameter inside a line, whose name nothing declares, belongs to the value.
+    Without one it ends at the next parameter or at the function's end; None if the text ends inside it. The
+    tag of an undeclared parameter inside a line belongs to the value.
     """
     function_end: int | None = None
     for found in _IN_PARAMETER.finditer(text, at):
@@ -157,11 +158,12 @@ def _parameter(text: str, at: int, properties: Mapping[str, Any]) -> tuple[int, 
 
 
 def write_function(calls: Sequence[ToolCall]) -> str:
+    """Render one `<function=name>` per line."""
     return "\n".join(f"<function={call.name}>{json_of(call.arguments)}</function>" for call in calls)
 
 
 def read_mistral(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-    """`[TOOL_CALLS][{…}]`, or `[TOOL_CALLS]name[ARGS]{…}` as newer models write it."""
+    """Parse `[TOOL_CALLS][{…}]`, or `[TOOL_CALLS]name[ARGS]{…}` of newer models."""
     at = match.end()
     if text[at : at + 1] in ("{", "["):
         return _bodies(text, at, context, "mistral") or ParsedSpan(len(text), closed=False)
@@ -175,5 +177,6 @@ def read_mistral(text: str, match: re.Match[str], context: ReaderContext) -> Par
 
 
 def write_mistral(calls: Sequence[ToolCall]) -> str:
+    """Render `[TOOL_CALLS][{…}]`."""
     listed = [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
     return f"[TOOL_CALLS]{json_of(listed)}"

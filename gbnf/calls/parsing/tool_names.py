@@ -1,4 +1,4 @@
-"""Which tool a written name means: the pool's names, forgiving how they are spelled and nothing else."""
+"""Resolution of a name in a model's text to a tool, whatever its spelling."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from gbnf.tools import Tool
 
-#: Characters of a written name that are looked at.
+#: Characters of a name that are compared.
 _LIMIT = 200
 _QUOTES = " \t\r\n`*\"'“”"
 
 
 class ToolNames:
-    """The names of a pool."""
+    """The tool names of a pool."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self.tools = {tool.name: tool for tool in tools}
@@ -22,10 +22,10 @@ class ToolNames:
             self._folded.setdefault(fold(name), []).append(name)
 
     def find(self, written: str) -> Tool | None:
-        """The tool that `written` means; None where it means none, or may mean two.
+        """Return the tool that a name resolves to, None if there is none, or two.
 
-        Exactly; else by its letters and digits alone; else without a namespace: `Find-Files`,
-        `functions.find_files` and `findFiles()` are all `find_files`.
+        Compared exactly, then by letters and digits only, then without a namespace: `Find-Files`,
+        `functions.find_files` and `findFiles()` all resolve to `find_files`.
         """
         name = written[:_LIMIT].strip(_QUOTES).removesuffix("()")
         if name in self.tools:
@@ -37,17 +37,17 @@ class ToolNames:
         return None
 
     def may_become(self, written: str) -> bool:
-        """Whether more letters could make this the name of a tool, namespace or not."""
+        """Return whether more letters could make this the name of a tool, with a namespace or without."""
         beginning = fold(written[:_LIMIT].replace(":", ".").replace("/", ".").rpartition(".")[2])
         return "." in written or any(name.startswith(beginning) for name in self._folded)
 
     def nearest(self, written: str) -> str | None:
-        """The name that is most like `written`; None for an empty pool."""
+        """Return the most similar tool name; None for an empty pool."""
         found = difflib.get_close_matches(fold(written[:_LIMIT]), self._folded, n=1, cutoff=0.0)
         return self._folded[found[0]][0] if found else None
 
     def unknown(self, written: str) -> str:
-        """Why a name is refused, in words for the model."""
+        """Return the error for an unknown name, for the model."""
         nearest = self.nearest(written)
         suggestion = f" The nearest is {nearest!r}." if nearest else ""
         tools = f"The tools are {', '.join(self.tools)}." if self.tools else "There are no tools."
@@ -55,5 +55,5 @@ class ToolNames:
 
 
 def fold(name: str) -> str:
-    """A name without case, spaces, dashes and underscores."""
+    """Return a name without case, spaces, dashes and underscores."""
     return "".join(char for char in name.casefold() if char.isalnum())

@@ -1,12 +1,12 @@
-"""Argument repair: a call that its schema refuses, brought to what the schema declares, step by listed step.
+"""Argument repair: correct the arguments of an invalid call by its schema, and list each change.
 
     call = {"name": "find_files", "arguments": {"base_path": ".", "patterns": "*.md"}}
-    repaired = repair_call(call, executors)
+    repaired = repair_call(call, tools)
     repaired.call["arguments"]   # {"base_path": ".", "patterns": ["*.md"]}
     repaired.coercions           # (patterns: wrapped '*.md' as ['*.md'],)
-    repaired.verdict             # judged like any call
+    repaired.validation          # of the repaired call
 
-A valid call is never changed. Nothing is guessed that the schema doesn't say.
+Invariants: a valid call is never changed; nothing is guessed that the schema does not determine.
 """
 
 from gbnf.calls.repair.arguments import UnknownKeys

@@ -1,4 +1,4 @@
-"""Arguments, mended along their schema: where a value is not what its place declares, and nowhere else."""
+"""Repair of arguments by their schema: only values that their schema does not allow are changed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gbnf.schema.validators import extend_validator
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 
 _DEPTH = 60
-_SCHEMA_WORK = 30  # what one schema takes, in the units of `gbnf.effort`
+_SCHEMA_WORK = 30  # the cost of one schema, in the units of `gbnf.effort`
 
 
 class ArgumentRepairer:
-    """Mends values under one root schema, and keeps the list of what it changed."""
+    """Repairs values by one root schema, and lists the changes."""
 
     def __init__(self, root: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
         self._root, self._clamp, self._unknown = root, clamp, unknown
@@ -32,14 +32,14 @@ class ArgumentRepairer:
         self.coercions: list[Coercion] = []
 
     def repaired(self, value: Any) -> Any:
-        """`value` as the root declares it, as far as it can be.
+        """Return `value`, changed to what the root schema allows as far as possible.
 
-        Raises RecursionError and EffortSpent for endless schemas.
+        Raises RecursionError and EffortSpent for infinitely recursive schemas.
         """
         return self._repaired(value, self._root, (), Location((self._root,), self._root, whole=True))
 
     def _repaired(self, value: Any, schema: Any, path: SchemaPath, location: Location) -> Any:
-        """`value` as `schema` declares it, which is one part of what is said of its `spot`."""
+        """Return `value`, changed to what `schema` allows, one of the schemas of its `location`."""
         if not isinstance(schema, Mapping) or len(path) > _DEPTH:
             return value
         spend(_SCHEMA_WORK)
@@ -68,7 +68,7 @@ class ArgumentRepairer:
         return bool(self._validator.evolve(schema=schema).is_valid(value))
 
     def _change(self, path: SchemaPath, kind: CoercionKind, before: Any, after: Any) -> Any:
-        """List a change; one that only undoes the last, where parts contradict each other, takes it back."""
+        """List a change. One that reverts the last, as of contradictory schemas, removes that."""
         change = Coercion(path_text(path), kind, before, after)
         last = self.coercions[-1] if self.coercions else None
         if last and last.path == change.path and _same(last.before, after) and _same(last.after, before):
@@ -78,7 +78,7 @@ class ArgumentRepairer:
         return after
 
     def _one_of(self, value: Any, branches: Any, path: SchemaPath, location: Location) -> Any:
-        """Mend by the first branch that then takes the value; not at all where one takes it as it is."""
+        """Repair by the first branch that then accepts the value, unless a branch accepts it unchanged."""
         if not branches or any(self._valid(value, branch) for branch in branches):
             return value
         kept = list(self.coercions)
@@ -95,7 +95,7 @@ class ArgumentRepairer:
         if not types or has_type(value, types):
             return value
         if "enum" in schema and spelled_in(value, schema["enum"]):
-            return value  # the enumeration says better what was meant
+            return value  # the enumeration determines the value
         found = as_type(value, types)
         return value if found is None else self._change(path, found[0], value, found[1])
 
@@ -137,9 +137,9 @@ class ArgumentRepairer:
         return found
 
     def _named(self, value: Any, path: SchemaPath, location: Location) -> Any:
-        """An object's members under known names: other spellings are renamed, the rest dropped where asked.
+        """Return an object with known keys: other spellings are renamed, the rest dropped if requested.
 
-        A key that any part of the schema declares for this place stays.
+        A key that any part of the schema declares for this location stays.
         """
         if not isinstance(value, dict) or not location.closed or all(map(location.knows, value)):
             return value
@@ -159,12 +159,12 @@ class ArgumentRepairer:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON; for Python, true is 1."""
+    """Return whether two values are the same JSON value; in Python, True equals 1."""
     return type(one) is type(other) and json.dumps(one) == json.dumps(other)
 
 
 def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:
-    """The least and the greatest number that a schema allows; for exclusive bounds of a fraction, none."""
+    """Return the least and the greatest number that a schema allows, None for exclusive bounds."""
     low, high = schema.get("minimum"), schema.get("maximum")
     over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if whole:

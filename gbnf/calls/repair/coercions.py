@@ -1,4 +1,4 @@
-"""One value, brought to a type: what a text, a number or a list may stand for."""
+"""Conversion of a value to another JSON type."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.validation.messages import short_repr
+from gbnf.strict_json import InvalidJsonError
 
 CoercionKind: TypeAlias = Literal[
     "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
 ]
-"""typed: a scalar as another type; parsed: JSON out of its text; wrapped: a value as a list of one;
-unwrapped: the reverse; enum: another spelling of an allowed value; clamped: a number at its bound; renamed,
-dropped, filled: a key."""
+"""typed: a scalar as another type; parsed: JSON from its text; wrapped: a value as a list of one; unwrapped:
+the reverse; enum: another spelling of an allowed value; clamped: a number at its bound; renamed, dropped,
+filled: a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coercion:
     """One change. `path` is where, as `files[0].path`; `before` and `after` are JSON values.
 
-    For `renamed` they are the keys; for `dropped` nothing comes after, for `filled` nothing stood before, and
-    both are then None.
+    For `renamed` they are the keys. For `dropped`, `after` is None; for `filled`, `before` is None.
     """
 
     path: str
@@ -52,7 +52,7 @@ _MOST_DIGITS = 400
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a value; an integer is one, whole numbers with a point are numbers."""
+    """Return the JSON type of a value: "integer" for an int, "number" for every float."""
     match value:
         case None:
             return "null"
@@ -71,7 +71,7 @@ def type_of(value: Any) -> str:
 
 
 def has_type(value: Any, types: Iterable[str]) -> bool:
-    """Whether a value is of one of these types, as JSON Schema counts them."""
+    """Return whether a value has one of these types of JSON Schema."""
     kind = type_of(value)
     if kind == "number" and value.is_integer():
         return bool({"number", "integer"} & set(types))
@@ -79,7 +79,7 @@ def has_type(value: Any, types: Iterable[str]) -> bool:
 
 
 def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None:
-    """`value` as one of `types`, none of which it is: how, and what comes of it. None where nothing does."""
+    """Convert `value` to one of `types`: the kind of change and the result, None if there is none."""
     wanted = list(types)
     for name in [name for name in _ORDER if name in wanted]:
         found = _CONVERSIONS[name](value)
@@ -101,7 +101,7 @@ def _integer(value: Any) -> tuple[Any] | None:
 
 
 def _number(value: Any) -> tuple[Any] | None:
-    """A number out of its text. Digits beyond what a double holds are kept where it is whole."""
+    """Parse a number. A whole number keeps digits beyond the precision of a double."""
     text = value.strip() if isinstance(value, str) else ""
     if not _NUMBER.fullmatch(text) or len(text) > _MOST_DIGITS:
         return None
@@ -131,7 +131,7 @@ def _json_of(opening: str, kind: type) -> Any:
             return None
         try:
             found = load(text).value
-        except Unreadable:
+        except InvalidJsonError:
             return None
         return (found,) if isinstance(found, kind) else None
 
@@ -151,7 +151,7 @@ _ORDER = tuple(_CONVERSIONS)
 
 
 def spelled_in(value: Any, allowed: Iterable[Any]) -> tuple[Any] | None:
-    """The one allowed value that `value` spells in another way; None where there is none, or are two."""
+    """Return the one allowed value that `value` is another spelling of, None if there is none or several."""
     if isinstance(value, list | dict):
         return None
     text = _text(value)

@@ -1,4 +1,4 @@
-"""All that a schema says of one place of a value: its parts, and the keys that they declare together."""
+"""All schemas that apply to one location of a value, and the keys that they declare together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from gbnf.schema.applicators import resolve_pointer
-from gbnf.schema.validators import pattern_matches
+from gbnf.schema.pattern_matching import pattern_matches
 
 _OPENING = ("additionalProperties", "unevaluatedProperties")
 _LISTS = ("allOf", "anyOf", "oneOf")
@@ -16,10 +16,10 @@ _MAPS = ("dependentSchemas", "dependencies")
 
 
 class Location:
-    """The schemas that judge the value of one place, in whatever part of the root schema they stand.
+    """The schemas that apply to the value at one location, from any part of the root schema.
 
-    A key that one of them declares is known, even where another one doesn't name it, or doesn't apply.
-    `whole`: the place is that of the arguments, which are closed even where they declare none.
+    A key that one of them declares is known, even if another one does not name it, or does not apply.
+    `whole`: the location is that of the arguments, which are closed even if they declare none.
     """
 
     def __init__(self, schemas: Iterable[Any], root: Mapping[str, Any], *, whole: bool = False) -> None:
@@ -28,7 +28,7 @@ class Location:
         self._parts = tuple(self._in_place(schemas))
 
     def _in_place(self, schemas: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-        """Each schema, and what judges the same value beside it; what `not` forbids declares nothing."""
+        """Yield each schema and those that apply to the same value; `not` declares nothing."""
         seen: set[int] = set()
         pending = list(schemas)
         while pending:
@@ -53,23 +53,23 @@ class Location:
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """The properties that some part requires."""
+        """The properties that one of the schemas requires."""
         return frozenset(name for part in self._parts for name in part.get("required", ()))
 
     @cached_property
     def closed(self) -> bool:
-        """Whether it is sure that an object here takes no key but those that are known."""
-        said = [part[keyword] for part in self._parts for keyword in _OPENING if keyword in part]
-        if self._unresolved or any(each is not False for each in said):
+        """Whether an object here certainly allows only known keys."""
+        limits = [part[keyword] for part in self._parts for keyword in _OPENING if keyword in part]
+        if self._unresolved or any(each is not False for each in limits):
             return False
-        if said:
+        if limits:
             return True
         if any("patternProperties" in part for part in self._parts):
             return False
         return bool(self.names) or (self._whole and len(self._parts) == 1)
 
     def knows(self, key: str) -> bool:
-        """Whether some part declares this key: by its name, by a pattern, or in a value that it allows."""
+        """Return whether a schema declares this key: by name, by a pattern, or in an allowed value."""
         return any(
             key in part.get("properties", {})
             or any(_matches(pattern, key) for pattern in part.get("patternProperties", {}))
@@ -78,7 +78,7 @@ class Location:
         )
 
     def member(self, key: str) -> Location:
-        """The place of an object's member."""
+        """Return the location of an object's member."""
         schemas: list[Any] = []
         for part in self._parts:
             properties, patterns = part.get("properties", {}), part.get("patternProperties", {})
@@ -88,12 +88,12 @@ class Location:
         return Location(schemas, self._root)
 
     def item(self, at: int) -> Location:
-        """The place of a list's member."""
+        """Return the location of a list's item."""
         return Location((item_schema(part, at) for part in self._parts), self._root)
 
 
 def item_schema(schema: Mapping[str, Any], at: int) -> Any:
-    """What one schema says of a list's member; None where it says nothing."""
+    """Return the schema of a list's item, None if there is none."""
     first = schema.get("prefixItems", ())
     return first[at] if at < len(first) else schema.get("items")
 
@@ -103,5 +103,5 @@ def _listed(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _matches(pattern: str, key: str) -> bool:
-    """As the validator matches; a pattern that nothing reads may match anything."""
+    """Return whether a pattern matches, as in the validator; an unsupported pattern may match anything."""
     return pattern_matches(pattern, key) is not False

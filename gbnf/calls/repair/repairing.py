@@ -1,4 +1,4 @@
-"""One call, mended and judged."""
+"""Repair and validation of a call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.calls.parsing.lenient_json import Unreadable, extent, load
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
@@ -14,6 +14,7 @@ from gbnf.calls.repair.coercions import Coercion
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
 from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpent, limit_effort
+from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 
@@ -22,7 +23,7 @@ _TRUNCATED = ValidationResult(("the call was cut before its end and not executed
 
 @dataclass(frozen=True, slots=True)
 class RepairedCall:
-    """A call after its repair: what was changed, in order, and the validator's verdict on what came of it."""
+    """A repaired call: the changes, in order, and the validation of the result."""
 
     call: dict[str, Any]
     coercions: tuple[Coercion, ...]
@@ -30,6 +31,7 @@ class RepairedCall:
 
     @property
     def ok(self) -> bool:
+        """Whether the repaired call is valid."""
         return self.validation.ok
 
 
@@ -41,13 +43,13 @@ def repair_call(
     clamp: bool = False,
     unknown: UnknownKeys = "drop",
 ) -> RepairedCall:
-    """Bring a call's arguments to what its tool declares, and judge it. Never raises.
+    """Correct a call's arguments by the tool's schema, and validate the result. Never raises.
 
-    A valid call comes back as it is. Else: texts become the numbers, booleans, lists and objects that they
-    spell, scalars lists of one, and enumerated values are found by case; keys are found by spelling, and
-    unknown ones dropped, or with `unknown="refuse"` left to the validator; required ones that are missing
-    take their default. Numbers are moved to their bounds only with `clamp`. A `ToolCall` that is cut is
-    refused. `steps` as in `validate_call`.
+    A valid call is returned unchanged. Otherwise strings become the numbers, booleans, lists and objects that
+    they spell, scalars become lists of one, and enumerated values are found whatever their case; keys are
+    found whatever their spelling, and unknown ones are dropped, or with `unknown="refuse"` left to the
+    validator; missing required ones get their default. Numbers are moved to their bounds only with `clamp`. A
+    truncated `ToolCall` is invalid. `steps` as in `validate_call`.
     """
     given = call.as_call() if isinstance(call, ToolCall) else dict(call)
     if isinstance(call, ToolCall) and call.truncated:
@@ -84,7 +86,7 @@ def repair_call(
 
 
 def _non_string_keys(value: Any) -> Iterator[tuple[Any]]:
-    """The keys below a value that are no texts, which no JSON has."""
+    """Yield the keys inside a value that are not strings, and so not JSON."""
     pending = [value]
     while pending:
         here = pending.pop()
@@ -96,13 +98,13 @@ def _non_string_keys(value: Any) -> Iterator[tuple[Any]]:
 
 
 def _object(arguments: Any, coercions: list[Coercion]) -> Any:
-    """The arguments, out of their text where they are one that ends."""
+    """Return the arguments, parsed if they are the complete text of an object."""
     if isinstance(arguments, str) and arguments.lstrip()[:1] == "{":
         text = arguments.strip()
         if extent(text, 0) == (len(text), ""):
             try:
                 found = load(text).value
-            except Unreadable:
+            except InvalidJsonError:
                 return arguments
             coercions.append(Coercion("arguments", "parsed", arguments, found))
             return found

@@ -1,8 +1,8 @@
-"""Validation after decoding: whether a call may be executed, and if not, what a model should mend.
+"""Validation of calls: whether a call may be executed, and otherwise what a model should correct.
 
-jsonschema judges, with all keywords and formats, and never our grammar: so a fault of the compiler is found
-here. `closing` says which objects are closed, `complaints` words the errors, `judge` puts them together;
-`filled` judges what the runtime puts in place of a step's number.
+Validation uses jsonschema with all keywords and formats, never our grammar, so that it finds errors of the
+compiler. `closed_schema` closes objects, `messages` words the errors, `validator` validates a call, and
+`filled_arguments` validates what the runtime inserts for a step reference.
 """
 
 from gbnf.calls.validation.filled_arguments import filled_argument_errors

@@ -1,10 +1,10 @@
-"""The schema that a tool call is judged by: the manifest's, with silent objects closed.
+"""The schema that validates a tool call: the manifest's, with objects closed.
 
-JSON Schema leaves objects open. In a tool call, an object that declares properties and says nothing of
-additional ones has none (`patternProperties` speaks of them too), and the arguments as a whole are closed
-even where they declare none. Closing goes by `unevaluatedProperties`, so that what `allOf`, `anyOf` and
-references declare counts too. What `not`, `if` and `contains` ask about stays as it is: they test, and a
-test made stricter lets more pass.
+In JSON Schema, objects are open by default. In a tool call, an object that declares properties but not
+`additionalProperties` (or `patternProperties`) allows no others, and the arguments as a whole are closed even
+if they declare none. Objects are closed by `unevaluatedProperties`, so that properties declared by `allOf`,
+`anyOf` and references count too. Schemas of `not`, `if` and `contains` do not change: they are conditions,
+and a stricter condition would accept more.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _BELOW = frozenset(CHILD_APPLICATORS) - _TESTS
 _IN_PLACE = frozenset(IN_PLACE_APPLICATORS) - _TESTS
 
 FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
-"""What stands in place of a property that the runtime fills in: no value is right."""
+"""The schema of a property that the runtime fills in: no value is valid."""
 
 
 def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
-    """`args` for the validator: without the top-level properties in `without`, closed where `closed`."""
+    """Return `args` for the validator: without the top-level properties in `without`, closed if `closed`."""
     if without:
         properties = {
             name: schema for name, schema in args.get("properties", {}).items() if name not in without
         }
         args = {**args, "properties": properties}
-    root = _Preparation(args, closed=closed).prepared(args, value=True)
+    root = _ClosedSchemaBuilder(args, closed=closed).prepared(args, value=True)
     assert isinstance(root, dict)
     if closed and not ADDITIONAL_PROPERTY_KEYWORDS & root.keys() and not declares_elsewhere(root):
         root["additionalProperties"] = False
@@ -49,7 +49,7 @@ def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, close
 
 
 def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
-    """Every property that `schema` lets a model give, declared by itself or where it leads, in order."""
+    """Return every property that `schema` allows a model to give, its own and those of its references."""
     names: dict[str, None] = {}
     for here in _References(root).in_place(schema, branches=True):
         names |= {
@@ -59,21 +59,21 @@ def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
 
 
 def property_schemas(root: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """The schemas of the property `name` that hold in any object that `root` accepts."""
+    """Yield the schemas of the property `name` that apply in every object that `root` accepts."""
     for here in _References(root).in_place(root, branches=False):
         if name in here.get("properties", {}):
             yield here["properties"][name]
 
 
 class _References:
-    """What a schema says in place: by itself, by `allOf` and references, by branches."""
+    """The schemas that apply to the same value: a schema, its `allOf`, references and branches."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         registry: Registry[Any] = Registry().with_resource("urn:args", DRAFT202012.create_resource(root))
         self._resolver = registry.resolver("urn:args")
 
     def in_place(self, schema: Any, *, branches: bool) -> Iterator[Mapping[str, Any]]:
-        """`schema` and the schemas that judge the same value beside it, each once; tests excluded."""
+        """Yield `schema` and the schemas that apply to the same value, each once, without conditions."""
         seen: set[int] = set()
         pending = [schema]
         while pending:
@@ -95,27 +95,30 @@ class _References:
             pending += [member for members in reversed(more) for member in reversed(members)]
 
     def declared(self, schema: Any, *, branches: bool = True) -> Iterator[str]:
+        """Yield the names of declared properties."""
         for here in self.in_place(schema, branches=branches):
             yield from here.get("properties", {})
 
     def has_patterns(self, schema: Any) -> bool:
+        """Return whether `patternProperties` applies."""
         return any("patternProperties" in here for here in self.in_place(schema, branches=False))
 
-    def says_more(self, schema: Any) -> bool:
+    def has_limit(self, schema: Any) -> bool:
+        """Return whether a keyword for additional properties applies."""
         return any(
             ADDITIONAL_PROPERTY_KEYWORDS & here.keys() for here in self.in_place(schema, branches=False)
         )
 
 
-class _Preparation:
+class _ClosedSchemaBuilder:
     def __init__(self, root: Mapping[str, Any], *, closed: bool) -> None:
         self._references, self._closes = _References(root), closed
 
     def prepared(self, schema: Any, *, value: bool, closes_around: bool = False) -> Any:
-        """Return `schema` as judged.
+        """Return `schema` for the validator.
 
-        `value`: it judges a value of its own, not one that others judge beside it. `closes_around`: one of
-        those others is closed here.
+        `value`: no other schema around it applies to the same value. `closes_around`: one that does is
+        closed.
         """
         if not isinstance(schema, Mapping):
             return schema
@@ -140,21 +143,21 @@ class _Preparation:
         return prepared
 
     def _closing(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        if self._references.says_more(schema) or next(self._references.declared(schema), None) is None:
+        if self._references.has_limit(schema) or next(self._references.declared(schema), None) is None:
             return {}
         return {"unevaluatedProperties" if declares_elsewhere(schema) else "additionalProperties": False}
 
     def _opened(self, branch: Any, prepared: Any, *, beside: Mapping[str, Any]) -> Any:
-        """A branch under which nothing is declared stays open."""
+        """Return a branch, open if it declares no properties."""
         if branch is False or next(self._references.declared(beside, branches=False), None) is not None:
             return prepared
-        if self._references.says_more(branch) or next(self._references.declared(branch), None) is not None:
+        if self._references.has_limit(branch) or next(self._references.declared(branch), None) is not None:
             return prepared
         return {**(prepared if isinstance(prepared, dict) else {}), "unevaluatedProperties": True}
 
 
 def _without_demands_on_runtime(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The model needn't give what it may not give."""
+    """Return `schema` without required properties that the runtime fills in."""
     properties = schema.get("properties", {})
     required = schema.get("required", [])
     kept = [name for name in required if not is_runtime_resolved(properties.get(name))]

@@ -1,4 +1,4 @@
-"""What a step reference puts into an argument, judged as if the model had written it."""
+"""Validation of the value that a step reference inserts into an argument."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from gbnf.tools import Tool
 
 
 def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ...]:
-    """What the schemas of the argument `target` say against `value`, a line each; it may be the runtime's.
+    """Return the errors of `value` as the argument `target`, which the runtime may fill in, one line each.
 
-    Judged are those that the arguments hold for it whatever else is given. It never raises.
+    Only schemas that apply whatever the other arguments are count. Never raises.
     """
     validator, schemas = _validators(tool, target)
     try:
         with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
             errors = [error for schema in schemas for error in validator.descend(value, schema, path=target)]
             return tuple(error_messages(errors, tool.name, validator.schema))
-    except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its faults must not end a run
+    except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its errors must not end a run
         return (f"the entries can't be judged ({type(error).__name__})",)
 
 
 @lru_cache(maxsize=1024)
 def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
     properties = {
-        name: {key: held for key, held in schema.items() if key != "runtime_resolved"}
+        name: {key: member for key, member in schema.items() if key != "runtime_resolved"}
         if name == target and isinstance(schema, Mapping)
         else schema
         for name, schema in tool.args.get("properties", {}).items()

@@ -1,7 +1,7 @@
-"""jsonschema's errors in words that a small model can act on: which argument, what it must be, what it was.
+"""Error messages for small models: which argument, what it must be, what it is.
 
-One line each, values as Python shows them (`'3'` is a string, `3` a number), nested places as
-`dialog[0].schema.kind`.
+One line for each error of jsonschema, values as Python shows them (`'3'` is a string, `3` a number), nested
+locations as `dialog[0].schema.kind`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jsonschema import ValidationError
 
 from gbnf.calls.validation.closed_schema import declared_names
 
-#: Characters of a value that are shown, values of an enumeration, complaints of one call.
+#: Characters of a value that are shown, values of an enumeration, errors of one call.
 VALUE_LIMIT, ENUM_LIMIT, MESSAGE_LIMIT = 80, 50, 12
 
 _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
@@ -38,7 +38,7 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
 
 
 def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[str, Any]) -> list[str]:
-    """One line per fault, what is missing first; several missing names of one object share a line."""
+    """Return one line per error, missing arguments first; those of one object share a line."""
     errors = sorted(errors, key=lambda error: [str(step) for step in error.absolute_path])
     faulty = {tuple(error.absolute_path) for error in errors if error.validator != "unevaluatedProperties"}
     missing: dict[tuple[Any, ...], list[str]] = {}
@@ -52,7 +52,7 @@ def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[s
                 instance: Any = error.instance
                 names += [name for name in wanted if name not in instance and name not in names]
             case "unevaluatedProperties" if path in faulty:
-                pass  # it follows from the other fault: a branch that fails declares nothing
+                pass  # a consequence of the other error: a branch that fails declares nothing
             case "additionalProperties" | "unevaluatedProperties" if error.validator_value is False:
                 others += _unknown(error, tool, root)
             case _:
@@ -68,13 +68,13 @@ def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[s
 
 
 def path_text(path: Sequence[str | int]) -> str:
-    """A path as a person writes it: `dialog[0].schema.kind`."""
+    """Return a path as text: `dialog[0].schema.kind`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
 def short_repr(value: Any) -> str:
-    """A value in short."""
+    """Return the `repr` of a value, shortened."""
     match value:
         case dict() | list() if len(value) > VALUE_LIMIT:
             return f"{_kind(value)} of {len(value)}"
@@ -86,18 +86,19 @@ def short_repr(value: Any) -> str:
 
 
 def typed_value(value: Any) -> str:
-    """A value with its JSON type: `string '3'`."""
+    """Return a value with its JSON type: `string '3'`."""
     return "null" if value is None else f"{_kind(value)} {short_repr(value)}"
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """` Did you mean …?` where a name is near, else nothing; upper and lower case don't count."""
+    """Return ` Did you mean …?` if a name is similar, whatever its case, otherwise ""."""
     folded = {other.casefold(): other for other in names}
     found = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(folded[other]) for other in found)}?" if found else ""
 
 
 def unknown_argument(name: str, where: Sequence[str | int], tool: str, known: Sequence[str]) -> str:
+    """Return the error for an argument that is not declared at `where`."""
     inside = f" in {path_text(where)!r}" if where else ""
     takes = f"It takes {', '.join(known)}." if known else "It takes none."
     return f"unknown argument {short_repr(name)}{inside} for tool '{tool}'.{suggestion(name, known)} {takes}"
@@ -137,7 +138,7 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
 
 
 def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
-    """The first fault of each branch: those that get furthest into the value are what the model meant."""
+    """Yield the first error of each branch, the deepest errors first: the model most likely meant these."""
     branches: dict[Any, ValidationError] = {}
     for fault in error.context or ():
         branches.setdefault(fault.relative_schema_path[0], fault)

@@ -1,4 +1,4 @@
-"""The judgement on one call. It never raises, whatever JSON value it is given."""
+"""The validator of calls. It never raises, whatever the JSON value."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from gbnf.tools.step_references import offered_args
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
 _DEPTH_LIMIT = 100
-"""Levels of objects and arrays. Python's own limit is 1000 calls, and jsonschema takes several a level."""
+"""Levels of objects and arrays. Python's limit is 1000 calls, and jsonschema uses several per level."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """Whether a call may be executed; `errors`, one line each, are empty exactly when it may."""
+    """Whether a call may be executed. `errors`, one line each, are empty if it may."""
 
     errors: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
+        """Whether the call is valid."""
         return not self.errors
 
     def __bool__(self) -> bool:
@@ -141,7 +142,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _no_json(value: Any) -> str:
-    """What makes `value` no JSON value that can be judged; "" where it is one. Doesn't recurse."""
+    """Return why `value` is not a JSON value that can be validated, "" if it is. Not recursive."""
     level: list[Any] = [value]
     for _ in range(_DEPTH_LIMIT):
         below: list[Any] = []

@@ -1,67 +1,64 @@
-"""The seam between the planner and a language model: messages and a grammar in, one text out.
+"""The interface between the planner and a language model: messages and a grammar in, one text out.
 
-What must stay true of every backend:
+Invariants of every backend:
 
-- With a grammar, the text is in the grammar's language, or `grammar_violation` says what is wrong with it.
-- A text that was cut (by the token limit or by the end of the context) says so with `finish="length"`.
-- No message's text is read as a control token: only messages that `conversation.adapt` returns are sent.
-- Whatever goes wrong is an error of `gbnf_server.errors`; the backend stays usable after it.
+- With a grammar, the text is in the grammar's language, or `grammar_violation` describes the difference.
+- A text that was truncated (by the token limit or the end of the context) has `finish="length"`.
+- No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
+- All errors are those of `gbnf_server.errors`; the backend stays usable afterwards.
 - One backend may be called from several threads.
-- `on_text` gets each new piece of the answer's text as it is written: whole characters only, and all pieces
-  together are the completion's `text`. Thoughts are not among them: a backend that tells thoughts from text
-  only at the end sends nothing before. It may be called in another thread than the caller's, never in two at
-  a time. What it raises ends the call and passes on.
+- `on_text` gets each new piece of the answer's text as it is generated: whole characters only, and the pieces
+  add up to the completion's `text`. They contain no reasoning: a backend that can separate the two only at
+  the end sends nothing before. It may be called in another thread, but never in two at a time. An exception
+  in it ends the call and propagates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.reasoning import ReasoningTags
 
 Dialect = Literal["gbnf", "json_schema", "none"]
-"""What a backend takes as a grammar: GBNF, the text of a JSON Schema (`gbnf.dialects`), or nothing at all."""
+"""What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
+
+AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
+"""What constrains an answer: a `Grammar`; for backends of the dialect "json_schema", a JSON Schema."""
 
 
-def dialect_of(backend: object) -> Dialect:
-    """A backend's `dialect`; one that has none takes GBNF."""
-    found: Dialect = getattr(backend, "dialect", "gbnf")
-    return found
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend supports.
 
+    `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
+    `takes_images`: whether messages may contain images; other backends refuse them.
+    """
 
-def reasoning_tags_of(backend: object) -> ReasoningTags | None:
-    """Where a backend's model begins and ends its thoughts, None where it can't be made to."""
-    found: ReasoningTags | None = getattr(backend, "markers", None)
-    return found
-
-
-def clear_prompt_cache(backend: object) -> None:
-    """Make the next call evaluate its whole prompt; a backend without `clear_prompt_cache` has no such wish."""
-    clear: Callable[[], None] | None = getattr(backend, "clear_prompt_cache", None)
-    if clear is not None:
-        clear()
+    dialect: Dialect = "gbnf"
+    reasoning_tags: ReasoningTags | None = None
+    takes_images: bool = False
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
-"""`general.name` of the embedded model, which was trained on the minimal prompt."""
+"""`general.name` of the bundled model, which was trained with the minimal prompt style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of a model.
+    """One answer of a model. Times are in seconds.
 
-    `finish` is "length" for a text that was cut: it is never to be executed. `cached_tokens` of the
-    `prompt_tokens` were still in the model's memory. Times are seconds. `grammar_violation` is None where the
-    text fits the grammar, or none was asked for (a cut text fits when it is a prefix of the language).
-    `reasoning` is what the model thought aloud before its text, where the backend can tell the two apart.
-    `grammar_s` is what the grammar took of the whole, from reading it to masking with it; None where the
-    backend does not tell, or none was asked for. `forced_tokens` of the `completion_tokens` cost no step of
-    the model, since the grammar let them be foreseen. `reclaimed`: the text stood where the server keeps
-    thoughts, and was taken from there since it fits the grammar.
+    `finish`: "length" for a truncated text, whose calls must not be executed. `cached_tokens`: how many of the
+    `prompt_tokens` were in the KV cache. `grammar_violation`: None if the text fits the grammar (a truncated
+    text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning before the
+    text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and computing
+    token masks, None if unknown or without a grammar. `forced_tokens`: how many of the `completion_tokens` the
+    grammar forced, without a step of the model. `reclaimed`: the server returned the text as reasoning, but
+    it fits the grammar.
     """
 
     text: str
@@ -79,41 +76,26 @@ class Completion:
 
     @property
     def sampled_tokens(self) -> int:
-        """How many of the tokens cost a step of the model each."""
+        """How many of the tokens the model sampled, each in one step."""
         return self.completion_tokens - self.forced_tokens
 
 
-class Backend(Protocol):
-    """A language model, wherever it runs. `context_length` is in tokens, prompt and answer together.
-
-    A backend that takes no GBNF says in an attribute `dialect` what its `grammar` is instead. One that takes
-    the beginning of the model's thoughts (`thinking.begun`) has their `markers`. One whose messages may show
-    images says so in `takes_images`; the others refuse them. One that keeps prompts between calls can be told
-    to drop them (`clear_prompt_cache`), since what is reused changes the last digits of what comes after it.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def prompt_style(self) -> PromptStyle: ...
-
-    @property
-    def context_length(self) -> int: ...
+class Completer(Protocol):
+    """Completes conversations: the part of a backend that a run needs."""
 
     def complete(
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation. Temperature 0 is greedy, and ignores the seed.
+        """Answer the conversation. Temperature 0 is greedy and ignores the seed.
 
-        Raises GrammarRefused, ContextOverflow, BackendUnreachable, ServerError or BackendError.
+        Raises GrammarRefused, ContextOverflow, BackendUnreachable, ServerResponseError or BackendError.
         """
         ...
 
@@ -121,7 +103,7 @@ class Backend(Protocol):
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -130,8 +112,39 @@ class Backend(Protocol):
         """Answer the conversation without blocking the event loop; otherwise as `complete`."""
         ...
 
+
+class Backend(Completer, Protocol):
+    """A language model, in this process or behind a server. Its properties may send a request."""
+
+    @property
+    def name(self) -> str:
+        """The model or the server, for messages and reports."""
+        ...
+
+    @property
+    def prompt_style(self) -> PromptStyle:
+        """The style of the system prompt that suits the model."""
+        ...
+
+    @property
+    def context_length(self) -> int:
+        """The longest conversation in tokens, prompt and answer together."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend supports."""
+        ...
+
+    def clear_prompt_cache(self) -> None:
+        """Evaluate the whole prompt of the next call, if the backend controls its cache.
+
+        A reused prefix changes the last digits of the logits after it.
+        """
+        ...
+
     def close(self) -> None:
-        """Let go of the model. Calling twice is fine; completing afterwards is an error."""
+        """Release the model. Idempotent; completing afterwards is an error."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -1,4 +1,4 @@
-"""What every backend behind HTTP shares: a call is a flow over an `HttpClient`, driven in either way."""
+"""The common part of the HTTP backends: a call is a `Flow`, which an `HttpClient` drives, blocking or async."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.http_client import Flow, HttpClient
 
 
 class HttpBackend(ABC):
-    """A backend whose model runs in a server. `_complete` says what to send, and what the answer means."""
+    """A backend whose model runs in a server. `_complete` sends requests and parses the responses."""
 
     _http: HttpClient
 
@@ -21,31 +21,35 @@ class HttpBackend(ABC):
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation; see `Backend`. What `grammar` is, `dialect` says."""
+        """Answer the conversation; see `Backend`. `capabilities.dialect` determines what `grammar` is."""
         return self._http.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
 
     async def acomplete(
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """As `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
+        """Like `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
         return await self._http.adrive(
             self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
         )
 
+    def clear_prompt_cache(self) -> None:  # noqa: B027 - overridden where the server allows it
+        """Do nothing: most servers have no request for it."""
+
     def close(self) -> None:
+        """Close the connections. Idempotent."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -60,7 +64,7 @@ class HttpBackend(ABC):
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,

@@ -1,13 +1,13 @@
-"""JSON over HTTP with one server: requests, patience with it, and whole answers or their lines as they come.
+"""JSON over HTTP with one server: requests with retries, and responses as a whole or line by line.
 
-Broken connections are tried again; a server that is still loading (HTTP 503), or says when to come back
-(HTTP 429 with Retry-After), is waited for. The control flow is written once, as generators that yield what to
-do next (`Send`, `Wait`); a sync and an async driver do it. Invariants:
+Retries broken connections, and servers that are loading (HTTP 503) or busy (HTTP 429 with Retry-After). The
+control flow is written once, as generators that yield the next step (`Send`, `Wait`), with a blocking and an
+async driver. Invariants:
 
 - Every error of httpx is translated here.
-- An answer whose first line was given to somebody is never asked for twice.
-- One request, with all that is tried again, takes no longer than its deadline, the pauses between tries
-  excepted; and no answer takes more memory than its request allows (`network.Budget`).
+- A request is not repeated once `on_line` got a line of its response.
+- A request with all its retries, but without the pauses between them, takes no longer than its deadline; and
+  no response takes more memory than its request allows (`RequestBudget`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A request to make; its response is the reply, or an httpx.RequestError thrown in.
+    """A request to send; its response is the reply, or an httpx.RequestError is thrown in.
 
-    `on_line` gets each line of a successful answer as it comes. `tokens`: how many the answer may have.
+    `on_line` gets each line of a successful response as it arrives. `tokens`: the limit of the answer.
     """
 
     method: Method
@@ -52,36 +52,35 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let so many seconds pass."""
+    """Wait so many seconds."""
 
     seconds: float
 
 
 Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
-"""What to do with a server, step by step, and what comes of it."""
+"""The steps of an exchange with a server; returns its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to wait, in seconds: for a whole answer, for a connection, for a server that loads or is busy.
+    """Timeouts and retries of one request, in seconds.
 
-    `timeout` bounds a request with all that is tried again, from the connection to the answer's last byte,
-    however steadily something comes. Broken connections are tried `retries` times again, after `backoff`
-    seconds, twice that, and so on.
+    `timeout`: for the request with its retries, from the connection to the last byte of the response. Broken
+    connections are retried `retries` times, after `backoff` seconds, twice that, and so on.
+    `loading_timeout`: how long to wait for a server that is loading its model or is busy.
     """
 
     timeout: float = 600.0
     connect_timeout: float = 5.0
     retries: int = 3
     backoff: float = 0.25
-    loading: float = 60.0
+    loading_timeout: float = 60.0
 
 
 class HttpClient:
-    """A server at an address, `called` by name in messages. Nothing is sent before it is asked to.
+    """A client of the server at `url`. `server_name` and `hint`, how to start one, are for error messages.
 
-    `advice` says how to start such a server. `on_broken` is called whenever a connection broke: another
-    server, or another model, may come up there.
+    `on_broken` is called when a connection broke: another server, or another model, may replace it.
     """
 
     def __init__(
@@ -94,34 +93,34 @@ class HttpClient:
         hint: str = "",
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises BackendUnreachable where the URL is no address, BackendError where the key can't be sent."""
+        """Raise BackendUnreachable if the URL is invalid, BackendError if the key cannot be sent."""
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise BackendError(
-                f"the API key for {server_name} can't be sent: a header takes printable ASCII only"
+                f"the API key for {server_name} cannot be sent: a header takes printable ASCII only"
             )
         try:
             address = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
-            raise BackendUnreachable(f"{url!r} is no address of a server: {error}") from None
+            raise BackendUnreachable(f"{url!r} is not the URL of a server: {error}") from None
         if address.scheme not in {"http", "https"} or not address.host:
             raise BackendUnreachable(
-                f"{url!r} is no address of a server. Give one like http://127.0.0.1:8080."
+                f"{url!r} is not the URL of a server. Use one like http://127.0.0.1:8080."
             )
         self.url, self._server_name, self._retry_policy = str(address), server_name, retry_policy
         self._hint, self._on_broken = hint or f"Start {server_name} there", on_broken
         self._options: dict[str, Any] = {
             "base_url": self.url,
-            # no answer is decompressed: a small one can become larger than the memory
+            # compressed responses are refused: a small one may expand beyond the memory
             "headers": {"Accept-Encoding": "identity"},
             "timeout": httpx.Timeout(retry_policy.timeout, connect=retry_policy.connect_timeout),
         }
         if api_key:
             self._options["headers"]["Authorization"] = f"Bearer {api_key}"
         else:
-            self._options["auth"] = _with_kept_key
-        # made once, since it takes 20 ms; plain HTTP needs none
+            self._options["auth"] = _with_saved_key
+        # created once, since it takes 20 ms; plain HTTP needs none
         self._verify = ssl.create_default_context() if address.scheme == "https" else None
-        # no proxy reaches this machine's own loopback
+        # a proxy cannot reach this machine's loopback interface
         self._proxy = None if _is_loopback(address.host) else proxy_of(address)
         self.client = httpx.Client(transport=Transport(self._verify, self._proxy), **self._options)
 
@@ -134,45 +133,45 @@ class HttpClient:
         on_line: OnLine | None = None,
         tokens: int = 0,
     ) -> Flow[httpx.Response]:
-        """Make a request, again where that may help; `tokens` is how many the answer may have.
+        """Send a request, with retries; `tokens` is the limit of the answer.
 
-        Raises BackendUnreachable, or BackendError where the answer is larger than such an answer can be.
+        Raises BackendUnreachable, or BackendError if the response is larger than it may be.
         """
         broken, waited, pause = 0, 0.0, self._retry_policy.backoff
         deadline = Deadline(self._retry_policy.timeout)
-        begun = False
+        has_begun = False
 
-        def heard(line: str) -> None:
-            nonlocal begun
-            begun = True
+        def receive(line: str) -> None:
+            nonlocal has_begun
+            has_begun = True
             assert on_line is not None
             on_line(line)
 
         while True:
-            asked: float | None = None
+            retry_after: float | None = None
             try:
-                response = yield Send(method, path, deadline, body, heard if on_line else None, tokens)
+                response = yield Send(method, path, deadline, body, receive if on_line else None, tokens)
             except httpx.RequestError as error:
                 self._on_broken()
                 broken += 1
-                if begun or broken > self._retry_policy.retries or not _is_retryable(error):
+                if has_begun or broken > self._retry_policy.retries or not _is_retryable(error):
                     raise BackendUnreachable(self._explain(error)) from error
             else:
                 assert response is not None
-                asked = _retry_after(response)
-                busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and asked is not None
+                retry_after = _retry_after(response)
+                busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and retry_after is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                left = self._retry_policy.loading - waited
-                if not (loading or busy) or left <= 0 or (asked or 0) > left:
+                left = self._retry_policy.loading_timeout - waited
+                if not (loading or busy) or left <= 0 or (retry_after or 0) > left:
                     return response
-            seconds = max(pause, asked or 0)
+            seconds = max(pause, retry_after or 0)
             yield Wait(seconds)
             deadline.extend(seconds)
             waited += seconds
             pause = min(2 * pause, 5.0)
 
     def drive(self, flow: Flow[_Result]) -> _Result:
-        """Do what the flow says, blocking. Raises BackendError after `close`."""
+        """Run a flow, blocking. Raises BackendError after `close`."""
         self._check_open()
         try:
             step = next(flow)
@@ -193,9 +192,9 @@ class HttpClient:
             return result
 
     async def adrive(self, flow: Flow[_Result]) -> _Result:
-        """As `drive`; cancelling it closes the connection, at which servers stop generating."""
+        """Run a flow; cancelling closes the connection, which makes servers stop generating."""
         self._check_open()
-        transport = AsyncTransport(self._verify, self._proxy)  # one is bound to its event loop
+        transport = AsyncTransport(self._verify, self._proxy)  # bound to this event loop
         async with httpx.AsyncClient(transport=transport, **self._options) as client:
             try:
                 step = next(flow)
@@ -216,11 +215,14 @@ class HttpClient:
                 return result
 
     def close(self) -> None:
+        """Close the connections. Idempotent."""
         self.client.close()
 
     def _check_open(self) -> None:
         if self.client.is_closed:
-            raise BackendError(f"{self._server_name} at {self.url} has been closed. Make a new one.")
+            raise BackendError(
+                f"the client of {self._server_name} at {self.url} is closed. Create a new one."
+            )
 
     def _send(self, step: Send) -> httpx.Response:
         options, budget = _request_options(step)
@@ -235,18 +237,18 @@ class HttpClient:
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 return (
-                    f"no {self._server_name} answers at {self.url} ({error or 'time-out'}). "
+                    f"no {self._server_name} answers at {self.url} ({error or 'timeout'}). "
                     f"{self._hint}, or check the address."
                 )
             case httpx.TimeoutException():
                 return (
-                    f"{self._server_name} at {self.url} gave no answer within {self._retry_policy.timeout:g} s, "
-                    "the time for all of it. Allow fewer tokens, or a longer time-out."
+                    f"{self._server_name} at {self.url} did not finish its answer within "
+                    f"{self._retry_policy.timeout:g} s. Allow fewer tokens, or a longer timeout."
                 )
             case _:
                 return (
                     f"the connection to {self._server_name} at {self.url} broke "
-                    f"({error or type(error).__name__}). It may have been stopped: its log says more."
+                    f"({error or type(error).__name__}). It may have been stopped: see its log."
                 )
 
 
@@ -262,17 +264,17 @@ async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
 
 
 _MOST = 4 * 1024 * 1024
-"""Bytes of any answer, beside what it repeats of the request and its tokens: lists of models, templates."""
+"""Bytes of any response, besides what it repeats of the request and its tokens: model lists, templates."""
 _REPEATED = 4
-"""How often a server may say a request again: llama-server does so with the prompt and the grammar."""
+"""How often a server may repeat a request: llama-server does so with the prompt and the grammar."""
 _MOST_PER_TOKEN = 4096
-"""Bytes of one token in a stream, with all that chat servers send beside each."""
+"""Bytes of one token in a stream, with all that chat servers send along."""
 _MOST_OF_ERROR = 64 * 1024
 _LONGEST_RETRY_AFTER = 64
 
 
 def _request_options(step: Send) -> tuple[dict[str, Any], RequestBudget]:
-    """What httpx sends for a step, and the budget for it."""
+    """Return httpx's arguments for a step, and its budget."""
     if step.body is None:
         return {}, RequestBudget(step.deadline, _MOST)
     content = json.dumps(step.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
@@ -282,7 +284,7 @@ def _request_options(step: Send) -> tuple[dict[str, Any], RequestBudget]:
 
 
 class _ResponseReader:
-    """Collects the body of a response as it comes, or hands its lines on.
+    """Collects the body of a response as it arrives, or passes on its lines.
 
     Raises BackendError if a successful response is compressed.
     """
@@ -292,13 +294,13 @@ class _ResponseReader:
         self._coding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if response.is_success and self._coding != "identity":
             raise BackendError(
-                f"the server compressed its answer ({self._coding[:40]!r}), though it was asked not to. "
-                "Turn compression off for it, or for the proxy before it."
+                f"the server compressed its answer ({self._coding[:40]!r}), against the request. "
+                "Disable compression for it, or for the proxy in front of it."
             )
         self._lines = LineDecoder(on_line) if response.is_success and on_line is not None else None
 
     def feed(self, chunk: bytes) -> bool:
-        """Take a piece; return whether more is wanted. Of an error, the beginning is enough."""
+        """Add a piece; return whether to read on. Of an error, the beginning is enough."""
         if self._lines is not None:
             self._lines.feed(chunk)
             return True
@@ -307,7 +309,7 @@ class _ResponseReader:
         return self._response.is_success or len(self._body) < _MOST_OF_ERROR
 
     def end(self) -> httpx.Response:
-        """Return a response that is complete, with the headers that are read later."""
+        """Return the complete response, with the headers that are read later."""
         if self._lines is not None:
             self._lines.end()
         headers = [
@@ -317,28 +319,28 @@ class _ResponseReader:
 
 
 def _is_retryable(error: httpx.RequestError) -> bool:
-    """Tell whether trying again may help: not where the server is at work on the first try still."""
+    """Return whether a retry may help: not while the server is still working on the first request."""
     if isinstance(error, httpx.TimeoutException):
         return isinstance(error, httpx.ConnectTimeout)
     return isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """The seconds that a server asks to wait for, by number or date (RFC 9110, 10.2.3); None where none."""
-    said = response.headers.get("retry-after", "").strip()
-    if len(said) > _LONGEST_RETRY_AFTER:
+    """Return the seconds of a Retry-After header, a number or a date (RFC 9110, 10.2.3); None for none."""
+    text = response.headers.get("retry-after", "").strip()
+    if len(text) > _LONGEST_RETRY_AFTER:
         return None
-    if said.isascii() and said.isdecimal():
-        return float(said)
+    if text.isascii() and text.isdecimal():
+        return float(text)
     try:
-        when = parsedate_to_datetime(said)
+        when = parsedate_to_datetime(text)
         return max((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # of a year of 20 digits, for one
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # for a year of 20 digits, for example
         return None
 
 
-def _with_kept_key(request: httpx.Request) -> httpx.Request:
-    """Send the key of a llama-server of ours.
+def _with_saved_key(request: httpx.Request) -> httpx.Request:
+    """Add the API key of a llama-server that this user started.
 
     It is looked up for each request, since another server may have taken the address.
     """
@@ -357,7 +359,7 @@ def _is_loopback(host: str) -> bool:
 def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:
     """Return the JSON value of a response, None for invalid JSON. Raises MalformedText.
 
-    `streamed` is the object that a successful answer's lines were put together to.
+    `streamed`: the object that the lines of a successful streamed response add up to.
     """
     if not response.is_success:
         return parse_error_body(response.content)
@@ -367,13 +369,13 @@ def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:
 def parse_response(
     response: httpx.Response, streamed: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], str]:
-    """The JSON object of a response, {} where it has none, and the error that it tells of, "" where none.
+    """Return the JSON object of a response, {} for none, and its error, "" for none.
 
-    Servers write errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
+    Servers send errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
     `streamed` is as for `value_of`. Raises MalformedText.
     """
     if response.is_success and streamed == {}:
-        return {}, "the answer stopped before its end"
+        return {}, "the answer ended too early"
     value = value_of(response, streamed)
     answer = value if isinstance(value, dict) else {}
     error = error_message(answer)
@@ -385,16 +387,16 @@ def parse_response(
 
 
 def error_message(answer: dict[str, Any]) -> str:
-    """The error that a JSON object of a server tells of, "" where it is an answer."""
+    """Return the error in a JSON object of a server, "" for none."""
     error = answer.get("error")
     if isinstance(error, dict):
         error = error.get("message") or error
-    return "" if error is None else str(error) or "an error without a word"
+    return "" if error is None else str(error) or "an error without a message"
 
 
 def is_context_overflow(message: str) -> bool:
-    """Whether an error says that the messages are too long for the model."""
-    said = message.lower()
-    return "context" in said and any(
-        word in said for word in ("length", "window", "size", "exceed", "overflow", "longer", "too long")
+    """Return whether an error means that the messages are too long for the model."""
+    text = message.lower()
+    return "context" in text and any(
+        word in text for word in ("length", "window", "size", "exceed", "overflow", "longer", "too long")
     )

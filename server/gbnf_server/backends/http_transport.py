@@ -1,10 +1,10 @@
-"""Connections on which one budget of time and bytes bounds each request: transports for httpx, over httpcore.
+"""Transports for httpx, over httpcore, that limit the time and the bytes of each request as a whole.
 
-The time-outs of httpx bound single operations, so that a server which sends a byte now and then is waited
-for without end. Here every operation gets what is left of the request's time, and all that comes is counted,
-headers and interim responses included. Of an answer's headers only those in `_READ` are passed on: no cookie
-is kept, no body is decompressed, and no text is decoded by what a server says of it. Invariant: whatever a
-server sends, nothing but an `httpx.RequestError` or a `BackendError` is raised.
+The timeouts of httpx limit single operations, so that a server which sends a byte now and then is never timed
+out. Here every operation gets the rest of the request's time, and all received bytes are counted, headers and
+interim responses included. Only the headers in `_READ` are passed on: no cookie is stored, no body is
+decompressed, and no text is decoded by a charset of the server. Invariant: whatever a server sends, only an
+`httpx.RequestError` or a `BackendError` is raised.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from gbnf_server.errors import BackendError
 
 _READ = frozenset({b"retry-after", b"content-encoding"})
 _MOST_HEADERS = 256 * 1024
-"""Bytes until the headers have ended, interim responses included; h11 takes 100 KiB for one response."""
-_WRITTEN_AT_ONCE = 4096
-"""Bytes that a socket takes in one operation, so that the time-out of one is that of all of them."""
+"""Bytes until the end of the headers, interim responses included; h11 accepts 100 KiB per response."""
+_WRITE_SIZE = 4096
+"""Bytes that a socket accepts in one operation, so that each operation has its own timeout."""
 _CONNECTIONS: dict[str, Any] = {
     "max_connections": 100,
     "max_keepalive_connections": 20,
@@ -36,23 +36,24 @@ _CONNECTIONS: dict[str, Any] = {
 
 
 class Deadline:
-    """A point in time, so many seconds from now."""
+    """A point in time, `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._until = monotonic() + seconds
 
     def left(self) -> float:
-        """The seconds until then, negative afterwards."""
+        """Return the seconds until then, negative afterwards."""
         return self._until - monotonic()
 
     def extend(self, seconds: float) -> None:
+        """Move the deadline back."""
         self._until += seconds
 
 
 class RequestBudget:
-    """What one request may take until `deadline`: headers, and `size` bytes of an answer behind them.
+    """The limits of one request: until `deadline`, the headers and `size` bytes of a body.
 
-    It bounds what is done inside its `with` block, on the connections of this module.
+    They apply inside its `with` block, to the connections of this module.
     """
 
     def __init__(self, deadline: Deadline, size: int) -> None:
@@ -69,23 +70,24 @@ class RequestBudget:
         _current.reset(self._token)
 
     def seconds(self, timeout: float | None, error: type[httpcore.TimeoutException]) -> float:
-        """How long an operation may take. Raises `error` where no time is left."""
+        """Return how long an operation may take. Raises `error` if no time is left."""
         left = self._deadline.left()
         if left <= 0:
             raise error("no time is left")
         return left if timeout is None else min(timeout, left)
 
     def receive(self, data: bytes) -> bytes:
-        """Count what has come. Raises BackendError where it is too much."""
+        """Count received bytes. Raises BackendError above the limit."""
         self._received += len(data)
         if self._received > self._limit:
             raise BackendError(
-                f"the server sent more than {self._limit} bytes, which no answer to this request takes. "
+                f"the server sent more than {self._limit} bytes, too many for an answer to this request. "
                 "Check which server answers there."
             )
         return data
 
     def end_headers(self) -> None:
+        """Set the limit for the body."""
         self._limit = self._received + self._size
 
 
@@ -101,9 +103,9 @@ class _Stream(httpcore.NetworkStream):
         return budget.receive(self._stream.read(max_bytes, budget.seconds(timeout, httpcore.ReadTimeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for at in range(0, len(buffer), _WRITTEN_AT_ONCE):
+        for at in range(0, len(buffer), _WRITE_SIZE):
             seconds = _current.get().seconds(timeout, httpcore.WriteTimeout)
-            self._stream.write(buffer[at : at + _WRITTEN_AT_ONCE], seconds)
+            self._stream.write(buffer[at : at + _WRITE_SIZE], seconds)
 
     def close(self) -> None:
         self._stream.close()
@@ -173,7 +175,7 @@ class _AsyncBackend(httpcore.AnyIOBackend):
 
 
 class Transport(httpx.BaseTransport):
-    """A pool of connections. `proxy` is the one to go through, None for none."""
+    """A pool of connections, through `proxy` if given."""
 
     def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
         self._pool = httpcore.ConnectionPool(
@@ -181,6 +183,7 @@ class Transport(httpx.BaseTransport):
         )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request inside a `RequestBudget`."""
         with _translated():
             answer = self._pool.handle_request(_core_request(request))
         _current.get().end_headers()
@@ -188,11 +191,12 @@ class Transport(httpx.BaseTransport):
         return httpx.Response(answer.status, headers=_read_headers(answer), stream=_Body(answer.stream))
 
     def close(self) -> None:
+        """Close the connections."""
         self._pool.close()
 
 
 class AsyncTransport(httpx.AsyncBaseTransport):
-    """As `Transport`, for one event loop."""
+    """Like `Transport`, for one event loop."""
 
     def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
         self._pool = httpcore.AsyncConnectionPool(
@@ -200,6 +204,7 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request inside a `RequestBudget`."""
         with _translated():
             answer = await self._pool.handle_async_request(_core_request(request))
         _current.get().end_headers()
@@ -207,6 +212,7 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         return httpx.Response(answer.status, headers=_read_headers(answer), stream=_AsyncBody(answer.stream))
 
     async def aclose(self) -> None:
+        """Close the connections."""
         await self._pool.aclose()
 
 
@@ -238,7 +244,7 @@ class _AsyncBody(httpx.AsyncByteStream):
 
 
 def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
-    """The proxy that the environment names for an address, None where it names none."""
+    """Return the proxy that the environment sets for an address, None for none."""
     if proxy_bypass(address.host):
         return None
     named = getproxies()
@@ -272,9 +278,9 @@ def _read_headers(answer: httpcore.Response) -> list[tuple[bytes, bytes]]:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise what the libraries below raise as the error of httpx that has its name, or as a broken protocol.
+    """Translate the libraries' exceptions to httpx's errors of the same name, or to a protocol error.
 
-    Their own bugs are among it: a server that finds one ends a request and no run.
+    This includes their bugs: a server that triggers one ends a request, not a run.
     """
     try:
         yield

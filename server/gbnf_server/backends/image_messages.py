@@ -1,10 +1,8 @@
-"""Images in messages, in each server's own way. Pure.
+"""Images in messages, in the format of each server. Pure.
 
-A backend that takes images says so in an attribute `takes_images`. What a message's images are on the wire:
-
-    chat servers    content: [{"type": "text", …}, {"type": "image_url", "image_url": {"url": "data:…"}}]
-    Ollama          images: ["base64"]
-    llama-server    a marker in the prompt for each, and the images beside it, as base64
+chat servers    content: [{"type": "text", …}, {"type": "image_url", "image_url": {"url": "data:…"}}]
+Ollama          images: ["base64"]
+llama-server    a marker in the prompt for each, and the images beside it, as base64
 """
 
 from __future__ import annotations
@@ -17,29 +15,26 @@ from gbnf.prompts.messages import Image, Message
 from gbnf_server.errors import BackendError
 
 
-def takes_images(backend: object) -> bool:
-    """Whether a backend takes messages with images. May ask its server."""
-    return bool(getattr(backend, "takes_images", False))
-
-
 def refuse_images(messages: Sequence[Message], name: str) -> None:
-    """Raises BackendError where a message holds an image, for backends that take none."""
+    """Raise BackendError if a message contains an image, for backends without support for them."""
     if any(message.get("images") for message in messages):
         raise BackendError(
-            f"{name} takes no images. Use a server whose model does, or put the image into the workspace and "
-            "offer the tool describe_frame."
+            f"{name} takes no images. Use a server whose model supports them, or put the image into the "
+            "workspace and offer the tool describe_frame."
         )
 
 
 def openai_message(message: Message) -> dict[str, Any]:
+    """Return a message of OpenAI's chat API."""
     images = message.get("images", ())
     if not images:
         return {"role": message["role"], "content": message["content"]}
-    shown = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
-    return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}, *shown]}
+    parts = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
+    return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}, *parts]}
 
 
 def ollama_message(message: Message) -> dict[str, Any]:
+    """Return a message of Ollama's chat API."""
     images = message.get("images", ())
     plain: dict[str, Any] = {"role": message["role"], "content": message["content"]}
     return {**plain, "images": [_base64(image) for image in images]} if images else plain
@@ -48,7 +43,7 @@ def ollama_message(message: Message) -> dict[str, Any]:
 def insert_image_markers(messages: Sequence[Message], marker: str) -> tuple[list[Message], list[str]]:
     """Return the messages with a marker for each image, and the images in the same order, as base64.
 
-    No text may hold the marker itself: escape it before.
+    No text may contain the marker itself: escape it before.
     """
     plain: list[Message] = []
     data: list[str] = []
@@ -56,8 +51,8 @@ def insert_image_markers(messages: Sequence[Message], marker: str) -> tuple[list
         images = message.get("images", ())
         data += [_base64(image) for image in images]
         content = "".join(f"{marker}\n" for _ in images) + message["content"]
-        said: Message = {"role": message["role"], "content": content}
-        plain.append({**said, "thinking": message["thinking"]} if "thinking" in message else said)
+        marked: Message = {"role": message["role"], "content": content}
+        plain.append({**marked, "thinking": message["thinking"]} if "thinking" in message else marked)
     return plain, data
 
 

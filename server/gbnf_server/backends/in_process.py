@@ -1,7 +1,7 @@
-"""A model in this process: llama-cpp-python's low-level layer, with a decoding loop of our own.
+"""A model in this process: llama-cpp-python's low-level API, with a decoding loop of our own.
 
-The parts are in `gbnf_server.inference`: what may come next (`constraint`), which token it is (`sampling`),
-what is forced (`jump`), the model's memory (`memory`), and the loop (`decoder`).
+The parts are in `gbnf_server.inference`: allowed tokens (`constraint`), the choice of a token (`sampler`),
+forced text (`jump_forward`), the KV cache (`kv_cache`), and the loop (`decoder`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion
 from gbnf_server.backends.chat_template import ChatTemplate
-from gbnf_server.backends.reasoning import ReasoningTags, open_reasoning_tags, split_reasoning
+from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
 from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.errors import ContextOverflow, ModelLoadError
 from gbnf_server.inference.constraint import Constraint
@@ -33,7 +33,7 @@ from gbnf_server.inference.sampler import Sampler, Truncation
 
 
 class InProcess:
-    """A GGUF model run by llama-cpp-python. `parallel` calls at a time; others wait their turn."""
+    """A GGUF model, run by llama-cpp-python. Runs `parallel` calls at a time; others wait."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class InProcess:
         threads: int | None = None,
         prompt_style: PromptStyle | None = None,
         gpu_layers: int | None = None,
-        guard_grammars: bool = True,
         engine: GrammarEngineName = "llama.cpp",
         jump_forward: bool = True,
         parallel: int = 1,
@@ -51,22 +50,21 @@ class InProcess:
         top_p: float = 1.0,
         min_p: float = 0.0,
     ) -> None:
-        """Load the model. Raises ModelLoadError, or SetupError where the engine is not installed.
+        """Load the model. Raises ModelLoadError, or SetupError if the engine is not installed.
 
-        `context_length` (tokens): by default what the model was trained for, up to 8192. `threads`: by
-        default one per usable CPU, or one for a small model. `prompt_style`: by default "minimal" for the
-        embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar, and is only
-        for grammars that all come from our compiler. `engine`: what enforces grammars, "llama.cpp" or
-        "llguidance". `jump_forward`: text that the grammar forces is appended, not sampled. `parallel`: how
-        many calls may share the model at once, each with a context of its own. `top_k`, `top_p`, `min_p`
-        truncate what is sampled at a temperature above 0; these values keep all.
+        `context_length` (tokens): by default that of the model's training, up to 8192. `threads`: by default
+        one per usable CPU, or one for a small model. `prompt_style`: by default "minimal" for the bundled
+        model, otherwise "full". `engine`: what enforces grammars, "llama.cpp" or "llguidance".
+        `jump_forward`: append text that the grammar forces instead of sampling it. `parallel`: how many calls
+        may run at once, each in a sequence of `context_length`. `top_k`, `top_p`, `min_p`: truncation of the
+        distribution at temperatures above 0; the defaults truncate nothing.
         """
         if parallel < 1:
-            raise ValueError(f"parallel is {parallel}; at least one call is made at a time")
+            raise ValueError(f"parallel is {parallel}; it must be at least 1")
         self._truncation = Truncation(top_k, top_p, min_p)
         model = NativeModel(model_path, gpu_layers=gpu_layers)
         if not model.end_tokens:
-            raise ModelLoadError(f"{model.path} has no end-of-generation token, so no answer would ever end.")
+            raise ModelLoadError(f"{model.path} has no end-of-generation token, so an answer could not end.")
         self.name: str = model.name
         self.prompt_style: PromptStyle = prompt_style or (
             "minimal" if self.name == DEMO_MODEL_NAME else "full"
@@ -74,10 +72,9 @@ class InProcess:
         self.context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
-        self._guarded = guard_grammars
-        self._jumps = (
-            jump_forward and not model.has_recurrent_state
-        )  # what was evaluated may have to be taken back
+        self.capabilities = Capabilities(reasoning_tags=self._template.reasoning_tags)
+        # it rolls back the KV cache, which a recurrent model cannot
+        self._jumps = jump_forward and not model.has_recurrent_state
         self._engine: GrammarEngine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
             model,
@@ -87,16 +84,11 @@ class InProcess:
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
-    @property
-    def reasoning_tags(self) -> ReasoningTags | None:
-        """Where the model's thoughts begin and end, None for one that does not think aloud."""
-        return self._template.reasoning_tags
-
     def complete(
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -112,13 +104,13 @@ class InProcess:
         self,
         messages: Sequence[Message],
         *,
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """As `complete`, in a thread, where `on_text` is called; cancelling ends it at the next token."""
+        """Like `complete`, in a thread, which calls `on_text`; cancelling ends it at the next token."""
         stop = threading.Event()
         sampler = Sampler(temperature, seed, self._truncation)
         try:
@@ -129,7 +121,7 @@ class InProcess:
             stop.set()
 
     def clear_prompt_cache(self) -> None:
-        """Drop what the model remembers of calls that are over. Raises BackendError after `close`."""
+        """Clear the KV cache of finished calls. Raises BackendError after `close`."""
         slot = Slot()
         self._kv_cache.register(slot)
         try:
@@ -138,7 +130,7 @@ class InProcess:
             self._kv_cache.release(slot)
 
     def close(self) -> None:
-        """Free the model's memory, after the calls that are under way."""
+        """Free the model and its KV cache once the running calls have ended. Idempotent."""
         self._kv_cache.close()
         self._free()
 
@@ -153,16 +145,15 @@ class InProcess:
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         sampler: Sampler,
         stop: threading.Event,
         on_text: OnText | None,
     ) -> Completion:
         if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
-        if grammar is not None and self._guarded:
-            guard_grammar(grammar)
+            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
+        grammar = None if grammar is None else guard_grammar(grammar)
         slot = Slot()
         try:
             self._kv_cache.register(slot)
@@ -172,16 +163,16 @@ class InProcess:
             constrained = None if grammar is None else self._engine.constraint(grammar)
             if constrained is not None:
                 constrained.seconds = time.perf_counter() - begun
-            opened = open_reasoning_tags(prompt)
+            open_tags = open_reasoning_tags(prompt)
             reasoning_filter = (
                 None
                 if on_text is None
-                else ReasoningFilter(on_text, constrained=constrained is not None, opened=opened)
+                else ReasoningFilter(on_text, constrained=constrained is not None, open_tags=open_tags)
             )
             feed = None if reasoning_filter is None else reasoning_filter.feed
             answer = self._answer(tokens, constrained, max_tokens, sampler, stop, feed, slot)
             if constrained is None:
-                reasoning, text = split_reasoning(answer.text, opened)
+                reasoning, text = split_reasoning(answer.text, open_tags)
                 answer = replace(answer, text=text, reasoning=reasoning)
             return answer if reasoning_filter is None else reasoning_filter.end(answer)
         finally:

@@ -1,11 +1,9 @@
-"""A llama-server over HTTP, never trusted.
+"""A llama-server over HTTP, whose answers are verified.
 
 A call renders the messages with the model's own template (`/apply-template`) and completes the prompt with
-our grammar (`/completion`). That way nothing on the server parses the answer: no thoughts are split off into
-another field, no tool format is looked for, and the grammar binds from the first character that we get.
-The text is then replayed through our own matcher.
-
-What to do is written as flows of `exchange`, which does it, blocking or not.
+our grammar (`/completion`). So the server does not parse the answer: it separates no reasoning, looks for no
+tool calls, and the grammar applies from the first character that we get. Our own matcher then verifies the
+text.
 """
 
 from __future__ import annotations
@@ -17,49 +15,45 @@ from typing import Any
 
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.backends.reasoning import (
-    ReasoningTags,
+    append_reasoning,
     close_reasoning,
     find_reasoning_tags,
     open_reasoning_tags,
-    opened,
     split_reasoning_message,
 )
 from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
-from gbnf_server.backends.template_roles import TemplateFailure, TemplateRoles, adapt_messages, probe_roles
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages, probe_roles
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.errors import BackendError, ServerResponseError
+from gbnf_server.errors import BackendError, ChatTemplateError, ServerResponseError
 from gbnf_server.inference.grammar_checker import guard_grammar
 
 
 @dataclass(frozen=True, slots=True)
 class _ServerProperties:
-    """What a server says of itself and its model; `told` is its own words, which change with either."""
+    """Properties of a server and its model. `props`: the response that they were read from."""
 
-    told: dict[str, Any]
+    props: dict[str, Any]
     context_length: int
     prompt_style: PromptStyle
     roles: TemplateRoles
     escape: Escape
-    reasoning_tags: ReasoningTags | None
-    takes_images: bool
+    capabilities: Capabilities
     media_marker: str
     model: str
 
 
 class LlamaServer(HttpBackend):
-    """A llama-server at an address. Its answers carry what they violate of the grammar, if anything.
+    """A llama-server at an address.
 
-    Broken connections are tried `retries` times again, after `backoff` seconds, twice that, and so on; a
-    server that is still loading its model (HTTP 503) for up to `loading_timeout` seconds. `timeout` is how long an
-    answer may take, in seconds, up to its last byte. `prompt_style`: by default
-    "minimal" for the embedded model, else "full". `guard_grammars=False` saves a reading of each new grammar,
-    and is only for grammars that all come from our compiler.
+    `api_key`: by default that of a server that this user started there. `timeout`, `connect_timeout`,
+    `retries`, `backoff`, `loading_timeout`: see `RetryPolicy`. `prompt_style`: by default "minimal" for the
+    bundled model, otherwise "full".
     """
 
     def __init__(
@@ -73,123 +67,114 @@ class LlamaServer(HttpBackend):
         backoff: float = 0.25,
         loading_timeout: float = 60.0,
         prompt_style: PromptStyle | None = None,
-        guard_grammars: bool = True,
     ) -> None:
-        """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
+        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
         self._http = HttpClient(
             url,
             server_name="llama-server",
             api_key=api_key,
             retry_policy=RetryPolicy(timeout, connect_timeout, retries, backoff, loading_timeout),
             hint="Start one with `gbnf server start --model …`",
-            on_broken=self._forget,
+            on_broken=self._clear_properties,
         )
         self.url = self._http.url
         self.name = f"llama-server at {self.url}"
         self._prompt_style = prompt_style
-        self._guarded = guard_grammars
         self._properties: _ServerProperties | None = None
         self._reuses = True
 
     @property
     def context_length(self) -> int:
-        """The tokens that one conversation may have, as the server says. Asks it, the first time."""
+        """The longest conversation in tokens, as the server reports it."""
         return self._http.drive(self._fetch_properties()).context_length
 
     @property
     def prompt_style(self) -> PromptStyle:
+        """The style of the system prompt: the one given, otherwise by the server's model."""
         return self._prompt_style or self._http.drive(self._fetch_properties()).prompt_style
 
     @property
     def model_name(self) -> str:
-        """The name of the model's file, as the server says."""
+        """The name of the model's file, as the server reports it."""
         return self._http.drive(self._fetch_properties()).model
 
     @property
-    def reasoning_tags(self) -> ReasoningTags | None:
-        """Where the model's thoughts begin and end, None for one that does not think aloud."""
-        return self._http.drive(self._fetch_properties()).reasoning_tags
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether the server was started with a model that sees (`--mmproj`)."""
-        return self._http.drive(self._fetch_properties()).takes_images
+    def capabilities(self) -> Capabilities:
+        """What the model supports: images only if the server was started with `--mmproj`."""
+        return self._http.drive(self._fetch_properties()).capabilities
 
     def clear_prompt_cache(self) -> None:
-        """Have the server evaluate the next call's prompt from its first token, whatever it remembers."""
+        """Make the server evaluate the whole prompt of the next call."""
         self._reuses = False
 
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
         on_text: Callable[[str], None] | None,
     ) -> Flow[Completion]:
         if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
-        if grammar is not None and self._guarded:
-            guard_grammar(
-                grammar
-            )  # a server hangs and crashes on the same grammars as the engine in this process
-        properties = yield from self._fetch_properties(anew=True)
+            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
+        # a server hangs and crashes on the same grammars as the engine here
+        grammar = None if grammar is None else guard_grammar(grammar)
+        properties = yield from self._fetch_properties(refresh=True)
         prompt, images = yield from self._prompt(messages, properties, constrained=grammar is not None)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": max_tokens,
             "temperature": temperature,
-            "samplers": ["temperature"],  # as in process: nothing but the temperature shapes the choice
+            "samplers": ["temperature"],  # nothing else, as in this process
             "seed": seed,
             "cache_prompt": self._reuses,
         }
         self._reuses = True
         if grammar is not None:
-            body["grammar"] = grammar
-        elif properties.reasoning_tags is not None:
-            body["preserved_tokens"] = list(
-                properties.reasoning_tags.tokens
-            )  # else special tokens are left out
-        begun = open_reasoning_tags(prompt)
+            body["grammar"] = str(grammar)
+        elif (tags := properties.capabilities.reasoning_tags) is not None:
+            body["preserved_tokens"] = list(tags.tokens)  # otherwise the server drops special tokens
+        open_tags = open_reasoning_tags(prompt)
         if on_text is None:
             response = yield from self._http.request("POST", "/completion", body, tokens=max_tokens)
-            return read_completion(unpack_response(response), grammar, begun)
-        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None, opened=begun)
+            return read_completion(unpack_response(response), grammar, open_tags)
+        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None, open_tags=open_tags)
         lines = CompletionStream(reasoning_filter, max_tokens)
         response = yield from self._http.request(
             "POST", "/completion", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
         )
-        return reasoning_filter.end(read_completion(unpack_response(response, lines.end()), grammar, begun))
+        return reasoning_filter.end(
+            read_completion(unpack_response(response, lines.end()), grammar, open_tags)
+        )
 
     def _prompt(
         self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool
     ) -> Flow[tuple[str, list[str]]]:
-        """The prompt, with a marker for each image, and the images."""
-        if not properties.takes_images:
+        """Return the prompt, with a marker for each image, and the images."""
+        if not properties.capabilities.takes_images:
             refuse_images(messages, self.name)
-        told, images = insert_image_markers(
+        marked, images = insert_image_markers(
             adapt_messages(messages, properties.roles, properties.escape), properties.media_marker
         )
-        said, begin = split_reasoning_message(told)
-        if begin is not None and properties.reasoning_tags is not None:
-            prompt = yield from self._render(said, thinking=True)
-            return opened(prompt, begin, properties.reasoning_tags), images
-        prompt = yield from self._render(said)
+        shown, reasoning = split_reasoning_message(marked)
+        tags = properties.capabilities.reasoning_tags
+        if reasoning is not None and tags is not None:
+            prompt = yield from self._render(shown, thinking=True)
+            return append_reasoning(prompt, reasoning, tags), images
+        prompt = yield from self._render(shown)
         return close_reasoning(prompt) if constrained else prompt, images
 
-    def _fetch_properties(self, *, anew: bool = False) -> Flow[_ServerProperties]:
-        """The facts, asked for once; with `anew` again: another model may have come up at the address."""
+    def _fetch_properties(self, *, refresh: bool = False) -> Flow[_ServerProperties]:
+        """Return the cached properties; with `refresh`, check first whether server or model have changed."""
         properties = self._properties
-        if properties is not None and not anew:
+        if properties is not None and not refresh:
             return properties
         props = yield from self._request("GET", "/props")
-        if properties is None or props != properties.told:
+        if properties is None or props != properties.props:
             length = parse_count(value_at(props, "default_generation_settings", "n_ctx"))
             if not length:
-                raise BackendError(
-                    f"{self.url}/props does not tell the context's length. Is it a llama-server?"
-                )
+                raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
             is_demonstration = any(
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
@@ -206,8 +191,10 @@ class LlamaServer(HttpBackend):
                     | {marker}
                     | control_tokens_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
                 ),
-                find_reasoning_tags(template),
-                bool(value_at(props, "modalities", "vision")),
+                Capabilities(
+                    reasoning_tags=find_reasoning_tags(template),
+                    takes_images=bool(value_at(props, "modalities", "vision")),
+                ),
                 marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
             )
@@ -215,7 +202,7 @@ class LlamaServer(HttpBackend):
         return properties
 
     def _probe(self) -> Flow[TemplateRoles]:
-        """Drive `conversation.probe` with the server's own template."""
+        """Run `probe_roles` with the server's template."""
         probing = probe_roles()
         try:
             messages = next(probing)
@@ -225,30 +212,30 @@ class LlamaServer(HttpBackend):
                 except ServerResponseError as error:
                     if error.status not in {400, 500}:
                         raise
-                    messages = probing.throw(TemplateFailure(error.message))
+                    messages = probing.throw(ChatTemplateError(error.message))
                 else:
                     messages = probing.send(rendered)
         except StopIteration as found:
             roles: TemplateRoles = found.value
             return roles
-        except TemplateFailure as error:
-            raise BackendError(f"the model's chat template cannot be used: {error}") from None
+        except ChatTemplateError as error:
+            raise BackendError(f"the model's chat template fails: {error}") from None
 
     def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> Flow[str]:
         body = {"messages": list(messages), "chat_template_kwargs": {"enable_thinking": thinking}}
         answer = yield from self._request("POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
-            raise BackendError(f"{self.url}/apply-template answered without a prompt. Is it a llama-server?")
+            raise BackendError(f"{self.url}/apply-template returned no prompt. Is it a llama-server?")
         return prompt
 
     def _request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> Flow[dict[str, Any]]:
-        """The object that one request is answered with. Raises BackendUnreachable, or what `unpack_response` does."""
+        """Send a request, and return the JSON object of the response."""
         return unpack_response((yield from self._http.request(method, path, body)))
 
-    def _forget(self) -> None:
+    def _clear_properties(self) -> None:
         self._properties = None
 
 
 _MEDIA_MARKER = "<__media__>"
-"""What stands for an image in a prompt, where the server does not say; llama.cpp's own choice."""
+"""The marker of an image in a prompt, if the server reports none: llama.cpp's default."""

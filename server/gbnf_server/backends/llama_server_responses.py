@@ -1,7 +1,6 @@
-"""What llama-server's answers mean: pure, from a response or its JSON to a value or an error.
+"""Parse llama-server's responses into completions and errors. Pure.
 
-The shapes are those of llama.cpp's `tools/server/README.md`, and of what other programs that stand before a
-server may say instead.
+The formats are those of llama.cpp's `tools/server/README.md`, and of proxies in front of a server.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 import httpx
 
+from gbnf import Grammar
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.http_client import value_of
 from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
@@ -19,18 +19,18 @@ from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, Se
 
 
 def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object of an answer. Raises ServerError, GrammarRefused, ContextOverflow or MalformedText.
+    """Return the JSON object of a response. `streamed`: see `value_of`.
 
-    `streamed` is as for `value_of`.
+    Raises ServerResponseError, GrammarRefused, ContextOverflow or MalformedText.
     """
     if response.is_success and streamed == {}:
-        raise BackendError("llama-server's answer stopped before its end. Its log says more.")
+        raise BackendError("llama-server's answer ended too early. See its log.")
     value = value_of(response, streamed)
     error = value.get("error") if isinstance(value, dict) else None
     if response.is_success and error is None:
         if isinstance(value, dict):
             return value
-        raise ServerResponseError(response.status_code, f"no JSON object but {response.text[:200]!r}")
+        raise ServerResponseError(response.status_code, f"no JSON object: {response.text[:200]!r}")
     if not isinstance(error, dict):
         error = {"message": str(error or response.text[:200] or response.reason_phrase)}
     message = str(error.get("message", error))
@@ -44,24 +44,22 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
 
 
 def read_completion(
-    answer: dict[str, Any], grammar: str | None, opened: ReasoningTags | None = None
+    answer: dict[str, Any], grammar: Grammar | None, open_tags: ReasoningTags | None = None
 ) -> Completion:
-    """Make a Completion of what `/completion` answered, replayed where a grammar was to hold it.
+    """Return the Completion of a response of `/completion`, verified if there was a grammar.
 
-    `opened`: the markers of the thoughts that the prompt has begun.
+    `open_tags`: the tags of the reasoning that the prompt began (`open_reasoning_tags`).
     """
     text, stop = answer.get("content"), answer.get("stop_type")
     if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
-        raise BackendError(
-            "llama-server's answer has no text, or does not tell why it ended. Update the server."
-        )
+        raise BackendError("llama-server's answer has no text, or no reason for its end. Update the server.")
     finish: Literal["stop", "length"] = (
         "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
     )
     timings = answer.get("timings")
     reasoning, wrong = "", None
     if grammar is None:
-        reasoning, text = split_reasoning(text, opened)
+        reasoning, text = split_reasoning(text, open_tags)
     else:
         wrong = grammar_violation(grammar, text, truncated=finish == "length")
     return Completion(

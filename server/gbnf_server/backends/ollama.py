@@ -1,23 +1,22 @@
-"""Ollama's `/api/chat`. It takes no grammar: the union of calls goes as a JSON Schema, in `format`.
+"""Ollama's `/api/chat`. It takes no grammar: the union of calls is sent as a JSON Schema, in `format`.
 
-Ollama's own fault line is the context. Its default is short, and a conversation that is longer is cut
-without a word. So `num_ctx` is always sent, `truncate` and `shift` are refused (servers since late 2025 then
-answer with an error), and where a server has cut tokens all the same it is found out by its own count of the
-prompt's. A prompt that was cut is an error: the model hasn't seen its tools.
+Ollama's default context is short, and it truncates longer conversations silently. So `num_ctx` is always sent,
+`truncate` and `shift` are disabled (servers since late 2025 then answer with an error), and truncation by older
+servers is detected from their own count of the prompt's tokens. A truncated prompt is an error: the model has
+not seen its tools.
 
-What is left of a prompt that was cut, by `llm/llama_server.go` and the runners before it: as many tokens as
-the context has, or one less; or half of them and half of `num_keep`. So a whole prompt is refused only where
-it leaves no room for an answer, or where by chance it has the tokens of half a context and many bytes for
-each. What is not found out: servers before late 2025 first drop the oldest messages, though never the
-system's, and count what is left; those before 0.4 keep anything between half of the context and all of it;
-some give a model a shorter context than it was asked for.
+After truncation, by `llm/llama_server.go` and earlier runners, a prompt has as many tokens as the context, or
+one less; or half of them and half of `num_keep`. So a complete prompt is refused only if it leaves no space
+for an answer, or if by chance it has the tokens of half a context and many bytes per token. Not detected:
+servers before late 2025 first drop the oldest messages (never the system message) and count the rest; servers
+before 0.4 keep any number of tokens between half of the context and all of it; some use a shorter context than
+requested.
 
 Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its issue tracker.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ import httpx
 
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Completion, Dialect
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -42,23 +41,21 @@ from gbnf_server.backends.wire import message_text, parse_count, parse_number, v
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
 _BYTES_PER_TOKEN = 6.0
-"""Prompts of tools and JSON have 3 to 4 bytes a token. Of one that was cut to half the context, the bytes for
-each token that is counted are twice as many or more. Prose and tables can have as many: this alone shows
-nothing."""
+"""Prompts of tools and JSON have 3 to 4 bytes per token; one truncated to half the context has twice as many or
+more for each counted token. So may prose and tables: this alone proves nothing."""
 
 _KEPT = 16
-"""How many tokens more than half of the context a server keeps at most that halves. `num_keep`, of which it
-keeps half, is 4 unless the model's own file says otherwise."""
+"""How many tokens beyond half of the context a server may keep: half of `num_keep`, by default 4."""
 
 _NANO = 1e-9
 
 
 class Ollama(HttpBackend):
-    """A model that Ollama serves. `context_length` is in tokens, prompt and answer together.
+    """A model of an Ollama server. `context_length` is in tokens, prompt and answer together.
 
-    `constrained=False` sends no `format`: calls are then read softly. `tool_role` sends the results of tools
-    as such, for models whose template shows them; others drop them without a word, and a user's words stay.
-    `prompt_style`: by default "minimal" for the embedded model, else "full".
+    `constrained=False` sends no `format`: calls are then parsed from text. `tool_role` sends results with the
+    role `tool`, for models whose template supports it (others drop them silently), instead of `user`.
+    `prompt_style`: by default "minimal" for the bundled model, otherwise "full".
     """
 
     def __init__(
@@ -73,17 +70,17 @@ class Ollama(HttpBackend):
         prompt_style: PromptStyle | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
+        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
         if context_length < 1:
-            raise ValueError(f"context_length is {context_length}; a context has at least one token")
+            raise ValueError(f"context_length is {context_length}; it must be at least 1")
         self._http = HttpClient(
             url, server_name="Ollama", api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
         self.model, self.url = model, self._http.url
         self.name = f"Ollama's {model} at {self.url}"
         self.context_length = context_length
-        self.takes_images = True  # what becomes of them with a model that sees none is Ollama's affair
-        self.dialect: Dialect = "json_schema" if constrained else "none"
+        # Ollama itself handles images for a model without vision
+        self.capabilities = Capabilities("json_schema" if constrained else "none", takes_images=True)
         self._roles = TemplateRoles(system=True, tool=tool_role)
         demonstration = DEMO_MODEL_NAME in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
@@ -91,7 +88,7 @@ class Ollama(HttpBackend):
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -111,13 +108,13 @@ class Ollama(HttpBackend):
     def _body(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
     ) -> dict[str, Any]:
         if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
+            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [ollama_message(message) for message in adapt_messages(messages, self._roles)],
@@ -129,7 +126,7 @@ class Ollama(HttpBackend):
                 "num_predict": max_tokens,
                 "temperature": temperature,
                 "seed": seed,
-                # nothing but the temperature shapes the choice; Ollama's defaults would
+                # disable all samplers except the temperature, which Ollama's defaults would not
                 "top_k": 0,
                 "top_p": 1.0,
                 "min_p": 0.0,
@@ -137,7 +134,7 @@ class Ollama(HttpBackend):
             },
         }
         if grammar is not None:
-            body["format"] = read_schema(grammar, self.name)
+            body["format"] = require_schema(grammar, self.name)
             body["think"] = False
         return body
 
@@ -146,32 +143,33 @@ class Ollama(HttpBackend):
         response: httpx.Response,
         streamed: dict[str, Any] | None,
         body: dict[str, Any],
-        schema: str | None,
+        grammar: AnswerFormat | None,
     ) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
         text = message_text(value_at(answer, "message", "content"))
         if text is None or answer.get("done") is not True:
-            raise BackendError(f"{self.name} answered without a text, or only a part. Is it Ollama?")
+            raise BackendError(f"{self.name} returned no text, or only a part. Is it Ollama?")
         self._check_whole(answer, body["messages"])
-        # servers before 0.3 give no reason: then a full count is the only sign of a cut
+        # servers before 0.3 give no reason: then only the count shows a truncation
         full = parse_count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
         reasoning, wrong, reclaimed = message_text(value_at(answer, "message", "thinking")) or "", None, False
-        if schema is None:
-            thought, text = split_reasoning(text)
-            reasoning = reasoning or thought
+        if grammar is None:
+            split, text = split_reasoning(text)
+            reasoning = reasoning or split
         elif finish == "stop":
-            text, reclaimed = reclaim(text, reasoning, lambda said: schema_violation(schema, said))
+            schema = require_schema(grammar, self.name)
+            text, reclaimed = reclaim(text, reasoning, lambda other: schema_violation(schema, other))
             wrong = schema_violation(schema, text)
         return Completion(
             text=text,
             finish=finish,
             prompt_tokens=parse_count(answer.get("prompt_eval_count")),
             completion_tokens=parse_count(answer.get("eval_count")),
-            cached_tokens=0,  # Ollama does not tell
+            cached_tokens=0,  # Ollama does not report it
             prompt_s=parse_number(answer.get("prompt_eval_duration")) * _NANO,
             completion_s=parse_number(answer.get("eval_duration")) * _NANO,
             grammar_violation=wrong,
@@ -180,11 +178,11 @@ class Ollama(HttpBackend):
         )
 
     def _check_whole(self, answer: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> None:
-        """Raise ContextOverflow where the count of tokens shows that the prompt was cut.
+        """Raise ContextOverflow if the count of tokens shows that the prompt was truncated.
 
-        The server counts what it kept. A prompt of no more bytes than the context has tokens fits for
-        certain. A longer one was cut, or leaves no room for an answer, where it fills the context; or where
-        just as many tokens were kept as a server keeps that halves, and too few for its bytes.
+        The server counts the tokens that it kept. A prompt of no more bytes than the context has tokens always
+        fits. A longer one was truncated, or leaves no space for an answer, if it fills the context; or if the
+        count is what a server keeps that halves the context, and too low for the prompt's bytes.
         """
         counted = parse_count(answer.get("prompt_eval_count"))
         size = sum(len(message["content"].encode()) for message in messages)
@@ -204,12 +202,8 @@ class Ollama(HttpBackend):
         return ServerResponseError(status, error)
 
 
-def read_schema(text: str, name: str) -> dict[str, Any]:
-    """The JSON Schema in `text`. Raises GrammarRefused where a GBNF grammar stands there instead."""
-    try:
-        schema = json.loads(text)
-    except ValueError:
-        schema = None
-    if not isinstance(schema, dict):
-        raise GrammarRefused(f"{name} takes a JSON Schema and no GBNF; see gbnf.dialects.call_schema")
-    return schema
+def require_schema(grammar: AnswerFormat, name: str) -> Mapping[str, Any]:
+    """Return the JSON Schema. Raises GrammarRefused if it is a grammar instead."""
+    if not isinstance(grammar, Mapping):
+        raise GrammarRefused(f"{name} takes a JSON Schema, not GBNF. Use gbnf.dialects.call_schema.")
+    return grammar

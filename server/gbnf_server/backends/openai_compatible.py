@@ -1,13 +1,13 @@
-"""Servers with OpenAI's `/v1/chat/completions`, which all hold a model to a format in a way of their own.
+"""Servers with OpenAI's `/v1/chat/completions`, each with its own fields for constrained decoding.
 
-    vllm        structured_outputs: {"grammar": GBNF}       the only way since vLLM 0.12
+    vllm        structured_outputs: {"grammar": GBNF}       since vLLM 0.12
     vllm_old    guided_grammar: GBNF                        before
     sglang      ebnf: GBNF
     lm_studio   response_format: {"type": "json_schema"}    LM Studio, llama-server and others
-    plain       nothing: calls are read softly
+    plain       nothing: calls are parsed from text
 
-vLLM and SGLang get the grammar in xgrammar's part of GBNF. A server that doesn't know a field may ignore
-it, so every answer is followed through our own matcher, or judged by the schema.
+vLLM and SGLang get the grammar in the subset of GBNF that xgrammar supports. A server may ignore unknown
+fields, so every answer is verified by our own matcher or by the schema.
 Sources: vLLM's "Structured Outputs", SGLang's `entrypoints/openai/protocol.py`, LM Studio's "Structured
 Output".
 """
@@ -19,9 +19,10 @@ from typing import Any, Literal
 
 import httpx
 
+from gbnf import Grammar
 from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import Completion, Dialect
+from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -31,7 +32,7 @@ from gbnf_server.backends.http_client import (
     parse_response,
 )
 from gbnf_server.backends.image_messages import openai_message
-from gbnf_server.backends.ollama import read_schema
+from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.reasoning import reclaim, split_reasoning
 from gbnf_server.backends.streaming import ChatStream, ReasoningFilter
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
@@ -55,9 +56,9 @@ _GRAMMAR_ERROR_WORDS = ("grammar", "ebnf", "structured", "guided", "response_for
 class OpenAICompatible(HttpBackend):
     """A model behind OpenAI's chat API. `url` is the server's address, with or without `/v1`.
 
-    `model` None takes the first that the server lists. `context_length` (tokens) None takes what the server
-    tells of its model, as vLLM and SGLang do. `tool_role` sends the results of tools as such, where the
-    server takes them without a call's id and the model's template shows them; else they go as a user's words.
+    `model`: by default the first that the server lists. `context_length` (tokens): by default what the server
+    reports, as vLLM and SGLang do. `tool_role` sends results with the role `tool` instead of `user`, for
+    servers that take them without a call's id, and models whose template supports them.
     """
 
     def __init__(
@@ -72,38 +73,38 @@ class OpenAICompatible(HttpBackend):
         prompt_style: PromptStyle = "full",
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """Nothing is sent yet. Raises BackendUnreachable where the URL is no address."""
+        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
         if server not in _DIALECTS:
-            raise ValueError(f"server is {server!r}; it is one of {', '.join(_DIALECTS)}")
+            raise ValueError(f"server is {server!r}; it must be one of {', '.join(_DIALECTS)}")
         base = url.rstrip("/").removesuffix("/v1")
         self._http = HttpClient(
             base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
-        self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
+        self.url, self.server = self._http.url, server
+        # the server itself handles images for a model without vision
+        self.capabilities = Capabilities(_DIALECTS[server], takes_images=True)
         self.prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
-        self.takes_images = True  # what becomes of them with a model that sees none is the server's affair
 
     @property
     def name(self) -> str:
+        """The model, as far as it is known, and the server."""
         return f"{self._model or 'the model'} of {self.server} at {self.url}"
 
     @property
     def context_length(self) -> int:
-        """Asks the server, the first time. Raises BackendError where it doesn't tell."""
+        """The longest conversation in tokens. Raises BackendError if the server does not report it."""
         if self._context_length is None:
             self._http.drive(self._fetch_model())
         if self._context_length is None:
-            raise BackendError(
-                f"{self.url}/v1/models does not tell the context's length. Give context_length."
-            )
+            raise BackendError(f"{self.url}/v1/models has no context length. Set context_length.")
         return self._context_length
 
     def _complete(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
@@ -130,9 +131,7 @@ class OpenAICompatible(HttpBackend):
             raise ServerResponseError(response.status_code, error)
         listed = answer.get("data")
         if not isinstance(listed, list | None):
-            raise BackendError(
-                f"{self.url}/v1/models answered with {abbreviate(listed)} where a list was to come"
-            )
+            raise BackendError(f"{self.url}/v1/models returned {abbreviate(listed)} instead of a list")
         cards = [card for card in listed or () if isinstance(card, dict)]
         found = next((card for card in cards if self._model in (None, card.get("id"))), None)
         if found is None or not isinstance(found.get("id"), str):
@@ -144,13 +143,13 @@ class OpenAICompatible(HttpBackend):
     def _body(
         self,
         messages: Sequence[Message],
-        grammar: str | None,
+        grammar: AnswerFormat | None,
         max_tokens: int,
         temperature: float,
         seed: int,
     ) -> dict[str, Any]:
         if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; an answer has at least one token")
+            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
         body: dict[str, Any] = {
             "model": self._model,
             "messages": [openai_message(message) for message in adapt_messages(messages, self._roles)],
@@ -160,32 +159,30 @@ class OpenAICompatible(HttpBackend):
             "top_p": 1.0,
             "stream": False,
         }
-        if self.dialect == "gbnf":
-            # nothing but the temperature shapes the choice; a model's own defaults would
+        if self.capabilities.dialect == "gbnf":
+            # disable all samplers except the temperature, which a model's defaults would not
             body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
             if grammar is not None:
                 body["chat_template_kwargs"] = {"enable_thinking": False}
         return body if grammar is None else body | self._grammar_fields(grammar)
 
-    def _grammar_fields(self, grammar: str) -> dict[str, Any]:
-        """The fields that hold the model to the grammar, in the server's own way."""
-        if self.dialect == "gbnf":
-            guard_grammar(grammar)
+    def _grammar_fields(self, grammar: AnswerFormat) -> dict[str, Any]:
+        """Return the fields that constrain the answer, by the server's protocol."""
         match self.server:
             case "vllm":
-                return {"structured_outputs": {"grammar": xgrammar_text(grammar)}}
+                return {"structured_outputs": {"grammar": xgrammar_text(guard_grammar(grammar))}}
             case "vllm_old":
-                return {"guided_grammar": xgrammar_text(grammar)}
+                return {"guided_grammar": xgrammar_text(guard_grammar(grammar))}
             case "sglang":
-                return {"ebnf": xgrammar_text(grammar)}
+                return {"ebnf": xgrammar_text(guard_grammar(grammar))}
             case "lm_studio":
-                schema = {"name": "call", "strict": True, "schema": read_schema(grammar, self.name)}
+                schema = {"name": "call", "strict": True, "schema": require_schema(grammar, self.name)}
                 return {"response_format": {"type": "json_schema", "json_schema": schema}}
             case "plain":
-                raise GrammarRefused(f"{self.name} takes none: plan with grammar=False, soft=True")
+                raise GrammarRefused(f"{self.name} takes no grammar: plan with grammar=False, soft=True")
 
     def _read(
-        self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: str | None
+        self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: AnswerFormat | None
     ) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
@@ -194,25 +191,23 @@ class OpenAICompatible(HttpBackend):
         choice = choices[0] if isinstance(choices, list) and choices else None
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(choice, dict) or not isinstance(message, dict):
-            raise BackendError(f"{self.name} answered without a message. Is it a chat server?")
+            raise BackendError(f"{self.name} returned no message. Is it a chat server?")
         text = message_text(message.get("content") or "")
         if text is None:
-            raise BackendError(
-                f"{self.name} answered with {abbreviate(message['content'])} where a text was to come"
-            )
-        # what isn't a proper end ("content_filter", "abort", …) is a cut: it is never executed
+            raise BackendError(f"{self.name} returned {abbreviate(message['content'])} instead of a text")
+        # any other reason ("content_filter", "abort", …) is a truncation, so that no call is executed
         finish: Literal["stop", "length"] = "stop" if choice.get("finish_reason") == "stop" else "length"
         reasoning = (
             message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
         )
         wrong, reclaimed = None, False
         if grammar is None:
-            thought, text = split_reasoning(text)
-            reasoning = reasoning or thought
+            split, text = split_reasoning(text)
+            reasoning = reasoning or split
         else:
             if finish == "stop":
                 text, reclaimed = reclaim(
-                    text, reasoning, lambda said: self._violation(grammar, said, finish)
+                    text, reasoning, lambda other: self._violation(grammar, other, finish)
                 )
             wrong = self._violation(grammar, text, finish)
         usage = answer.get("usage")
@@ -222,15 +217,15 @@ class OpenAICompatible(HttpBackend):
             prompt_tokens=parse_count(value_at(usage, "prompt_tokens")),
             completion_tokens=parse_count(value_at(usage, "completion_tokens")),
             cached_tokens=parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens")),
-            prompt_s=0.0,  # the API has no times
+            prompt_s=0.0,  # the API reports no times
             completion_s=0.0,
             grammar_violation=wrong,
             reasoning=reasoning,
             reclaimed=reclaimed,
         )
 
-    def _violation(self, grammar: str, text: str, finish: str) -> str | None:
-        if self.dialect == "gbnf":
+    def _violation(self, grammar: AnswerFormat, text: str, finish: str) -> str | None:
+        if isinstance(grammar, Grammar):
             return grammar_violation(grammar, text, truncated=finish == "length")
         return schema_violation(grammar, text) if finish == "stop" else None
 

@@ -1,10 +1,10 @@
-"""Where a model's thoughts begin and end: the markers of its chat template, in prompts and in answers. Pure.
+"""A model's reasoning: the tags around it in prompts and answers. Pure.
 
-A conversation whose last message is `reasoning_message(…)` asks for more than an answer: it says what stands between the
-markers so far. Only a backend that renders the prompt itself, and whose model has `reasoning_tags`, takes one.
+The last message of a conversation may be a `reasoning_message`, the text between the tags so far. Only
+backends with `Capabilities.reasoning_tags` take one, since they render the prompt.
 
-    begun("")                       the model thinks; `reasoning_grammar` ends the text with the thoughts
-    begun("so: …", closed=True)     it has thought that, and answers
+    reasoning_message("")                     the model reasons; `reasoning_grammar` ends the text after it
+    reasoning_message("so: …", closed=True)   the model has reasoned that, and answers
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from gbnf.grammar.emit import emit
+from gbnf import Grammar
 from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, Rules, alt, char_class, seq
 from gbnf.prompts.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningTags:
-    """`opening` stands before the thoughts, `closing` after them, and `answer_prefix` between that and the text.
+    """The tags of one chat template: `opening`, the reasoning, `closing`, `answer_prefix`, the text.
 
-    `generation_prompt` is what a prompt ends with where the model itself chooses whether it thinks, and has to be
-    told where its answer begins; "" where it may answer at once.
+    `generation_prompt`: the end of a prompt, if the model itself writes the `answer_prefix` of an answer
+    without reasoning; "" if such an answer has none.
     """
 
     opening: str
@@ -34,31 +34,31 @@ class ReasoningTags:
 
     @property
     def begin(self) -> str:
-        """What thoughts begin with, whatever spaces stand around it."""
+        """The opening tag, without whitespace around it."""
         return self.opening.strip()
 
     @property
     def end(self) -> str:
-        """What ends them: where a message of thoughts may follow another, only what begins the answer."""
+        """The end of the reasoning; includes the answer's prefix if there may be several messages of it."""
         return self.closing + self.answer_prefix if self.generation_prompt else self.closing
 
     @property
     def direct_answer_prefix(self) -> str:
-        """What begins an answer without thoughts, behind `generation_prompt`; "" where nothing does."""
+        """The prefix of an answer without reasoning, after `generation_prompt`; "" for none."""
         return self.answer_prefix.removeprefix(self.generation_prompt) if self.generation_prompt else ""
 
     @property
     def separator(self) -> str:
-        """What stands between `end` and the text, whatever spaces stand around it."""
+        """The text between `end` and the answer, without whitespace around it."""
         return "" if self.generation_prompt else self.answer_prefix.strip()
 
     def answer_text(self, after: str) -> str:
-        """The text in what stands behind `end`."""
+        """Return the answer in the text after `end`."""
         return after.lstrip().removeprefix(self.separator).lstrip()
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The names of special tokens that may stand in the markers, each once."""
+        """The names of special tokens in the tags, each once."""
         found = _TOKEN.findall(self.opening + self.closing + self.answer_prefix + self.generation_prompt)
         return tuple(dict.fromkeys(found))
 
@@ -81,42 +81,42 @@ KNOWN_REASONING_TAGS: tuple[ReasoningTags, ...] = (
 
 
 def find_reasoning_tags(template: str) -> ReasoningTags | None:
-    """The markers that a chat template's text speaks of; None for a model that does not think aloud."""
+    """Return the tags in a chat template; None for a model without reasoning."""
     return next((each for each in KNOWN_REASONING_TAGS if each.opening.strip() in template), None)
 
 
-def reasoning_message(thoughts: str, *, closed: bool = False) -> Message:
-    """The last message of a conversation in which the model has begun to think."""
-    return {"role": "assistant", "content": thoughts, "thinking": "closed" if closed else "open"}
+def reasoning_message(reasoning: str, *, closed: bool = False) -> Message:
+    """Return the last message of a conversation in which the model has begun to reason."""
+    return {"role": "assistant", "content": reasoning, "thinking": "closed" if closed else "open"}
 
 
 def split_reasoning_message(messages: Sequence[Message]) -> tuple[Sequence[Message], Message | None]:
-    """Part a conversation from the thoughts at its end, None where there are none."""
+    """Split a conversation from the `reasoning_message` at its end, None if there is none."""
     if messages and "thinking" in messages[-1]:
         return messages[:-1], messages[-1]
     return messages, None
 
 
-def opened(prompt: str, begin: Message, reasoning_tags: ReasoningTags) -> str:
-    """The prompt, and the thoughts behind it, in their markers."""
-    opening = "" if prompt.rstrip().endswith(reasoning_tags.opening.strip()) else reasoning_tags.opening
-    text = f"{prompt}{opening}{begin['content']}"
-    if begin.get("thinking") == "open":
+def append_reasoning(prompt: str, message: Message, reasoning_tags: ReasoningTags) -> str:
+    """Return the prompt with the reasoning of a `reasoning_message` behind it, in its tags."""
+    opening = "" if prompt.rstrip().endswith(reasoning_tags.begin) else reasoning_tags.opening
+    text = f"{prompt}{opening}{message['content']}"
+    if message.get("thinking") == "open":
         return text
-    line = "\n" if reasoning_tags.opening.endswith("\n") and begin["content"] else ""
+    line = "\n" if reasoning_tags.opening.endswith("\n") and message["content"] else ""
     return f"{text}{line}{reasoning_tags.closing}{reasoning_tags.answer_prefix}"
 
 
 def open_reasoning_tags(prompt: str) -> ReasoningTags | None:
-    """The markers whose thoughts the prompt has begun, None where it has not."""
+    """Return the tags of the reasoning that the prompt begins, None if it begins none."""
     bare = prompt.rstrip()
     return next((each for each in KNOWN_REASONING_TAGS if bare.endswith(each.opening.strip())), None)
 
 
 def close_reasoning(prompt: str) -> str:
-    """End the thoughts that some templates open: a grammar binds from the first token on.
+    """Return the prompt with the reasoning closed that its template opens: a grammar is for the answer only.
 
-    A model that chooses between thoughts and answer gets the mark of the answer.
+    For a model that chooses between reasoning and answer, the prompt gets the answer's prefix.
     """
     bare = prompt.rstrip()
     for each in KNOWN_REASONING_TAGS:
@@ -127,36 +127,36 @@ def close_reasoning(prompt: str) -> str:
     return prompt
 
 
-def split_reasoning(text: str, opened: ReasoningTags | None = None) -> tuple[str, str]:
-    """Part an unconstrained answer into thoughts and text: `<think>a</think>b` -> ("a", "b").
+def split_reasoning(text: str, open_tags: ReasoningTags | None = None) -> tuple[str, str]:
+    """Split an unconstrained answer into reasoning and text: `<think>a</think>b` -> ("a", "b").
 
-    `opened`: the prompt has begun the thoughts (`open_reasoning_tags`). Where thoughts never end, all of it is thoughts.
-    Where neither the prompt nor the text begins any, a closing marker may still end some, since a server
-    may not show its prompt; see `find_unopened_end`.
+    `open_tags`: the tags of the reasoning that the prompt began (`open_reasoning_tags`). If the reasoning is
+    not closed, it is the whole answer. If neither the prompt nor the text opens any, a closing tag may still
+    end some, since a server may hide its prompt; see `find_unopened_end`.
     """
     bare = text.lstrip()
-    reasoning_tags = opened or next(
+    reasoning_tags = open_tags or next(
         (each for each in KNOWN_REASONING_TAGS if bare.startswith(each.begin)), None
     )
     if reasoning_tags is not None:
         before, closed, after = text.partition(reasoning_tags.end)
-        thoughts = before.strip().removeprefix(reasoning_tags.begin)
+        reasoning = before.strip().removeprefix(reasoning_tags.begin)
         return (
-            thoughts if closed else thoughts.removesuffix(reasoning_tags.closing)
+            reasoning if closed else reasoning.removesuffix(reasoning_tags.closing)
         ).strip(), reasoning_tags.answer_text(after)
     for each in KNOWN_REASONING_TAGS:
         if each.direct_answer_prefix and bare.startswith(each.direct_answer_prefix):
             return "", bare.removeprefix(each.direct_answer_prefix)
     if found := find_unopened_end(text):
-        reasoning_tags, place = found
-        return text[:place].strip(), reasoning_tags.answer_text(text[place + len(reasoning_tags.end) :])
+        reasoning_tags, index = found
+        return text[:index].strip(), reasoning_tags.answer_text(text[index + len(reasoning_tags.end) :])
     return "", text
 
 
 def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
-    """The first closing marker that may end thoughts which nothing in `text` begins, and its index.
+    """Return the first closing tag that may end reasoning which `text` does not open, and its index.
 
-    One in a string of a call, in a parameter between tags or in code is somebody's text, and ends nothing.
+    A tag in a string of a call, in a parameter between tags, or in code is text, and ends nothing.
     """
     at = depth = 0
     last = text.rfind("</parameter>")
@@ -168,8 +168,8 @@ def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
             depth += 1 if sign == "{" else -1
         elif not depth and (sign[0] == "`" or (sign[0] == "<" and at <= last)):
             close = {"`": "`", "```": "\n```"}.get(sign, "</parameter>")
-            place = text.find(close, at, _line_end(text, at) if sign == "`" else len(text))
-            at = at if place < 0 else place + len(close)
+            end = text.find(close, at, _line_end(text, at) if sign == "`" else len(text))
+            at = at if end < 0 else end + len(close)
     return None
 
 
@@ -177,11 +177,11 @@ _ENDS = {each.end: each for each in KNOWN_REASONING_TAGS}
 _MARKER = rf"(?P<marker>{'|'.join(map(re.escape, _ENDS))})"
 _VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
 _IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|(?<![^\n])```|`|<parameter[=: ]|{_VALUE}")
-"""The signs of what encloses a text: objects, code blocks and code, tags, and values of Python and YAML."""
+"""What may enclose text: objects, code blocks, inline code, tags, and values of Python and YAML."""
 _IN_JSON = re.compile(
     rf"""{_MARKER}|[{{}}]|"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[\s{{\[,:])'[^'\\]*(?:\\.[^'\\]*)*'?""", re.DOTALL
 )
-"""The signs of an object as models write it: a string that never ends reaches to the text's end."""
+"""Brackets and strings of an object as models write it; an unclosed string extends to the end."""
 
 
 def _line_end(text: str, at: int) -> int:
@@ -189,33 +189,33 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-def reclaim(text: str, reasoning: str, fault: Callable[[str], str | None]) -> tuple[str, bool]:
-    """The text of an answer that a grammar held, and whether it stood where the server keeps thoughts.
+def reclaim(text: str, reasoning: str, violation: Callable[[str], str | None]) -> tuple[str, bool]:
+    """Return the text of a constrained answer, and whether the server returned it as reasoning.
 
-    A server whose template opens the thoughts may take all that comes for them. `fault` judges by the
-    grammar.
+    A server whose template opens the reasoning may take the whole answer for it. `violation`: how a text
+    violates the grammar.
     """
-    if not text.strip() and reasoning.strip() and fault(reasoning.strip()) is None:
+    if not text.strip() and reasoning.strip() and violation(reasoning.strip()) is None:
         return reasoning.strip(), True
     return text, False
 
 
 @cache
-def reasoning_grammar(closing: str) -> str:
-    """GBNF: any text up to the first `closing`, after which nothing may come.
+def reasoning_grammar(closing: str) -> Grammar:
+    """Return the grammar of any text up to and including the first `closing`.
 
-    The model may also end it without: its end-of-generation token may be that very marker.
+    The text may also end without it: the model's end-of-generation token may be that tag.
     """
     rules: dict[str, Expr] = {}
     for matched, expected in enumerate(closing):
-        # how much of `closing` stands at the end after one more of its characters
+        # how many characters of `closing` the text ends with after one more
         others = {char: _overlap(closing, closing[:matched] + char) for char in set(closing) - {expected}}
         whole = matched + 1 == len(closing)
         paths = [Literal(expected) if whole else seq(Literal(expected), _state(matched + 1))]
         paths += [seq(Literal(char), _state(length)) for char, length in sorted(others.items())]
         paths.append(seq(char_class(closing, negated=True), _state(0)))
         rules[_state(matched).name] = alt(*paths, EPSILON)
-    return emit(Rules({"root": _state(0), **rules}))
+    return Grammar(Rules({"root": _state(0), **rules}))
 
 
 def _state(matched: int) -> Ref:

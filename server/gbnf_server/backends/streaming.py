@@ -1,11 +1,11 @@
-"""Answers that come in pieces: the lines of three wire formats, put together to what one answer would be.
+"""Parse streamed answers of three wire formats.
 
     llama-server   data: {"content": "…", "stop": false}
     chat servers   data: {"choices": [{"delta": {"content": "…"}}]}, at the end data: [DONE]
     Ollama         {"message": {"content": "…"}, "done": false}
 
-Each reader takes lines, gives each piece of text to a `ReasoningFilter`, and at the end has the whole: the object that
-the server would have sent without a stream, so that both are read by the same code.
+Each parser takes lines, passes each piece of text to a `ReasoningFilter`, and returns at the end the object that
+the server would have sent without streaming, so that both are parsed by the same code.
 """
 
 from __future__ import annotations
@@ -24,44 +24,45 @@ OnText = Callable[[str], None]
 
 
 class ReasoningFilter:
-    """Gives on the pieces of a text as they come, without the thoughts before it.
+    """Passes on the pieces of an answer's text as they arrive, without the reasoning before it.
 
-    `held`: a grammar holds the answer, and all of it is text. `opened`: the prompt has begun the thoughts.
-    Else they are known by the marker that they begin with; what only its end shows to have been a thought
-    (`thinking.unannounced`) has been given on by then. Else the pieces are what `split_reasoning` calls text.
+    `constrained`: there is a grammar, so that all of the answer is text. `open_tags`: the tags of the reasoning
+    that the prompt began. Otherwise its opening tag shows it; reasoning that only a closing tag shows
+    (`find_unopened_end`) is passed on. In all other cases the pieces add up to the text of `split_reasoning`.
     """
 
-    def __init__(self, on_text: OnText, *, constrained: bool, opened: ReasoningTags | None = None) -> None:
-        self._on_text, self._reasoning_tags = on_text, opened
-        self._state = "text" if constrained else "start" if opened is None else "thinking"
-        self._kept = ""
-        self._said = False
+    def __init__(self, on_text: OnText, *, constrained: bool, open_tags: ReasoningTags | None = None) -> None:
+        self._on_text, self._reasoning_tags = on_text, open_tags
+        self._state = "text" if constrained else "start" if open_tags is None else "thinking"
+        self._pending = ""
+        self._has_emitted = False
 
     def feed(self, piece: str) -> None:
+        """Add a piece of the answer."""
         if self._state == "text":
             self._emit(piece)
             return
-        self._kept += piece
+        self._pending += piece
         if self._state == "start":
             self._begin()
         if self._state == "thinking":
-            self._think()
+            self._skip_reasoning()
         if self._state == "after":
             self._answer()
 
     def end(self, completion: Completion) -> Completion:
-        """Give on what was held back; the completion, which was read from the whole text."""
+        """Pass on the rest. Returns the completion, which was parsed from the whole answer."""
         if self._state == "start":
-            self._emit(self._kept)
+            self._emit(self._pending)
         elif self._state == "after":
             assert self._reasoning_tags is not None
-            self._emit(self._reasoning_tags.answer_text(self._kept))
-        if not self._said:
-            self._emit(completion.text)  # it came by another way, as what is taken back from thoughts
+            self._emit(self._reasoning_tags.answer_text(self._pending))
+        if not self._has_emitted:
+            self._emit(completion.text)  # from another field, if the text was reclaimed from reasoning
         return completion
 
     def _begin(self) -> None:
-        bare = self._kept.lstrip()
+        bare = self._pending.lstrip()
         for each in KNOWN_REASONING_TAGS:
             if bare.startswith(each.begin):
                 self._state, self._reasoning_tags = "thinking", each
@@ -76,42 +77,42 @@ class ReasoningFilter:
             for sign in (each.begin, each.direct_answer_prefix)
         ):
             self._state = "text"
-            self._emit(self._kept)
+            self._emit(self._pending)
 
-    def _think(self) -> None:
+    def _skip_reasoning(self) -> None:
         assert self._reasoning_tags is not None
-        _, closed, after = self._kept.partition(self._reasoning_tags.end)
+        _, closed, after = self._pending.partition(self._reasoning_tags.end)
         if closed:
-            self._state, self._kept = "after", after
-        else:  # thoughts may be long, and only their end is looked for
-            self._kept = self._kept[1 - len(self._reasoning_tags.end) :]
+            self._state, self._pending = "after", after
+        else:  # reasoning may be long, and only its end matters
+            self._pending = self._pending[1 - len(self._reasoning_tags.end) :]
 
     def _answer(self) -> None:
         assert self._reasoning_tags is not None
-        text = self._reasoning_tags.answer_text(self._kept)
+        text = self._reasoning_tags.answer_text(self._pending)
         if text and not self._reasoning_tags.separator.startswith(
             text
-        ):  # else it may yet become what stands between
+        ):  # otherwise it may become the separator
             self._state = "text"
             self._emit(text)
 
     def _emit(self, piece: str) -> None:
         if piece:
-            self._said = True
+            self._has_emitted = True
             self._on_text(piece)
 
 
 class _EventStream(ABC):
-    """Reads lines as the objects of a stream: server-sent events, or objects alone; then the whole.
+    """Parses lines: server-sent events, or one object per line.
 
-    A server or a proxy that does not stream sends one object, on one line or many.
+    A server or a proxy that does not stream sends one object, on one line or several.
     """
 
     def __init__(self) -> None:
         self._others: list[str] = []
 
     def feed(self, line: str) -> None:
-        """Raises BackendError where an event is no JSON object."""
+        """Parse a line. Raises BackendError if an event is not a JSON object."""
         if not self._others:
             if line.startswith("data:"):
                 data = line.removeprefix("data:").strip()
@@ -124,16 +125,16 @@ class _EventStream(ABC):
                 try:
                     event = _object(line)
                 except BackendError:
-                    pass  # it may go on in the next line
+                    pass  # it may continue on the next line
                 else:
                     self._read(event)
                     return
         self._others.append(line)
 
     def end(self) -> dict[str, Any]:
-        """The object that the server would have sent without a stream; {} where its end is missing.
+        """Return the object that the server would have sent without streaming; {} if the stream ended early.
 
-        Raises BackendError where lines are left that are neither events nor an object.
+        Raises BackendError for lines that are neither events nor an object.
         """
         if self._others:
             self._read(_object("\n".join(self._others)))
@@ -147,7 +148,7 @@ class _EventStream(ABC):
 
 
 class _Message:
-    """The texts of an answer, by key, as they come; that of `content` is given on."""
+    """The texts of an answer by key; that of `content` is passed on as it arrives."""
 
     def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None, *others: str) -> None:
         self._texts: dict[str, list[str]] = {key: [] for key in ("content", *others)}
@@ -159,13 +160,13 @@ class _Message:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no text has arrived."""
         return not any(self._texts.values())
 
     def feed(self, pieces: Any) -> None:
-        """Take the pieces in an object that has some.
+        """Add the pieces in an object, if it has some.
 
-        Raises BackendError if the content is not a string or longer than the answer may be, MalformedText if
-        it is not valid Unicode.
+        Raises BackendError if the content is not a string or too long, MalformedText if it is not valid Unicode.
         """
         for key, joined in self._joined.items():
             piece = value_at(pieces, key)
@@ -174,25 +175,26 @@ class _Message:
                 self._count(text)
                 joined.feed(text)
             elif piece is not None and key == "content":
-                raise BackendError(f"the server sent {abbreviate(piece)} where a piece of text was to come")
+                raise BackendError(f"the server sent {abbreviate(piece)} instead of text")
 
     def end(self) -> dict[str, str]:
+        """Return the whole texts."""
         for joined in self._joined.values():
             joined.end()
         return {key: "".join(texts) for key, texts in self._texts.items()}
 
     def _count(self, text: str) -> None:
-        """Raise BackendError where a server goes on behind the last token.
+        """Raise BackendError if a server continues after `max_tokens`.
 
-        A piece is a token, or a part of one where something between cuts the text anew: so both have to be
-        too many, the pieces and the characters.
+        A piece is a token, or a part of one if a proxy splits the text: so both the pieces and the characters
+        have to be too many.
         """
         self._pieces += bool(text)
         self._characters += len(text)
         most = self._max_tokens
         if most is not None and self._pieces > most and self._characters > _LONG_TOKEN * most:
             raise BackendError(
-                f"the server did not stop after {most} tokens, which it was told to do. Update the server."
+                f"the server did not stop after {most} tokens as requested. Update the server."
             )
 
     def _add(self, key: str, reasoning_filter: ReasoningFilter, text: str) -> None:
@@ -202,7 +204,7 @@ class _Message:
 
 
 _LONG_TOKEN = 16
-"""Characters of a token that is a long one; a text has hardly more of them for each of its tokens."""
+"""Characters of a long token; hardly any text has more per token on average."""
 
 
 class CompletionStream(_EventStream):
@@ -215,7 +217,7 @@ class CompletionStream(_EventStream):
 
     def _read(self, event: dict[str, Any]) -> None:
         self._message.feed(event)
-        if event.get("stop") or _tells_error(event):
+        if event.get("stop") or _has_error(event):
             self._last = event
 
     def _whole(self) -> dict[str, Any]:
@@ -224,7 +226,7 @@ class CompletionStream(_EventStream):
 
 
 class ChatStream(_EventStream):
-    """`/v1/chat/completions`, with `stream_options` that ask for the usage at the end."""
+    """`/v1/chat/completions`, with `stream_options` for the usage at the end."""
 
     def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
         super().__init__()
@@ -235,7 +237,7 @@ class ChatStream(_EventStream):
         self._error: dict[str, Any] | None = None
 
     def _read(self, event: dict[str, Any]) -> None:
-        if _tells_error(event):
+        if _has_error(event):
             self._error = event
         self._usage = event.get("usage") or self._usage
         choices = event.get("choices")
@@ -268,7 +270,7 @@ class OllamaStream(_EventStream):
 
     def _read(self, event: dict[str, Any]) -> None:
         self._message.feed(event.get("message"))
-        if event.get("done") is True or _tells_error(event):
+        if event.get("done") is True or _has_error(event):
             self._last = event
 
     def _whole(self) -> dict[str, Any]:
@@ -277,7 +279,7 @@ class OllamaStream(_EventStream):
 
 
 _SKIPPED = (":", "event:", "id:", "retry:")
-"""What begins the lines of server-sent events that hold no data."""
+"""Prefixes of lines of server-sent events without data."""
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -286,9 +288,9 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise BackendError(f"the server sent {text[:200]!r} in its answer, which is no JSON object")
+        raise BackendError(f"the server sent {text[:200]!r} in its answer, which is not a JSON object")
     return value
 
 
-def _tells_error(event: dict[str, Any]) -> bool:
+def _has_error(event: dict[str, Any]) -> bool:
     return event.get("error") is not None

@@ -1,17 +1,17 @@
-"""From a conversation to what a chat template takes: pure, the same for every backend.
+"""Adapt conversations to the roles that a chat template supports. Pure, the same for every backend.
 
-Not every template knows every role, and some drop what they do not know without a word. So a template is
-probed with marked messages (`probe_roles`), and for a role that it refuses or drops there is a fallback (`adapt_messages`):
+Some templates refuse a role, and others drop its messages silently. So a template is probed with marked
+messages (`probe_roles`), and `adapt_messages` has a fallback for each role that it refuses or drops:
 
-    system   its text opens the first user message
-    tool     it becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
+    system   its text becomes the beginning of the first user message
+    tool     becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
 
-Neighbouring user messages are then joined, since such templates also ask that user and assistant alternate.
+Consecutive user messages are then joined, since such templates also require user and assistant to alternate.
 
-Last, the names of control tokens are escaped in every message, whoever wrote it: a tool, a manifest, a person
-or the model. Here the contents are final, and no backend sends any that did not come through here. The
-contents themselves are changed, rather than tokenized apart from the template's text: templates trim, compare
-and cut contents, so that nothing can be wrapped around them, and chat servers take no tokens.
+Finally, the names of control tokens are escaped in every message, whether it comes from a tool, a manifest, a
+person or the model: all backends send only messages that were adapted here. The texts are changed, rather
+than tokenized apart from the template's own, because templates trim, compare and split them, and because
+chat servers take no tokens.
 """
 
 from __future__ import annotations
@@ -22,26 +22,23 @@ from dataclasses import dataclass
 
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
+from gbnf_server.errors import ChatTemplateError
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateRoles:
-    """Which of the roles beside user and assistant a chat template renders."""
+    """Whether a chat template renders system and tool messages."""
 
     system: bool
     tool: bool
 
 
-class TemplateFailure(Exception):  # noqa: N818 - it is caught before anyone sees it
-    """A chat template that renders not even a plain question; the message says why."""
-
-
 def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
-    """Find out which roles a template knows: yields conversations, is sent each one rendered.
+    """Find out which roles a template supports. Yields conversations; send the prompt of each.
 
-    Throw TemplateFailure in where the template refuses; the last one, for a plain question, comes out again.
+    Throw in a ChatTemplateError if the template refuses one; it is raised again if that was a plain question.
     """
     user: Message = {"role": "user", "content": _USER}
     system = yield from _renders([{"role": "system", "content": _SYSTEM}, user], _SYSTEM)
@@ -49,21 +46,21 @@ def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
         [user, {"role": "assistant", "content": _ASSISTANT}, {"role": "tool", "content": _TOOL}], _TOOL
     )
     if not (system or tool) and _USER not in (yield [user]):
-        raise TemplateFailure("it leaves out what the user says")
+        raise ChatTemplateError("it leaves out user messages")
     return TemplateRoles(system, tool)
 
 
 def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
     try:
         return mark in (yield messages)
-    except TemplateFailure:
+    except ChatTemplateError:
         return False
 
 
 def adapt_messages(
     messages: Sequence[Message], roles: TemplateRoles, escape: Escape = escape_control_tokens
 ) -> list[Message]:
-    """Return the same conversation in the roles that the template knows, without names of control tokens."""
+    """Return the conversation in roles that the template supports, with control tokens' names escaped."""
     adapted = list(messages)
     if not roles.tool:
         adapted = [_as_user_message(message) if message["role"] == "tool" else message for message in adapted]

@@ -1,9 +1,8 @@
-"""What comes over a wire, as values: bytes to lines, lines and bodies to JSON, JSON to texts and counts.
+"""Parse what servers send: bytes to lines, lines and bodies to JSON, JSON to texts and numbers.
 
-Invariants: text comes whole, however its bytes were cut. What is not valid Unicode (bytes that are not
-UTF-8, half of a surrogate pair) is refused, and never replaced by a character that the server did not
-send; only in the body of an error it is. Whatever a server sends, nothing but MalformedText and the
-ValueError of `parse_json` is raised.
+Invariants: the chunks in which bytes arrive make no difference. Invalid Unicode (invalid UTF-8, half of a
+surrogate pair) is refused, and replaced only in the body of an error. Whatever a server sends, only
+MalformedText and the ValueError of `parse_json` are raised.
 """
 
 from __future__ import annotations
@@ -12,21 +11,21 @@ import itertools
 import json
 import reprlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
+from gbnf import surrogates
 from gbnf_server.errors import MalformedText
 
 _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100
-"""How deeply an answer may be nested: servers' own go to about ten."""
+"""The deepest nesting of an answer; that of real servers is about ten."""
 _MOST = 2**53
 
 
 class LineDecoder:
-    """Cuts a stream of UTF-8 into lines, at line feeds alone: JSON may hold all other separators as they are.
+    """Splits a stream of UTF-8 into lines, only at line feeds: JSON may contain all other separators.
 
-    `str.splitlines`, and with it httpx's `iter_lines`, cuts at U+2028, U+0085 and more. Raises MalformedText.
+    `str.splitlines`, and so httpx's `iter_lines`, also splits at U+2028, U+0085 and more. Raises MalformedText.
     """
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
@@ -35,6 +34,7 @@ class LineDecoder:
         self._is_first = True
 
     def feed(self, chunk: bytes) -> None:
+        """Add bytes."""
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._kept += part
@@ -42,7 +42,7 @@ class LineDecoder:
         self._kept += rest
 
     def end(self) -> None:
-        """Give the last line, which no line feed ends."""
+        """Emit the last line, which no line feed ends."""
         if self._kept:
             self._give()
 
@@ -55,15 +55,16 @@ class LineDecoder:
 
 
 class SurrogateJoiner:
-    """Gives on the pieces of a text, each surrogate pair whole that was cut apart between two of them.
+    """Passes on the pieces of a text, with surrogate pairs joined that were split between two of them.
 
-    Raises MalformedText where one half stands alone.
+    Raises MalformedText for one half alone.
     """
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text, self._kept = on_text, ""
 
     def feed(self, piece: str) -> None:
+        """Add a piece."""
         text = self._kept + piece
         self._kept = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         text = text.removesuffix(self._kept)
@@ -71,6 +72,7 @@ class SurrogateJoiner:
             self._on_text(join_surrogates(text))
 
     def end(self) -> None:
+        """Check that no half is left."""
         kept, self._kept = self._kept, ""
         if kept:
             self._on_text(join_surrogates(kept))
@@ -79,20 +81,16 @@ class SurrogateJoiner:
 def join_surrogates(text: str) -> str:
     """Return the text with the halves of surrogate pairs joined. Raises MalformedText for one alone."""
     try:
-        return _joined(text)
+        return surrogates.join_surrogates(text)
     except UnicodeDecodeError:
         raise MalformedText("half of a surrogate pair") from None
-
-
-def _joined(text: str, errors: str = "strict") -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", errors)
 
 
 def _decoded(line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise MalformedText(f"the byte 0x{line[error.start]:02x} where UTF-8 has none") from None
+        raise MalformedText(f"the byte 0x{line[error.start]:02x}, invalid UTF-8") from None
 
 
 def join_all_surrogates(value: Any, joined: Callable[[str], str] = join_surrogates) -> Any:
@@ -111,7 +109,7 @@ def join_all_surrogates(value: Any, joined: Callable[[str], str] = join_surrogat
 
 
 def parse_json(text: str) -> Any:
-    """The value of a text in JSON, its strings as they are. Raises ValueError where it is none."""
+    """Return the value of a JSON text, with surrogates unchanged. Raises ValueError for invalid JSON."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -130,17 +128,16 @@ def read(body: bytes) -> Any:
 
 
 def parse_error_body(body: bytes) -> Any:
-    """As `read`, for the body of an error, of which nothing is executed: invalid Unicode becomes U+FFFD."""
+    """Parse like `read`, for the body of an error: invalid Unicode becomes U+FFFD."""
     try:
-        return join_all_surrogates(
-            parse_json(body.removeprefix(_BOM).decode(errors="replace")), partial(_joined, errors="replace")
-        )
+        value = parse_json(body.removeprefix(_BOM).decode(errors="replace"))
+        return join_all_surrogates(value, surrogates.replace_lone_surrogates)
     except ValueError:
         return None
 
 
 def _levels(value: Any) -> Iterator[list[Any]]:
-    """The objects and arrays of a JSON value, by how deeply they are nested."""
+    """Yield the objects and arrays of a JSON value, level by level."""
     level = [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
         yield level
@@ -148,26 +145,26 @@ def _levels(value: Any) -> Iterator[list[Any]]:
 
 
 def value_at(value: Any, *path: str) -> Any:
-    """What stands at a path of keys; None where nothing does."""
+    """Return the value at a path of keys, None for none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def parse_number(value: Any) -> float:
-    """A count or a duration of a server; 0 where it is none."""
+    """Return a number of a server; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 < value < _MOST else 0.0
 
 
 def parse_count(value: Any) -> int:
-    """A whole number of a server, rounded down; 0 where it is none."""
+    """Return a number of a server, rounded down; 0 for anything else."""
     return int(parse_number(value))
 
 
 def message_text(content: Any) -> str | None:
-    """The text of a message: a string, or those of its parts that are text. None where it is neither."""
+    """Return the text of a message: a string, or its parts of type text. None for anything else."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -184,5 +181,5 @@ def message_text(content: Any) -> str | None:
 
 
 def abbreviate(value: Any) -> str:
-    """A value for a message, shortened."""
+    """Return the value as text for an error message, shortened."""
     return reprlib.repr(value)

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Completer, Completion
 from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerResponseError
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.executors.results import without_deep_values
@@ -48,7 +48,7 @@ class Replay:
         self.backend_error: BackendError | None = None
         self._typed: dict[str, str] = {}  # what the person was asked, by handle: of all that is on the tape
 
-    def backend(self, backend: Backend) -> Backend:
+    def backend(self, backend: Completer) -> Completer:
         return _ReplayedBackend(backend, self)
 
     def person(self, person: Person) -> Person:
@@ -126,7 +126,7 @@ class Replay:
 class _ReplayedBackend:
     """A backend whose completions are on the tape. Its errors are not: who goes on tries again."""
 
-    def __init__(self, backend: Backend, replay: Replay) -> None:
+    def __init__(self, backend: Completer, replay: Replay) -> None:
         self._backend, self._replay = backend, replay
 
     def complete(self, *given: Any, **limits: Any) -> Completion:
@@ -167,9 +167,6 @@ class _ReplayedBackend:
         if limits.get("on_text") is not None:
             limits["on_text"](completion.text)
         return completion
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
 
 
 class _ReplayedPerson:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gbnf.errors import GbnfError
+from gbnf.strict_json import parse_json
+from gbnf_server.errors import InputError
 
 _KEYS = ("query", "id", "workspace")
 
 
-class BatchFileError(GbnfError):
+class BatchFileError(InputError):
     """A file of requests cannot be read; the message names the file, the line and what is wrong there."""
 
 
@@ -47,8 +47,8 @@ def read_requests(path: Path) -> tuple[BatchRequest, ...]:
         if not line.strip():
             continue
         try:
-            request = _request(json.loads(line), number, taken=found)
-        except (ValueError, RecursionError) as error:
+            request = _request(parse_json(line), number, taken=found)
+        except ValueError as error:
             raise BatchFileError(
                 f"{path}, line {number}: {error}. A line is a text in quotes, or an object such as "
                 '{"id": "a1", "query": "what time is it", "workspace": "folder"}.'
@@ -77,7 +77,4 @@ def _request(value: Any, number: int, taken: Container[str]) -> BatchRequest:
         raise ValueError(f"the id {name!r} has been given before")
     if not isinstance(workspace, str):
         raise ValueError("'workspace' is no path")  # noqa: TRY004  # as for all that is wrong with a line
-    for key, text in {"query": query, "id": name, "workspace": workspace}.items():
-        if half := next((char for char in text if "\ud800" <= char <= "\udfff"), ""):
-            raise ValueError(f"{key!r} holds {half!a}, half a character, which is no text")
     return BatchRequest(name, query, workspace)

@@ -169,7 +169,7 @@ def compare(
     leaderboard's answers (`--bfcl`) stay as they were judged.
     """
     from gbnf_server.cli.bench_output import show_tables
-    from gbnf_server.cli.errors import InputError
+    from gbnf_server.errors import InputError
     from gbnf_server.evaluation.comparison import compare_files
 
     tables = compare_files(first, second)

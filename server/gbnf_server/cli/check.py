@@ -44,20 +44,19 @@ def check(
     \b
     Exit codes: 0 it fits, 1 it does not, 3 the grammar is broken, 4 llama.cpp refuses it.
     """
-    from gbnf.grammar.match import Matcher
-    from gbnf.grammar.parse import parse_gbnf
+    from gbnf import Grammar
     from gbnf_server.cli.output import plural, write
 
     source = _read(grammar)
-    rules = parse_gbnf(source)
+    parsed = Grammar.parse(source)
     judged = engine and _load_in_engine(source)
     if text is None and grammar != "-":
         text = _piped()
     if text is None:
         by = "this toolkit and llama.cpp" if judged else "this toolkit"
-        write(f"sound: {plural(len(rules.productions), 'rule')}, taken by {by}")
+        write(f"sound: {plural(len(parsed.rules.productions), 'rule')}, taken by {by}")
         return
-    match = Matcher(rules).match(text)
+    match = parsed.match(text)
     if match.complete:
         write("accepted")
         return
@@ -66,7 +65,7 @@ def check(
 
 
 def _read(path: str) -> str:
-    from gbnf_server.cli.errors import InputError
+    from gbnf_server.errors import InputError
 
     try:
         if path == "-":

@@ -11,11 +11,7 @@ from rich.text import Text
 from gbnf.errors import GbnfError
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.output import stderr_console
-from gbnf_server.errors import GbnfServerError
-
-
-class InputError(GbnfError):
-    """A file that was given cannot be read; the message says which and why."""
+from gbnf_server.errors import GbnfServerError, InputError
 
 
 def report(error: BaseException) -> ExitCode:
@@ -24,7 +20,7 @@ def report(error: BaseException) -> ExitCode:
         case KeyboardInterrupt():
             _tell("interrupted", "nothing was left half done")
             return ExitCode.INTERRUPTED
-        case GbnfServerError():
+        case GbnfServerError() if not isinstance(error, InputError):
             _tell("error", str(error))
             return ExitCode.ENVIRONMENT
         case GbnfError():

@@ -160,7 +160,6 @@ class ModelSource:
                     self.path(),
                     context_length=self.context,
                     prompt_style=shown,
-                    guard_grammars=False,  # all come from our own compiler, here and below
                     parallel=parallel,
                 )
             case BackendName.LLAMA_SERVER:
@@ -212,7 +211,7 @@ class ModelSource:
     def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
         from gbnf_server.backends.llama_server import LlamaServer
 
-        return LlamaServer(self._url, api_key=self.api_key, prompt_style=style, guard_grammars=False)
+        return LlamaServer(self._url, api_key=self.api_key, prompt_style=style)
 
 
 def open_backend(

@@ -217,17 +217,15 @@ def _shown(
     if not files:
         return query, (), pool
     from gbnf import load_manifests
-    from gbnf_server.backends.image_messages import takes_images
     from gbnf_server.bundled import describe_frame_manifest
-    from gbnf_server.cli.errors import InputError
-    from gbnf_server.errors import SetupError
+    from gbnf_server.errors import InputError, SetupError
     from gbnf_server.system.image_files import read_image
 
     try:
         images = tuple(read_image(file) for file in files)
     except SetupError as error:
         raise InputError(f"{error}. Give --image a file in one of PNG, JPEG, GIF, WebP and BMP.") from None
-    if takes_images(backend):
+    if backend.capabilities.takes_images:
         return query, images, pool
     names = [_placed(file, shown.data, place) for file, shown in zip(files, images, strict=True)]
     tools = {tool.name: tool for tool in (*load_manifests(describe_frame_manifest()), *pool)}

@@ -71,7 +71,6 @@ def tune(
     source = ModelSource(model, server, api_key, backend, context)
     source.check()
     from gbnf import load_manifests
-    from gbnf_server.backends.base import dialect_of
     from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import show_tables
     from gbnf_server.cli.errors import interruptible
@@ -110,7 +109,9 @@ def tune(
             )
     with interruptible(), source.open(None if style is None else style.value) as opened:
         strategies = tuple(
-            each for each in supported_strategies(dialect_of(opened)) if not strategy or each.name in strategy
+            each
+            for each in supported_strategies(opened.capabilities.dialect)
+            if not strategy or each.name in strategy
         )
         if not strategies:
             raise typer.BadParameter("this server takes no grammar: the rungs are none, soft and lines")

@@ -1,11 +1,13 @@
-"""The planner bench: the same requests under one configuration after another, and a table of what came of it.
+"""The planner bench: the same requests under one configuration after another, and a table of the results.
 
-patterns, cases        what a case expects, as values
-suite_files, dsl       cases from TOML, and from Python
-configurations         what is compared: one line each
-worlds, person         where a case takes place, and what the world looks like afterwards
-running, records       cases to event streams, kept in a file, never run twice
-scoring, statistics    event streams to numbers with intervals: pure, so that stored runs can be scored again
-report, plots          numbers to a page
-bfcl                   the Berkeley Function-Calling Leaderboard's files
+expectations, cases            what a case expects, as values
+suite_files, dsl               cases from TOML, and from Python; satisfiability: whether they can pass
+configurations                 what is compared: one line each
+snapshots, case_person         the state in which a case runs, and what it is afterwards
+runner, run_log                cases to event streams, kept in a file, never run twice
+call_matching, state_checks    event streams and states against expectations
+scoring, statistics            event streams to numbers with intervals: pure, so that stored runs score too
+results, format_1              stored results, and how those of format 1 are read
+report, tables, svg_plots      numbers to a page
+bfcl                           the Berkeley Function-Calling Leaderboard's files
 """

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
+from gbnf_server.evaluation.bipartite_matching import maximum_matching
 from gbnf_server.evaluation.cases import ExpectedCall, Plan
-from gbnf_server.evaluation.patterns import (
-    Equals,
-    OneOf,
-    OptionalPattern,
-    Pattern,
-    exact_number,
-    fits_members,
-    maximum_matching,
-)
+from gbnf_server.evaluation.expectations import step_number
 
 References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
 """Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
@@ -34,9 +27,10 @@ class ActualCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How well calls fit a plan. Of the `needed` calls, `exact_matches` were made, and `named` at least by name.
+    """How well calls match a plan.
 
-    `false_positives` calls were made and fit nothing of the plan.
+    Of the `needed` calls, `exact_matches` were made, and `named` at least by name; `false_positives` calls
+    were made and match nothing of the plan.
     """
 
     needed: int
@@ -46,7 +40,7 @@ class Assignment:
 
 
 def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None, bool]]]:
-    """The step references of these tools."""
+    """Return the step references of these tools."""
     return {
         tool.name: {
             name: (target, tool.args["properties"].get(target or "", {}).get("type") == "string")
@@ -60,7 +54,7 @@ def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None
 def best_assignment(
     plans: Sequence[Plan], made: Sequence[ActualCall], references: References
 ) -> Assignment | None:
-    """The assignment to the plan that fits best; None where there is no plan."""
+    """Return the assignment to the plan that fits best; None where there is no plan."""
     found = [_assign(plan, made, references) for plan in plans]
     return max(
         found,
@@ -70,7 +64,7 @@ def best_assignment(
 
 
 def _assign(plan: Plan, made: Sequence[ActualCall], references: References) -> Assignment:
-    """The assignment with most needed calls, then most optional ones, then least strays by their names."""
+    """Return the assignment with most needed calls, then most optional ones, then fewest false positives."""
     chosen = _search(plan, made, references)
     needed = [index for index, call in enumerate(plan) if not call.optional]
     exact_matches = sum(chosen[index] is not None for index in needed)
@@ -128,7 +122,10 @@ def _matched(
     references: References,
     tried: Mapping[int, int | None],
 ) -> _Chosen:
-    """The choices with those that were tried, and as many others as can be: needed ones before optional."""
+    """Return the choices with those that were tried, and as many others as can be.
+
+    Needed ones before optional.
+    """
     places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
     left = [index for index in range(len(made)) if index not in tried.values()]
     calls = _calls(tried, made, len(plan))
@@ -144,14 +141,14 @@ def _matched(
 def _calls(
     tried: Mapping[int, int | None], made: Sequence[ActualCall], places: int
 ) -> list[ActualCall | None]:
-    """The made call of each of the first `places` expected ones, as far as they were tried."""
+    """Return the made call of each of the first `places` expected ones, as far as they were tried."""
     return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
 
 
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
-    """The numbers of the expected calls that this one refers to."""
+    """Return the numbers of the expected calls that this one refers to."""
     for name in references.get(call.name, {}):
-        number = exact_number(call.arguments.get(name))
+        number = step_number(call.known.get(name))
         if number is not None:
             yield number
 
@@ -170,24 +167,19 @@ def _fits(
     """Whether the call is the expected one, by reference or with the referred entries written out."""
     if expected.name != call.name:
         return False
-    referring, written_out = dict(expected.arguments), dict(expected.arguments)
+    referring = written_out = expected
     for name, (target, is_text) in references.get(call.name, {}).items():
-        number = exact_number(expected.arguments.get(name))
+        number = step_number(expected.known.get(name))
         if number is None:
             continue
         source = earlier[number - 1]
         if source is None or source.step >= call.step:
-            return isinstance(expected.arguments[name], OptionalPattern) and fits_members(
-                {**expected.arguments, name: _ABSENT}, call.arguments
-            )
-        step: Pattern = Equals(source.step)
-        referring[name] = (
-            OptionalPattern(step) if isinstance(expected.arguments[name], OptionalPattern) else step
-        )
+            return name in expected.optional_arguments and expected.without(name).accepts(call.arguments)
+        referring = referring.replacing(name, source.step)
         if target is not None:
-            written_out[name] = _ABSENT
-            written_out[target] = Equals("\n".join(source.entries) if is_text else list(source.entries))
-    return fits_members(referring, call.arguments) or fits_members(written_out, call.arguments)
-
-
-_ABSENT: Pattern = OptionalPattern(OneOf(()))
+            entries = "\n".join(source.entries) if is_text else list(source.entries)
+            written_out = written_out.without(name).without(target)
+            written_out = replace(
+                written_out, arguments={**written_out.arguments, target: {"const": entries}}
+            )
+    return referring.accepts(call.arguments) or written_out.accepts(call.arguments)

@@ -21,9 +21,11 @@ class CasePerson:
         self._script, self._workspace = script, workspace
 
     def answer(self, form: Form) -> dict[str, Any]:
+        """Return the script's answer to each field."""
         return {field.var: self._value(field) for field in form.fields}
 
     def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the script approves calls."""
         del call
         return self._script.approve
 

@@ -1,4 +1,4 @@
-"""A case as a value: what a person says, in which world, and what should come of it.
+"""A case as a value: the request, the initial state, and the expected calls, state and answer.
 
 Cases are made by `read_case` from the table that a suite file or the Python notation gives; `source` is that
 table, defaults included, so that a case travels with its stored runs and is the same when it is read again.
@@ -6,17 +6,23 @@ table, defaults included, so that a case travels with its stored runs and is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf_server.evaluation.errors import Fault, KeyPath
+from gbnf_server.evaluation.expectations import (
+    ADDRESSES,
+    MOMENT,
+    TEXT,
+    Expectation,
+    accepts,
+    read_expectation,
+)
 from gbnf_server.evaluation.paths import all_inside, check_after, check_before, keyed_inside
-from gbnf_server.evaluation.pattern_types import check_addresses, check_moment, check_text
-from gbnf_server.evaluation.patterns import Pattern, read_pattern
 
 Complexity: TypeAlias = Literal["simple", "medium", "complex", "ambiguous"]
 COMPLEXITIES: tuple[Complexity, ...] = ("simple", "medium", "complex", "ambiguous")
@@ -34,15 +40,49 @@ ABSTENTION_TOOLS = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_exe
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
-    """A call to look for. `arguments`: name -> pattern; none beside them may be given.
+    """An expected call. `arguments` have to be given, `optional_arguments` may be, and no others.
 
-    Where a pattern for a step reference is exactly a number, it counts the expected calls of the plan, from
+    Where an expectation for a step reference is an integer, it counts the expected calls of the plan, from
     1: the step that made that call is meant, whatever its number is in a run.
     """
 
     name: str
-    arguments: Mapping[str, Pattern]
+    arguments: Mapping[str, Expectation]
+    optional_arguments: Mapping[str, Expectation] = field(default_factory=dict)
     optional: bool = False
+
+    @property
+    def known(self) -> Mapping[str, Expectation]:
+        """All arguments that may be given, with what is expected of each."""
+        return {**self.arguments, **self.optional_arguments}
+
+    def schema(self) -> Expectation:
+        """Return the schema of the arguments that are accepted."""
+        return {
+            "type": "object",
+            "properties": dict(self.known),
+            "required": list(self.arguments),
+            "additionalProperties": False,
+        }
+
+    def accepts(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call with these arguments is the expected one."""
+        return accepts(self.schema(), arguments)
+
+    def replacing(self, name: str, value: Any) -> ExpectedCall:
+        """Return this call with `value` for an argument that it has."""
+        changed = {name: {"const": value}}
+        if name in self.arguments:
+            return replace(self, arguments={**self.arguments, **changed})
+        return replace(self, optional_arguments={**self.optional_arguments, **changed})
+
+    def without(self, name: str) -> ExpectedCall:
+        """Return this call without one of its arguments."""
+        return replace(
+            self,
+            arguments={key: each for key, each in self.arguments.items() if key != name},
+            optional_arguments={key: each for key, each in self.optional_arguments.items() if key != name},
+        )
 
 
 Plan: TypeAlias = tuple[ExpectedCall, ...]
@@ -50,7 +90,7 @@ Plan: TypeAlias = tuple[ExpectedCall, ...]
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The world at the start; see the suite format for the fields."""
+    """The state at the start; see the suite format for the fields."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -60,21 +100,21 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """A world that is right at the end. With `others`, changes that it does not name do no harm."""
+    """An expected state at the end. With `others`, other changes are allowed."""
 
-    files: Mapping[str, Pattern] = field(default_factory=dict)
+    files: Mapping[str, Expectation] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    events: tuple[Mapping[str, Pattern], ...] = ()
-    gone_events: tuple[Mapping[str, Pattern], ...] = ()
-    messages: tuple[Mapping[str, Pattern], ...] = ()
-    gone_messages: tuple[Mapping[str, Pattern], ...] = ()
+    events: tuple[Mapping[str, Expectation], ...] = ()
+    gone_events: tuple[Mapping[str, Expectation], ...] = ()
+    messages: tuple[Mapping[str, Expectation], ...] = ()
+    gone_messages: tuple[Mapping[str, Expectation], ...] = ()
     others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PersonScript:
-    """What the person says when asked: `choose` counts options from 1, `answers` are by kind or by name."""
+    """The person's answers: `choose` counts options from 1, `answers` are by kind or by name."""
 
     choose: int = 1
     answers: Mapping[str, Any] = field(default_factory=dict)
@@ -83,11 +123,11 @@ class PersonScript:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One request with its world and what should come of it. Made by `read_case`.
+    """One request with its initial state and what is expected. Made by `read_case`.
 
     `pool` None: every tool there is. `plans`: expected calls, one plan is enough; empty where `abstain`, or
     where only the world and the answer are looked at. `least_steps` and `most_steps` count the answer.
-    `checks_calls`: neither the world nor the answer tells, so the calls have to.
+    `checks_calls`: neither a state nor an answer is expected, so calls are compared.
     """
 
     id: str
@@ -105,7 +145,7 @@ class Case:
     before: InitialState
     script: PersonScript
     after: tuple[ExpectedState, ...]
-    answer: Pattern | None
+    answer: Expectation | None
     checks_calls: bool
     now: datetime
     user_email: str
@@ -114,7 +154,7 @@ class Case:
     source: Mapping[str, Any]
 
     def tools(self, tools: tuple[Tool, ...], decoys: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """The pool: the manifests' tools that the case names, and its decoys, in name order."""
+        """Return the pool: the manifests' tools that the case names, and its decoys, in name order."""
         kept = [tool for tool in tools if self.pool is None or tool.name in self.pool]
         kept += [tool for tool in decoys if tool.name in self.decoys]
         return tuple(sorted(kept, key=lambda tool: tool.name))
@@ -131,14 +171,14 @@ class Suite:
 
 
 def read_case(table: Mapping[str, Any]) -> Case:
-    """The case that a table of the suite format describes; its keys and types are checked already.
+    """Return the case that a table of the suite format describes; its keys and types are checked already.
 
     Raises Fault, whose place is inside the table.
     """
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
     after = tuple(_after(each, at) for each, at in expected_states(table))
-    answer = _pattern(table["answer"], ("answer",), check_text) if "answer" in table else None
+    answer = read_expectation(table["answer"], ("answer",), TEXT) if "answer" in table else None
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
     least, most = _steps(table, plans, checks_calls=checks_calls)
@@ -173,37 +213,27 @@ def read_case(table: Mapping[str, Any]) -> Case:
 
 def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
     if "calls" in table and "plans" in table:
-        raise Fault(("plans",), None, "calls and plans stand side by side", "Put the calls into plans.")
+        raise Fault(("plans",), None, "calls and plans are both given", "Put the calls into plans.")
     if "calls" in table:
         return (_plan(table["calls"], ("calls",)),)
     return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
 
 
 def _plan(calls: list[Mapping[str, Any]], at: KeyPath) -> Plan:
-    return tuple(
-        ExpectedCall(
-            call["name"],
-            {
-                name: _pattern(value, (*at, index, "arguments", name))
-                for name, value in call.get("arguments", {}).items()
-            },
-            call.get("optional", False),
-        )
-        for index, call in enumerate(calls)
+    return tuple(_expected_call(call, (*at, index)) for index, call in enumerate(calls))
+
+
+def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
+    required, optional = (
+        {name: read_expectation(value, (*at, key, name)) for name, value in call.get(key, {}).items()}
+        for key in ("arguments", "optional_arguments")
     )
-
-
-def _pattern(
-    value: Any, at: KeyPath, check: Callable[[Pattern, Any, KeyPath], None] | None = None
-) -> Pattern:
-    """The pattern of a value; `check` tells what it is compared with."""
-    try:
-        pattern = read_pattern(value)
-    except Fault as fault:
-        raise fault.prefixed(*at) from None
-    if check is not None:
-        check(pattern, value, at)
-    return pattern
+    for name in required.keys() & optional.keys():
+        raise Fault(
+            (*at, "optional_arguments", name), None, "the argument is among the arguments too",
+            "Take one of them out.",
+        )  # fmt: skip
+    return ExpectedCall(call["name"], required, optional, optional=call.get("optional", False))
 
 
 def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: bool) -> tuple[int, int]:
@@ -224,7 +254,7 @@ def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: b
 
 
 def _needed_steps(plans: tuple[Plan, ...]) -> int:
-    """The calls of the shortest plan, and the answer."""
+    """Return the calls of the shortest plan, and the answer."""
     return min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
 
 
@@ -248,18 +278,18 @@ def _script(table: Mapping[str, Any]) -> PersonScript:
 def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
     if abstain and plans:
         raise Fault(
-            ("abstain",), True, "a case that abstains expects calls",
+            ("abstain",), True, "a case that abstains has expected calls",
             "Take out calls and plans, or abstain.",
         )  # fmt: skip
     if not (abstain or plans or "after" in table or "answer" in table):
         raise Fault(
-            (), None, "nothing says when the case is right",
+            (), None, "nothing is expected",
             "Give calls, after, answer, or abstain = true.",
         )  # fmt: skip
     if not (abstain or plans or "first" in table):
-        raise Fault((), None, "nothing says which tool comes first", "Give calls, plans or first.")
+        raise Fault((), None, "no tool is expected to come first", "Give calls, plans or first.")
     if not (abstain or plans or "steps" in table):
-        raise Fault((), None, "nothing says how many steps are needed", "Give calls, plans or steps.")
+        raise Fault((), None, "the number of steps is missing", "Give calls, plans or steps.")
 
 
 def _complexity(plans: tuple[Plan, ...]) -> Complexity:
@@ -268,7 +298,7 @@ def _complexity(plans: tuple[Plan, ...]) -> Complexity:
 
 
 def _first(plans: tuple[Plan, ...]) -> list[str]:
-    """The first call of each plan, with those before it that are optional."""
+    """Return the first call of each plan, with those before it that are optional."""
     names = []
     for plan in plans:
         for call in plan:
@@ -297,12 +327,15 @@ def _before(table: Mapping[str, Any]) -> InitialState:
     )
 
 
-_COMPARED = {"start": check_moment, "end": check_moment, "to": check_addresses}
+_COMPARED = {"start": MOMENT, "end": MOMENT, "to": ADDRESSES}
 """Fields of events and messages that are no plain texts."""
 
 
 def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], KeyPath]]:
-    """The worlds that a case takes for right, each a table and its place: one, or several in an array."""
+    """Return the expected states of a case, each a table and its location.
+
+    One, or several in an array.
+    """
     given = table.get("after", {})
     if isinstance(given, Mapping):
         return [(given, ("after",))]
@@ -310,20 +343,20 @@ def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], K
 
 
 def _after(table: Mapping[str, Any], at: KeyPath) -> ExpectedState:
-    def rows(key: str) -> tuple[Mapping[str, Pattern], ...]:
+    def rows(key: str) -> tuple[Mapping[str, Expectation], ...]:
         return tuple(
             {
-                name: _pattern(value, (*at, key, index, name), _COMPARED.get(name, check_text))
+                name: read_expectation(value, (*at, key, index, name), _COMPARED.get(name, TEXT))
                 for name, value in row.items()
             }
             for index, row in enumerate(table.get(key, ()))
         )
 
-    patterns = {
-        path: _pattern(value, (*at, "files", path), check_text)
+    texts = {
+        path: read_expectation(value, (*at, "files", path), TEXT)
         for path, value in table.get("files", {}).items()
     }
-    files = keyed_inside(patterns, (*at, "files"))
+    files = keyed_inside(texts, (*at, "files"))
     folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
     check_after(files, folders, gone, at)
     return ExpectedState(
@@ -343,7 +376,7 @@ def _now(table: Mapping[str, Any]) -> datetime:
     try:
         zone = ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise Fault(("timezone",), name, "this is no IANA time zone", "Write one like Europe/Rome.") from None
+        raise Fault(("timezone",), name, "not an IANA time zone", "Write one like Europe/Rome.") from None
     moment = _moment(table.get("now", NOW), ("now",))
     if not isinstance(moment, datetime):
         raise Fault(("now",), table["now"], "the time of day is missing", f"Write it like {NOW}.")
@@ -351,11 +384,11 @@ def _now(table: Mapping[str, Any]) -> datetime:
 
 
 def _moment(text: str, at: KeyPath) -> datetime | date:
-    """A local time, or a whole day."""
+    """Return a local time, or a whole day."""
     try:
         moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
     except ValueError:
-        raise Fault(at, text, "this is no time", f"Write it like {NOW}, or {NOW[:10]}.") from None
+        raise Fault(at, text, "not a time", f"Write it like {NOW}, or {NOW[:10]}.") from None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         raise Fault(at, text, "a local time has no offset", f"Write it like {NOW}.")
     return moment

@@ -13,7 +13,7 @@ from gbnf_server.evaluation.tables import TextTable, compare_tables, different_c
 
 
 def compare_files(first: Path, second: Path) -> tuple[TextTable, ...]:
-    """What changed, a table for each configuration that both have. Raises RecordError."""
+    """Return what changed, a table for each configuration that both have. Raises ResultsFileError."""
     kinds = [_is_leaderboard(path) for path in (first, second)]
     if all(kinds):
         grades = [leaderboard.Grades.load(path) for path in (first, second)]

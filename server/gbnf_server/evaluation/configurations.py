@@ -50,12 +50,15 @@ STRATEGIES: tuple[Configuration, ...] = (
 
 
 def supported_strategies(dialect: Dialect) -> tuple[Configuration, ...]:
-    """The rungs of the ladder that a backend of this dialect can stand on."""
+    """Return the strategies that a backend of this dialect supports."""
     return tuple(each for each in STRATEGIES if dialect != "none" or not each.settings.get("grammar", True))
 
 
 def named(names: Sequence[str]) -> tuple[Configuration, ...]:
-    """The configurations of these names in the table's order; all where none is named. Raises ValueError."""
+    """Return the configurations of these names in the table's order.
+
+    All where none is named. Raises ValueError.
+    """
     known = {each.name for each in CONFIGURATIONS}
     for name in names:
         if name not in known:

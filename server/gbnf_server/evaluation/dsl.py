@@ -1,12 +1,12 @@
 """Suites in Python: the same tables as in TOML, made by functions, and read by the same reader.
 
-    from gbnf_server.evaluation.dsl import anything, call, case, contains, suite
+    from gbnf_server.evaluation.dsl import call, case, contains, suite
 
     SUITE = suite(
         "mine",
         case(
             "email anna@example.com that the train is late",
-            calls=[call("send_messages", to=["anna@example.com"], subject=anything(), body=anything())],
+            calls=[call("send_messages", to=["anna@example.com"], subject={}, body=contains("train"))],
             after={"messages": [{"to": ["anna@example.com"], "body": contains("train")}]},
         ),
     )
@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 from gbnf.tools import Tool
 from gbnf_server.evaluation.cases import Suite
 from gbnf_server.evaluation.errors import Fault, InvalidSuite
+from gbnf_server.evaluation.expectations import contained
 from gbnf_server.evaluation.suite_files import load_suite, read_suite
 
 Table: TypeAlias = dict[str, Any]
@@ -43,12 +44,11 @@ def suite(
     decoys: Sequence[Mapping[str, Any]] = (),
     tools: Sequence[Tool] | None = None,
 ) -> Suite:
-    """A suite of these cases.
+    """Return a suite of these cases.
 
-    `executors` are the tools to choose from; where absent, those that the file is loaded for, else the
-    shipped ones.
+    `tools` are the tools to choose from; by default those that the file is loaded for, else the bundled ones.
 
-    Raises SuiteErrors with every fault.
+    Raises InvalidSuite with every fault.
     """
     content = {
         "name": name,
@@ -63,52 +63,31 @@ def suite(
 
 
 def case(query: str, **keys: Any) -> Table:
-    """A case; `keys` are those of the suite format."""
+    """Return a case; `keys` are those of the suite format."""
     return {"query": query, **keys}
 
 
-def call(name: str, /, *, optional: bool = False, **arguments: Any) -> Table:
-    """An expected call, its arguments as patterns."""
-    return {"name": name, "arguments": arguments, "optional": optional}
+def call(
+    name: str,
+    /,
+    *,
+    optional: bool = False,
+    optional_arguments: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Table:
+    """Return an expected call; each argument is a value or a JSON Schema."""
+    found = {"name": name, "arguments": arguments, "optional": optional}
+    return {**found, "optional_arguments": dict(optional_arguments)} if optional_arguments else found
 
 
-def contains(*members: Any) -> Table:
-    """Text or a list that holds all of these."""
-    return {"contains": list(members)}
-
-
-def matches(regex: str) -> Table:
-    """Text in which the regular expression is found."""
-    return {"matches": regex}
-
-
-def one_of(*patterns: Any) -> Table:
-    """What one of these fits."""
-    return {"one_of": list(patterns)}
-
-
-def unordered(*members: Any) -> Table:
-    """A list with these members in any order."""
-    return {"unordered": list(members)}
-
-
-def exactly(value: Any) -> Table:
-    """This value, though it might be taken for a pattern."""
-    return {"equals": value}
-
-
-def maybe(pattern: Any) -> Table:
-    """Nothing, or what the pattern fits."""
-    return {"optional": pattern}
-
-
-def anything() -> Table:
-    """Whatever, or nothing."""
-    return {"any": True}
+def contains(*texts: str) -> Table:
+    """Return the schema of texts that contain all of these, whatever their case."""
+    patterns = [{"pattern": contained(text)} for text in texts]
+    return patterns[0] if len(patterns) == 1 else {"allOf": patterns}
 
 
 def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:
-    """The suites that come along under these names, or that these files hold. Raises SuiteErrors."""
+    """Return the bundled suites of these names, or those in these files. Raises InvalidSuite."""
     return tuple(
         found
         for name in names
@@ -117,9 +96,9 @@ def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...
 
 
 def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite, ...]:
-    """The suites that a Python file defines, in its order. It is executed. Raises SuiteErrors.
+    """Return the suites that a Python file defines, in its order. It is executed. Raises InvalidSuite.
 
-    `executors` are the tools that their cases choose from; the shipped ones where absent.
+    `tools` are those that cases choose from; by default the bundled ones.
     """
     if not path.is_file():
         raise InvalidSuite(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
@@ -143,7 +122,7 @@ def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite,
 
 
 def _failure(path: Path, error: BaseException) -> Fault:
-    """What went wrong in a Python file, and at which of its lines."""
+    """Return what went wrong in a Python file, and at which of its lines."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]

@@ -1,9 +1,4 @@
-"""What can be wrong with what the bench is given, as part of the tree in `gbnf.errors`.
-
-GbnfError
-├── SuiteErrors         every fault of one suite: file, place inside, value, way out of each
-└── RecordError         a file of stored runs, or of a leaderboard, that cannot be read
-"""
+"""Errors of the files that the bench reads."""
 
 from __future__ import annotations
 
@@ -11,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.errors import GbnfError
+from gbnf_server.errors import InputError
 
 KeyPath = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 
 
-class Fault(ValueError):  # noqa: N818 - a part of SuiteErrors, which is the error
-    """One thing that is wrong. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
+class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
+    """One fault. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
 
     def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
         self.at, self.value, self.problem, self.hint = at, value, problem, hint
         super().__init__(problem)
 
     def prefixed(self, *at: str | int) -> Fault:
-        """The same fault, seen from further up."""
+        """Return the same fault with a prefix to its location."""
         return Fault((*at, *self.at), self.value, self.problem, self.hint)
 
 
@@ -44,7 +39,7 @@ class SuiteError:
         return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.hint}".rstrip()
 
 
-class InvalidSuite(GbnfError):  # noqa: N818 - several errors, so the plural says it
+class InvalidSuite(InputError):  # noqa: N818 - several errors, so the plural says it
     """Every fault of one suite, in the file's order. Field: `errors`."""
 
     def __init__(self, path: str, faults: Sequence[Fault]) -> None:
@@ -55,8 +50,8 @@ class InvalidSuite(GbnfError):  # noqa: N818 - several errors, so the plural say
         super().__init__("\n".join([f"{count} in a suite:", *(f"  {error}" for error in self.errors)]))
 
 
-class ResultsFileError(GbnfError):
-    """Stored runs, or a leaderboard's files, that cannot be read; the message names file, place, way out."""
+class ResultsFileError(InputError):
+    """Unreadable stored runs or leaderboard files; the message names file, location and hint."""
 
 
 def dotted(at: KeyPath) -> str:

@@ -1,4 +1,4 @@
-"""Cases out of manifests, for tools that nobody has written cases for.
+"""Cases generated from manifests, for tools without a suite.
 
 For each tool one request that says what its description says and gives a value for each argument that it
 needs, and one like it over a pool without that tool, which is to be declined. The tools are not run: these
@@ -29,7 +29,10 @@ _ASKED = {
 
 
 def generate_suite(tools: Sequence[Tool], *, language: str = "en") -> tuple[Suite, tuple[str, ...]]:
-    """The cases, and the names of tools that none could be made for. Raises SetupError where none could."""
+    """Return a suite, and the names of tools that no case could be generated for.
+
+    Raises SetupError where none could.
+    """
     cases: list[Table] = []
     left_out: list[str] = []
     for tool in tools:
@@ -38,13 +41,15 @@ def generate_suite(tools: Sequence[Tool], *, language: str = "en") -> tuple[Suit
         if not made:
             left_out.append(tool.name)
     if not cases:
-        raise SetupError("no cases can be made of these manifests: give a suite of your own with --suite")
+        raise SetupError(
+            "no cases can be generated from these manifests. Use --suite with a suite of your own."
+        )
     made_of = suite("manifests", *cases, tools=list(tools))
     return made_of, tuple(left_out)
 
 
 def stub_result(tool: Tool, _arguments: Mapping[str, Any], _context: Context) -> dict[str, Any]:
-    """What a tool would say that did its work, without doing any."""
+    """Return the result of a tool without running it."""
     return {"entries": ["done"], "tool": tool.name}
 
 
@@ -59,7 +64,7 @@ def _cases(tool: Tool, tools: Sequence[Tool], language: str) -> list[Table]:
         return []
     expected = {
         "name": tool.name,
-        "arguments": {name: {"equals": value} for name, value in arguments.items()},
+        "arguments": {name: {"const": value} for name, value in arguments.items()},
     }
     slug = tool.name.lower().replace("_", "-").replace(".", "-")
     asked: Table = {"query": query, "language": language}
@@ -86,7 +91,10 @@ def _shown(value: Any) -> str:
 
 
 def _arguments(tool: Tool) -> dict[str, Any]:
-    """A value for each argument that the tool needs. Raises LookupError for one that none is known for."""
+    """Return a value for each argument that the tool needs.
+
+    Raises LookupError for one that none is known for.
+    """
     args = tool.model_args()
     references = set(tool.step_references)
     needed = list(args.get("required", ()))

@@ -23,7 +23,10 @@ from gbnf_server.planner.fingerprints import digest, versions
 def about(
     label: str, model: Mapping[str, Any], options: RunOptions, made_at: datetime | None = None
 ) -> dict[str, Any]:
-    """The header of a stored bench, as JSON. `made_at`: when its latest run was done; now where absent."""
+    """Return the header of a stored bench, as JSON.
+
+    `made_at`: when its latest run was done; now where absent.
+    """
     return {
         "label": label,
         "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
@@ -35,7 +38,7 @@ def about(
 
 
 def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
-    """What tells a model file apart."""
+    """Return the fields that identify a model file."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return {
@@ -49,7 +52,9 @@ def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
 
 
 def describe_server_model(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
-    """What a llama-server tells of its model: no hash, so that the file's name and the build stand for it.
+    """Return what a llama-server reports of its model.
+
+    No hash, so that the file's name and the build stand for it.
 
     Raises BackendUnreachable or ServerError.
     """
@@ -75,7 +80,7 @@ def describe_server_model(url: str, api_key: str | None, backend: Backend) -> di
 
 
 def identity(model: Mapping[str, Any]) -> str:
-    """The part of a run's fingerprint that stands for the model, wherever its server listens."""
+    """Return the part of a run's fingerprint that stands for the model, wherever its server listens."""
     told = {
         key: value
         for key, value in model.items()

@@ -241,7 +241,7 @@ BY_KEY = {metric.key: metric for metric in METRICS}
 
 
 def format_value(metric: Metric, value: float | None) -> str:
-    """A value as a table shows it."""
+    """Return a value as text for a table."""
     if value is None:
         return "–"
     match metric.unit:

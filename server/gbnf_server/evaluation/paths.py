@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from gbnf_server.evaluation.errors import Fault, KeyPath
-from gbnf_server.evaluation.patterns import MISSING, Pattern, matches
 
 _Value = TypeVar("_Value")
 
@@ -16,19 +15,19 @@ def inside(path: str, at: KeyPath) -> str:
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if path.startswith("/") or ".." in parts or not parts:
         raise Fault(
-            at, path, "this is no path inside the workspace",
+            at, path, "not a path inside the workspace",
             "Write it from the workspace on, like notes/a.txt.",
         )  # fmt: skip
     return "/".join(parts)
 
 
 def all_inside(paths: Sequence[str], at: KeyPath) -> tuple[str, ...]:
-    """The same for each of several paths."""
+    """Return the same for each of several paths."""
     return tuple(inside(path, (*at, index)) for index, path in enumerate(paths))
 
 
 def keyed_inside(table: Mapping[str, _Value], at: KeyPath) -> dict[str, _Value]:
-    """The same for a table's keys, each of which means a file of its own."""
+    """Return the same for a table's keys, each of which means a file of its own."""
     found: dict[str, _Value] = {}
     for path, value in table.items():
         plain = inside(path, (*at, path))
@@ -39,7 +38,7 @@ def keyed_inside(table: Mapping[str, _Value], at: KeyPath) -> dict[str, _Value]:
 
 
 def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) -> None:
-    """Raises Fault where something would have to lie in a file, or a file be a folder."""
+    """Raise Fault where something would have to lie in a file, or a file be a folder."""
     for path in files:
         for other in (*files, *folders):
             if other.startswith(f"{path}/") or path in folders:
@@ -49,11 +48,9 @@ def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) ->
                 )  # fmt: skip
 
 
-def check_after(
-    files: Mapping[str, Pattern], folders: Sequence[str], gone: Sequence[str], at: KeyPath
-) -> None:
-    """Raises Fault where what is to be gone is to be there."""
-    there = [path for path, pattern in files.items() if "*" not in path and not matches(pattern, MISSING)]
+def check_after(files: Collection[str], folders: Sequence[str], gone: Sequence[str], at: KeyPath) -> None:
+    """Raise Fault where what is to be gone is to be there."""
+    there = [path for path in files if "*" not in path]
     for index, path in enumerate(gone):
         for other in (*there, *folders):
             if f"{other}/".startswith(f"{path}/"):

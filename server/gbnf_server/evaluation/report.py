@@ -33,7 +33,7 @@ _EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
 
 
 def report(results: Results) -> str:
-    """The page."""
+    """Return the report as HTML."""
     scored = results.scored()
     groups = by_configuration(results, scored)
     environment = jinja2.Environment(
@@ -67,7 +67,7 @@ def report(results: Results) -> str:
 
 
 def outcome_of(run: ScoredRun) -> str:
-    """What became of a run, one of `OUTCOMES`."""
+    """Return the outcome of a run, one of `OUTCOMES`."""
     if run.score.converged:
         return OUTCOMES[0]
     return OUTCOMES[1] if run.score.outcome == "answered" else run.score.outcome
@@ -116,7 +116,7 @@ def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]
 
 
 def _expected(case: Case) -> dict[str, Any]:
-    """What the case says that is right, as its suite has it."""
+    """Return the case's expectations, as its suite has them."""
     return {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
 
 

@@ -24,7 +24,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read:
-    """What `read` makes of the file's value. Raises RecordError, also where that is none to `read`."""
+    """Return `read` of the file's value. Raises ResultsFileError, also where `read` refuses the value."""
     try:
         return read(json.loads(path.read_text("utf-8")))
     except OSError as error:

@@ -14,13 +14,14 @@ from typing import Any, Self
 from gbnf_server.evaluation.call_matching import References
 from gbnf_server.evaluation.cases import COMPLEXITIES, Case, Suite, read_case
 from gbnf_server.evaluation.configurations import Configuration
+from gbnf_server.evaluation.format_1 import convert_case
 from gbnf_server.evaluation.metrics import METRICS
 from gbnf_server.evaluation.result_files import load_stored
 from gbnf_server.evaluation.run_log import RunRecord
 from gbnf_server.evaluation.scoring import RunScore, score
 from gbnf_server.evaluation.statistics import by_case, estimate
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Results:
         return tuple(sorted(found, key=lambda each: (order[each.suite, each.case.id], each.record.run)))
 
     def to_json(self) -> dict[str, Any]:
+        """Return the file's content, with numbers and scores for other programs."""
         scored = self.scored()
         return {
             "format": FORMAT,
@@ -97,17 +99,22 @@ class Results:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError or ValueError where the value is no stored bench."""
+        """Raise KeyError, TypeError or ValueError where the value is no stored bench."""
         computed = {
             "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
         }  # fmt: skip
-        if value["format"] != FORMAT:
-            raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
+        if value["format"] not in {1, FORMAT}:
+            raise ValueError(f"its format is {value['format']!r}, and this version reads 1 and {FORMAT}")
+        convert = convert_case if value["format"] == 1 else dict
         return cls(
             about={key: part for key, part in value.items() if key not in computed},
             configurations=tuple(Configuration(**each) for each in value["configurations"]),
             suites=tuple(
-                Suite(each["name"], each["description"], tuple(map(read_case, each["cases"])))
+                Suite(
+                    each["name"],
+                    each["description"],
+                    tuple(read_case(convert(case)) for case in each["cases"]),
+                )
                 for each in value["suites"]
             ),
             references={
@@ -119,12 +126,12 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a stored bench. Raises RecordError."""
+        """Read a stored bench. Raises ResultsFileError."""
         return load_stored(path, cls._scorable, "gbnf bench")
 
     @classmethod
     def _scorable(cls, value: Mapping[str, Any]) -> Self:
-        """The same, and sure to have tables: what its events lack is found now."""
+        """Return the results; checks that they can be scored."""
         results = cls.from_json(value)
         if not all(
             isinstance(each, str) for each in (results.about["label"], results.about["model"]["name"])

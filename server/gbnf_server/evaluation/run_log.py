@@ -45,21 +45,23 @@ class RunRecord:
 
     @property
     def key(self) -> Key:
+        """The record's key in a log."""
         return (self.suite, self.case, self.configuration, self.run)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the record's line."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}  # not copied
         return {**fields, "before": self.before.to_json(), "after": self.after.to_json()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises KeyError or TypeError where the value is no record."""
+        """Raise KeyError or TypeError where the value is no record."""
         given = dict(value)
         return cls(**{**given, "before": Snapshot(**given["before"]), "after": Snapshot(**given["after"])})
 
 
 def unwritable(path: Path, error: OSError, hint: str = "give another --out") -> SetupError:
-    """What is told where a file of results cannot be made."""
+    """Return the error for a results file that cannot be written."""
     reason: object = error.strerror or error
     if isinstance(error, FileExistsError | NotADirectoryError):
         reason = f"{error.filename} is in the way" if error.filename != str(path) else "a file is in its way"
@@ -70,7 +72,7 @@ class RunLog:
     """A file of records, opened for one bench; with `fresh` its runs are forgotten, readable or not.
 
     `records` has them by key and fingerprint, so that runs of several seeds or models stay beside each other.
-    Raises RecordError where the file is none of the bench's, or is in use, SetupError where it cannot be
+    Raises ResultsFileError where the file is none of the bench's, or is in use, SetupError where it cannot be
     written.
     """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion, clear_prompt_cache, dialect_of, reasoning_tags_of
+from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.cases import Case, Suite
 from gbnf_server.evaluation.configurations import Configuration
@@ -50,6 +50,7 @@ class RunJob:
 
     @property
     def key(self) -> Key:
+        """The key of the job's record in a log."""
         return (self.suite.name, self.case.id, self.configuration.name, self.run)
 
 
@@ -78,7 +79,8 @@ class Bench:
         self._tools = {tool.name: tool for tool in self.tools}
         self._code = {tool.name: code_identity(tool) for tool in self.tools}
         self._versions = versions()
-        self._backend, self._model, self._execute = _BackendMonitor(backend), model, execute
+        self._backend, self._model, self._execute = backend, model, execute
+        self._prompt_style, self._capabilities = backend.prompt_style, backend.capabilities
         self.jobs = tuple(
             RunJob(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
             for suite in suites
@@ -88,7 +90,7 @@ class Bench:
         )
 
     def remaining(self, log: RunLog) -> tuple[RunJob, ...]:
-        """The jobs of which the log has no record that was made with all that is there now."""
+        """Return the jobs of which the log has no record that was made with all that is there now."""
         return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
 
     def run(self, job: RunJob) -> RunRecord:
@@ -106,11 +108,12 @@ class Bench:
                 clock=steady_clock(case.now),
             )
             if not self.options.warm:
-                clear_prompt_cache(self._backend)
-            environment = RunEnvironment(self._backend, context.for_turn("bench"), execute=self._execute)
+                self._backend.clear_prompt_cache()
+            monitor = _BackendMonitor(self._backend)
+            environment = RunEnvironment(monitor, context.for_turn("bench"), execute=self._execute)
             events = tuple(event.to_json() for event in drive(planning, environment))
-            if self._backend.backend_error is not None:
-                raise self._backend.backend_error
+            if monitor.backend_error is not None:
+                raise monitor.backend_error
             return RunRecord(*job.key, settings.seed, job.fingerprint, events, before, snapshot(context))
 
     def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
@@ -128,10 +131,10 @@ class Bench:
             temperature=self.options.temperature,
             seed=self.options.seed + run,
             language=case.language,
-            prompt_style=self._backend.prompt_style,
+            prompt_style=self._prompt_style,
             backend=self._backend.name,
-            dialect=dialect_of(self._backend),
-            reasoning_tags=reasoning_tags_of(self._backend)
+            dialect=self._capabilities.dialect,
+            reasoning_tags=self._capabilities.reasoning_tags
             if configuration.settings.get("reasoning") == "free"
             else None,
             **configuration.settings,
@@ -153,16 +156,18 @@ class Bench:
 
 
 def settings_identity(settings: Settings) -> dict[str, Any]:
-    """What of the settings decides a run: not where the model is served, which has an identity of its own."""
+    """Return what of the settings decides a run.
+
+    Not where the model is served, which has an identity of its own.
+    """
     return {name: value for name, value in asdict(settings).items() if name != "backend"}
 
 
 class _BackendMonitor:
-    """The backend, remembering that it was lost: the planner makes an outcome of it, the bench stops."""
+    """Completes by a backend, and records that its server went away: the planner only ends the run."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self.name, self.prompt_style = backend.name, backend.prompt_style
         self.backend_error: BackendUnreachable | None = None
 
     def complete(self, *given: Any, **limits: Any) -> Completion:
@@ -172,5 +177,5 @@ class _BackendMonitor:
             self.backend_error = error
             raise
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+    async def acomplete(self, *given: Any, **limits: Any) -> Completion:
+        raise NotImplementedError("the bench drives runs blocking")

@@ -13,21 +13,22 @@ from typing import Any
 
 from gbnf_server.evaluation.call_matching import ActualCall, References, best_assignment
 from gbnf_server.evaluation.cases import ABSTENTION_TOOLS, Case
-from gbnf_server.evaluation.patterns import matches
+from gbnf_server.evaluation.expectations import accepts
 from gbnf_server.evaluation.run_log import RunRecord
 from gbnf_server.evaluation.state_checks import faults
 
 
 @dataclass(frozen=True, slots=True)
 class RunScore:
-    """What one run was worth.
+    """The score of one run.
 
-    `converged`: it answered, and world and answer (or, where a case gives neither, the calls) are right;
-    `faults` say why not. A `salvaged` run gave no answer of its own, and so has not converged. Of the
-    `needed` expected calls, `named` were made at least by name and `exact_matches` with right arguments; `false_positives` of
-    the `executed` calls fit nothing that was expected. `refusals` counts steps whose text was not executed,
-    by reason; `repaired` those whose call took repairs to read. Times are seconds: of the run, and of each
-    step's model call, compilation and grammar (() where the backend does not tell).
+    `converged`: it ended with an answer, and state and answer (or, where a case gives neither, the calls)
+    are as expected; `faults` say why not. A `salvaged` run gave no answer of its own, and so has not
+    converged. Of the `needed` expected calls, `named` were made at least by name and `exact_matches` with the
+    expected arguments; `false_positives` of the `executed` calls match nothing that was expected. `refusals`
+    counts steps whose text was not executed, by reason; `repaired` those whose call was repaired to be read.
+    Times are seconds: of the run, and of each step's model call, compilation and grammar (() where the
+    backend does not report it).
     """
 
     outcome: str
@@ -72,7 +73,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
     answered = run["outcome"] == "answered"
     wrong = [] if answered else [f"the run ended {run['outcome']}: {run['error']}"]
     wrong += faults(case.after, record.before, record.after)
-    if answered and case.answer is not None and not matches(case.answer, run["answer"]):
+    if answered and case.answer is not None and not accepts(case.answer, run["answer"]):
         wrong.append(f"the answer is not as expected: {run['answer']}")
     if case.abstain and acting:
         wrong.append(f"{acting[0].name} was called, and no tool fits")
@@ -114,7 +115,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
 
 
 def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """The seconds of each step's model calls: its thoughts and its call."""
+    """Return the seconds of each step's model calls: its reasoning and its call."""
     seconds: dict[int, float] = {}
     for event in called:
         if event.get("purpose") != "salvage":
@@ -123,7 +124,7 @@ def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[ActualCall]:
-    """The calls that were executed, a failed one too, in order; the final answer is none."""
+    """Return the calls that were executed, a failed one too, in order; the final answer is none."""
     executed = {event["step"] for event in events if event["event"] == "tool_called"}
     return [
         ActualCall(

@@ -1,7 +1,7 @@
-"""The world that a case takes place in: made in a folder of its own, and described when the run is over.
+"""The state that a case starts from, in a folder of its own, and the state at the end of a run.
 
-A `Snapshot` is what a person would see: files, folders, events, messages. It is JSON, so that it is kept with
-the run and judged again later. Nothing of the machine's environment is let in: no mail server, no token.
+A `Snapshot` has what a person would see: files, folders, events, messages. It is JSON, stored with the run
+and scored again later. Executors get nothing of the machine's environment: no mail server, no token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIMIT = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the world holds, calendar and outbox read.
+    """The workspace's content, calendar and outbox parsed.
 
     `files`: path -> text, without line breaks at its end; what is no UTF-8 has its bytes replaced. A calendar
     or a mail that cannot be read is a file like any other. `events` have title, start, end and location, with
@@ -42,13 +42,14 @@ class Snapshot:
     messages: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the snapshot as JSON."""
         return asdict(self)
 
 
 def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Context:
-    """The case's world in the folder `root`, with its person and its clock.
+    """Return a context with the case's initial state in the folder `root`, its person and its clock.
 
-    `tools` are those that the world's earlier calls name. Raises SetupError where the world cannot be made.
+    `tools` are those that earlier calls of the case name. Raises SetupError where the state cannot be made.
     """
     workspace = Workspace(root)
     context = Context(
@@ -80,7 +81,7 @@ def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Cont
 
 
 def snapshot(context: Context) -> Snapshot:
-    """What is in the context's workspace now; the runtime's own folder is not part of the world."""
+    """Return what is in the context's workspace now; the runtime's own folder is left out."""
     root = context.workspace.root
     files: dict[str, str] = {}
     folders: list[str] = []
@@ -118,7 +119,7 @@ def _moment(text: str, now: datetime) -> calendar_file.Moment:
 
 
 def _events(context: Context) -> list[dict[str, str]] | None:
-    """The calendar's events; None where the run has written something else over it."""
+    """Return the calendar's events; None where the run has written something else over it."""
     try:
         return _read_events(context)
     except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
@@ -150,7 +151,7 @@ def _local(moment: calendar_file.Moment, context: Context) -> str:
 
 
 def _message(data: bytes) -> dict[str, Any] | None:
-    """What a mail says; None where the run has written none that can be read."""
+    """Return what a mail says; None where the run has written none that can be read."""
     try:
         return _read_message(data)
     except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over

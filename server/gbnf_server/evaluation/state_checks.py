@@ -1,4 +1,4 @@
-"""Whether a world is right: pure, from snapshots before and after to what is wrong, in words."""
+"""Whether a final state is as expected: pure, from snapshots before and after to a list of faults."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from gbnf_server.evaluation.bipartite_matching import maximum_matching
 from gbnf_server.evaluation.cases import ExpectedState
-from gbnf_server.evaluation.patterns import MISSING, Pattern, matches, maximum_matching
+from gbnf_server.evaluation.expectations import Expectation, accepts
 from gbnf_server.evaluation.snapshots import Snapshot
 from gbnf_server.evaluation.text_matching import body_fits, file_fits
 
 
 def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
-    """What keeps the world from being right; () where one of the expected worlds is there.
+    """Return how the final state differs from the expected one; () where it does not.
 
-    Of several expected worlds, the faults are those of the nearest one.
+    Of several expected states, the faults are those of the nearest one.
     """
     found = [tuple(_faults(after, before, end)) for after in expected_states]
     return min(found, key=len)
 
 
 def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[str]:
-    changed = {path for path, text in end.files.items() if before.files.get(path, MISSING) != text}
+    changed = {path for path, text in end.files.items() if before.files.get(path) != text}
     named = _files(after.files, end.files, changed)
     for path in after.files:
         if path not in named:
@@ -57,15 +58,15 @@ def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[s
         yield from (f"the {what} {name!r} was deleted" for name in found.deleted)
 
 
-def _files(wanted: Mapping[str, Pattern], files: Mapping[str, str], changed: set[str]) -> dict[str, str]:
-    """Expected path -> the file that meets it, for those that are met, each by a file of its own.
+def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed: set[str]) -> dict[str, str]:
+    """Return expected path -> the file that meets it, for those that are met, each by a file of its own.
 
     A path with a `*` means one of the files that the run wrote and that no other path names.
     """
     met = {
         path: path
-        for path, pattern in wanted.items()
-        if "*" not in path and file_fits(pattern, files.get(path, MISSING))
+        for path, expectation in wanted.items()
+        if "*" not in path and path in files and file_fits(expectation, files[path])
     }
     open_paths = [path for path in wanted if "*" in path]
     written = sorted(changed - wanted.keys())
@@ -91,8 +92,8 @@ class _Rows:
 
 
 def _rows(
-    wanted: Sequence[Mapping[str, Pattern]],
-    unwanted: Sequence[Mapping[str, Pattern]],
+    wanted: Sequence[Mapping[str, Expectation]],
+    unwanted: Sequence[Mapping[str, Expectation]],
     before: Sequence[Mapping[str, Any]],
     end: Sequence[Mapping[str, Any]],
 ) -> _Rows:
@@ -113,11 +114,11 @@ def _rows(
     )
 
 
-def _fits(patterns: Mapping[str, Pattern], row: Mapping[str, Any]) -> bool:
-    """Whether the named fields fit; a field that is not named may hold anything."""
+def _fits(expected: Mapping[str, Expectation], row: Mapping[str, Any]) -> bool:
+    """Whether the named fields are as expected; the others may have any value."""
     return all(
-        (body_fits if key == "body" else matches)(pattern, row.get(key, MISSING))
-        for key, pattern in patterns.items()
+        key in row and (body_fits if key == "body" else accepts)(expectation, row[key])
+        for key, expectation in expected.items()
     )
 
 

@@ -40,16 +40,17 @@ class Estimate:
     cases: int = 0
 
     def to_json(self) -> dict[str, Any]:
+        """Return the estimate as JSON."""
         return asdict(self)
 
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:
-    """The metric over all runs of all cases."""
+    """Return the metric over all runs of all cases."""
     return _varied(_interval(_statistic(metric, groups), len(groups), min_cases(metric)))
 
 
 def value(metric: Metric, groups: Groups) -> float | None:
-    """The metric alone, without drawing."""
+    """Return the metric alone, without drawing."""
     return _interval(_statistic(metric, groups), len(groups), len(groups) + 1).value
 
 
@@ -69,7 +70,7 @@ def min_cases(metric: Metric) -> int:
 
 
 def by_case(scores: Iterable[tuple[str, RunScore]]) -> dict[str, list[RunScore]]:
-    """The scores of each case, in the order in which cases appear."""
+    """Return the scores of each case, in the order in which cases appear."""
     groups: dict[str, list[RunScore]] = {}
     for case, score in scores:
         groups.setdefault(case, []).append(score)
@@ -79,7 +80,7 @@ def by_case(scores: Iterable[tuple[str, RunScore]]) -> dict[str, list[RunScore]]
 def paired(
     first: Mapping[str, list[RunScore]], second: Mapping[str, list[RunScore]]
 ) -> tuple[Groups, Groups]:
-    """The cases that both have, in one order."""
+    """Return the cases that both have, in one order."""
     common = [case for case in first if case in second]
     return [first[case] for case in common], [second[case] for case in common]
 
@@ -90,12 +91,12 @@ def _draws(cases: int) -> _Draw:
 
 
 def _varied(found: Estimate) -> Estimate:
-    """The estimate, without the interval that has no width: every case says the same."""
+    """Return the estimate, without the interval that has no width: every case says the same."""
     return Estimate(found.value, cases=found.cases) if found.low == found.high else found
 
 
 def _known(change: Estimate) -> Estimate:
-    """A difference; that no case differs says nothing of other cases, so that it has no interval."""
+    """Return a difference; that no case differs says nothing of other cases, so that it has no interval."""
     return Estimate(change.value, cases=change.cases) if change.low == change.high == 0 else change
 
 
@@ -132,7 +133,7 @@ def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
 
 
 def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats]:
-    """The smallest value that at least `percent` of the values do not exceed, in each draw."""
+    """Return the smallest value that at least `percent` of the values do not exceed, in each draw."""
     found = [
         (value, case)
         for case, group in enumerate(groups)
@@ -159,12 +160,12 @@ def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats
 
 
 def share(hits: Sequence[bool]) -> Estimate:
-    """The share of hits among cases that each count once."""
+    """Return the share of hits among cases that each count once."""
     values = np.array(hits, float)
     return _varied(_interval(lambda draws: values[draws].mean(axis=1), len(hits)))
 
 
 def share_difference(first: Sequence[bool], second: Sequence[bool]) -> Estimate:
-    """The share of `second` less that of `first`: the same cases in the same order, drawn together."""
+    """Return the share of `second` less that of `first`: the same cases in the same order, drawn together."""
     changes = np.array(second, float) - np.array(first, float)
     return _known(_interval(lambda draws: changes[draws].mean(axis=1), len(changes)))

@@ -25,7 +25,7 @@ _PREFERRED = ("grammar", "field", "free", "soft", "lines", "none")
 
 
 def strategy_table(results: Results) -> TextTable:
-    """A line for each rung."""
+    """Return a line for each strategy."""
     metrics = [BY_KEY[key] for key in COLUMNS]
     rows = []
     for strategy, runs in by_configuration(results, results.scored()).items():
@@ -36,7 +36,7 @@ def strategy_table(results: Results) -> TextTable:
 
 
 def best_strategy(results: Results) -> str:
-    """The rung on which most runs converge; then most texts are valid, most expected calls are right.
+    """Return the strategy with most converged runs, then most valid texts, then most exact calls.
 
     Of equals, the first of `grammar`, `field`, `free`, `soft`, `lines`, `none`.
     """

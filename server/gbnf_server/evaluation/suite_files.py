@@ -1,7 +1,7 @@
 """Suites from TOML files, whose faults are reported together.
 
 The format is `suite.schema.json`, beside this file: JSON Schema judges keys and types, whose descriptions
-are the ways out that an error shows; what JSON Schema cannot say (names that exist, references that lead
+are the hints that an error shows; what JSON Schema cannot say (names that exist, references that lead
 somewhere, patterns that can be read) is checked after it, in the cases that passed. `docs/bench.md` explains
 each key.
 """
@@ -28,20 +28,20 @@ from gbnf.tools import BUILT_IN_TOOLS, Tool, load_manifests
 from gbnf_server.bundled import manifests_path, suites_path
 from gbnf_server.evaluation.cases import Case, ExpectedCall, Suite, read_case
 from gbnf_server.evaluation.errors import Fault, InvalidSuite, KeyPath
-from gbnf_server.evaluation.patterns import exact_number
-from gbnf_server.evaluation.satisfiability import check_arguments, check_gone
+from gbnf_server.evaluation.expectations import step_number
+from gbnf_server.evaluation.satisfiability import check_call, check_gone
 from gbnf_server.planner.fingerprints import digest
 
 
 def bundled_suites() -> tuple[str, ...]:
-    """The names of the suites that come along."""
+    """Return the names of the bundled suites."""
     return tuple(sorted(file.stem for file in suites_path().glob("*.toml")))
 
 
 def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite:
-    """The suite in a TOML file, or the shipped one of that name.
+    """Return the suite in a TOML file, or the bundled one of that name.
 
-    `executors` are the tools that cases choose from; the shipped ones where absent. Raises SuiteErrors.
+    `tools` are those that cases choose from; by default the bundled ones. Raises InvalidSuite.
     """
     path = _find(source)
     try:
@@ -49,16 +49,17 @@ def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite
     except OSError as error:
         raise _whole(path, f"it cannot be read: {error.strerror or error}", _choice()) from None
     except UnicodeDecodeError:
-        raise _whole(path, "the file is no UTF-8", "Save it as UTF-8.") from None
+        raise _whole(path, "the file is not valid UTF-8", "Save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        raise _whole(
-            path, f"this is no TOML: {error}", "Correct the line; https://toml.io shows it."
-        ) from None
+        raise _whole(path, f"invalid TOML: {error}", "Correct the line; https://toml.io shows it.") from None
     return read_suite({"name": _legal_name(path.stem), **content}, str(path), tools)
 
 
 def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | None = None) -> Suite:
-    """The suite that a file's parsed content describes; `origin`: its name in errors. Raises SuiteErrors."""
+    """Return the suite that a file's parsed content describes.
+
+    `origin`: its name in errors. Raises InvalidSuite.
+    """
     try:
         content = _plain(content)
     except Fault as fault:
@@ -90,7 +91,7 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
 
 
 def _in_order(faults: Sequence[Fault]) -> list[Fault]:
-    """The file's order, as far as paths tell: cases by number."""
+    """Return the file's order, as far as paths tell: cases by number."""
     return sorted(faults, key=lambda fault: [str(part).zfill(9) for part in fault.at])
 
 
@@ -101,12 +102,12 @@ def _find(source: str | Path) -> Path:
 
 
 def _legal_name(stem: str) -> str:
-    """A suite's name out of its file's: `My_suite` -> `my-suite`."""
+    """Return a suite's name out of its file's: `My_suite` -> `my-suite`."""
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "suite"
 
 
 def _choice() -> str:
-    return f"Name a TOML file, or one of the suites that come along: {', '.join(bundled_suites())}."
+    return f"Name a TOML file, or one of the bundled suites: {', '.join(bundled_suites())}."
 
 
 def _whole(path: Path, problem: str, hint: str) -> InvalidSuite:
@@ -166,7 +167,7 @@ def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _deepest(error: ValidationError) -> str:
-    """What is wrong inside the alternative that was most likely meant."""
+    """Return what is wrong inside the alternative that was most likely meant."""
     inner = max(error.context or (), key=lambda each: len(each.path), default=None)
     return f": {inner.message}" if inner is not None and inner.path else ""
 
@@ -211,7 +212,10 @@ def _same_ids(cases: Mapping[int, Mapping[str, Any]]) -> Iterator[Fault]:
 
 
 def _identifier(table: Mapping[str, Any]) -> str:
-    """The given id, or one made of the query's first words; of its hash too, where letters are lost."""
+    """Return the given id, or one made of the query's first words.
+
+    Of its hash too, where letters are lost.
+    """
     if "id" in table:
         return str(table["id"])
     letters = unicodedata.normalize("NFKD", table["query"])
@@ -294,20 +298,20 @@ def _call_faults(call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str,
         return
     tool = pool[call.name]
     known = tool.model_args().get("properties", {})
-    for name, pattern in call.arguments.items():
-        number = exact_number(pattern) if name in tool.step_references else None
-        if name not in known:
-            yield Fault(
-                (*at, "arguments", name), None, f"{call.name} has no argument of this name",
-                _nearest(name, known),
-            )  # fmt: skip
-        elif number is not None and not 1 <= number <= index:
-            yield Fault(
-                (*at, "arguments", name), number, "no earlier call of the plan has this number",
-                "Count the expected calls from 1, or write {any = true}.",
-            )  # fmt: skip
-    if call.arguments.keys() <= known.keys():
+    for key in ("arguments", "optional_arguments"):
+        for name, expectation in getattr(call, key).items():
+            number = step_number(expectation) if name in tool.step_references else None
+            if name not in known:
+                yield Fault(
+                    (*at, key, name), None, f"{call.name} has no argument of this name", _nearest(name, known)
+                )
+            elif number is not None and not 1 <= number <= index:
+                yield Fault(
+                    (*at, key, name), number, "no earlier call of the plan has this number",
+                    "Count the expected calls from 1, or write {} for any step.",
+                )  # fmt: skip
+    if call.known.keys() <= known.keys():
         try:
-            check_arguments(call, tool, (*at, "arguments"))
+            check_call(call, tool, at)
         except Fault as fault:
             yield fault

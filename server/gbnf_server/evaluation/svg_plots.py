@@ -57,7 +57,7 @@ def bar_chart(rows: Sequence[Bar]) -> Markup:
 
 
 def stacked_bars(rows: Mapping[str, Mapping[str, int]], kinds: Sequence[str]) -> Markup:
-    """What became of runs: a bar of parts for each row, each part in the colour of its kind."""
+    """Return what became of runs: a bar of parts for each row, each part in the colour of its kind."""
     marks = []
     for index, (name, counts) in enumerate(rows.items()):
         y, total, start = _TOP + index * _ROW, sum(counts.values()) or 1, 0.0

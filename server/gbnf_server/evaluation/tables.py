@@ -51,14 +51,14 @@ class TextTable:
     descriptions: tuple[str, ...] = ()
 
     def markdown(self) -> str:
-        """The table in Markdown."""
+        """Return the table in Markdown."""
         lines = [self.heads, tuple("---" for _ in self.heads), *self.rows]
         return "\n".join(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
         )
 
     def rich(self) -> Table:
-        """The table for a terminal."""
+        """Return the table for a terminal."""
         table = Table(
             box=box.SIMPLE_HEAD, title=self.title, title_justify="left", title_style="bold", pad_edge=False
         )
@@ -73,12 +73,12 @@ _STYLES = {"✓": "green", "✗": "red"}
 
 
 def quality_table(results: Results) -> TextTable:
-    """What came of the runs: one line for each configuration."""
+    """Return the quality of the runs: one line for each configuration."""
     return _metric_table(results, title(results), QUALITY)
 
 
 def cost_table(results: Results) -> TextTable:
-    """What the runs took: one line for each configuration."""
+    """Return the cost of the runs: one line for each configuration."""
     return _metric_table(results, "what it took", COST)
 
 
@@ -130,7 +130,7 @@ def case_table(results: Results) -> TextTable:
 
 
 def gain_table(results: Results) -> TextTable:
-    """What each configuration gains over the first, case by case."""
+    """Return the difference of each configuration from the first, paired by case."""
     scored = results.scored()
     groups = {
         name: by_case((run.identity, run.score) for run in runs)
@@ -150,7 +150,7 @@ def gain_table(results: Results) -> TextTable:
 
 
 def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
-    """What changed from one bench to another, over the cases and configurations that both have.
+    """Return what changed from one bench to another, over the cases and configurations that both have.
 
     Cases of one id that are not the same are left out, and a table's title says how many.
     """
@@ -204,7 +204,7 @@ def distinct_labels(first: str, second: str) -> tuple[str, str]:
 
 
 def _unpaired(first: Results, second: Results) -> TextTable | None:
-    """What only one of them has; None where there is nothing."""
+    """Return the configurations and cases that only one has; None where there are none."""
     configurations, cases = [], []
     for results in (first, second):
         scored = results.scored()
@@ -225,7 +225,10 @@ def _unpaired(first: Results, second: Results) -> TextTable | None:
 
 
 def different_cases(first: Results, second: Results) -> frozenset[str]:
-    """The cases that both have by their ids, and that are not the same: query, worlds, expectations."""
+    """Return the cases that both have by their ids, and that are not the same.
+
+    Query, worlds, expectations.
+    """
     sources = [
         {
             f"{suite.name}/{case.id}": json.dumps(case.source, sort_keys=True)
@@ -252,7 +255,7 @@ def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> lis
 
 
 def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[str, list[ScoredRun]]:
-    """The runs of each configuration that has some, in the table's order."""
+    """Return the runs of each configuration that has some, in the table's order."""
     groups = {
         each.name: [run for run in scored if run.record.configuration == each.name]
         for each in results.configurations
@@ -261,18 +264,18 @@ def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[s
 
 
 def title(results: Results) -> str:
-    """What was run, in a line."""
+    """Return what was run, in a line."""
     suites = ", ".join(f"{suite.name} ({len(suite.cases)} cases)" for suite in results.suites)
     return f"{results.about['model']['name']} on {suites}"
 
 
 def heading(metric: Metric) -> str:
-    """A column's head, with the unit where the title does not say it."""
+    """Return a column's head, with the unit where the title does not say it."""
     return f"{metric.title}, {metric.unit}" if metric.unit in {"s", "ms"} else metric.title
 
 
 def cell(metric: Metric, value: Estimate) -> str:
-    """An estimate in a cell, with its interval where the table shows it."""
+    """Return an estimate in a cell, with its interval where the table shows it."""
     text = format_value(metric, value.value)
     if metric.key in WITH_INTERVAL and value.low is not None and value.high is not None:
         text += f" [{format_value(metric, value.low)}–{format_value(metric, value.high)}]"
@@ -280,7 +283,7 @@ def cell(metric: Metric, value: Estimate) -> str:
 
 
 def gain(metric: Metric, change: Estimate) -> str:
-    """A difference with its sign and interval."""
+    """Return a difference with its sign and interval."""
     if change.value is None:
         return "–"
     text = _signed(metric, change.value)

@@ -1,29 +1,26 @@
-"""Texts of several lines against patterns: what a person would not see does not count."""
+"""Texts of several lines against expectations: differences that a person would not see do not count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from gbnf_server.evaluation.patterns import Equals, OneOf, OptionalPattern, Pattern, matches
+from gbnf.schema.applicators import map_subschemas
+from gbnf_server.evaluation.expectations import Expectation, accepts
 
 
-def file_fits(pattern: Pattern, text: Any) -> bool:
-    """Whether a file's text, or MISSING, fits; line breaks at its end count on neither side."""
-    if not isinstance(text, str):
-        return matches(pattern, text)
+def file_fits(expectation: Expectation, text: str) -> bool:
+    """Return whether a file's text is accepted, whatever line breaks are at the end of either."""
     bare = _without_breaks(text)
-    pattern = _with_whole_texts(pattern, _without_breaks)
-    return any(matches(pattern, each) for each in (bare, f"{bare}\n"))
+    expectation = _with_whole_texts(expectation, _without_breaks)
+    return any(accepts(expectation, each) for each in (bare, f"{bare}\n"))
 
 
-def body_fits(pattern: Pattern, text: Any) -> bool:
-    """Whether a message's body, or MISSING, fits: mail ends its lines with \\r\\n, and people with \\n."""
-    if not isinstance(text, str):
-        return matches(pattern, text)
+def body_fits(expectation: Expectation, text: str) -> bool:
+    """Return whether a message's body is accepted, with line ends of mail (\\r\\n) or of files (\\n)."""
     bare = _trimmed(text)
-    pattern = _with_whole_texts(pattern, _trimmed)
-    return any(matches(pattern, each) for each in (bare, f"{bare}\n", bare.replace("\n", "\r\n")))
+    expectation = _with_whole_texts(expectation, _trimmed)
+    return any(accepts(expectation, each) for each in (bare, f"{bare}\n", bare.replace("\n", "\r\n")))
 
 
 def _without_breaks(text: str) -> str:
@@ -34,14 +31,13 @@ def _trimmed(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
 
 
-def _with_whole_texts(pattern: Pattern, change: Callable[[str], str]) -> Pattern:
-    """The pattern with the texts changed that it may be equal to; parts of a text stay as they are."""
-    match pattern:
-        case Equals(str() as text):
-            return Equals(change(text))
-        case OptionalPattern(inner):
-            return OptionalPattern(_with_whole_texts(inner, change))
-        case OneOf(patterns):
-            return OneOf(tuple(_with_whole_texts(each, change) for each in patterns))
-        case _:
-            return pattern
+def _with_whole_texts(schema: Any, change: Callable[[str], str]) -> Any:
+    """Return the schema with the texts of `const` and `enum` changed; patterns stay as they are."""
+    if not isinstance(schema, dict):
+        return schema
+    changed = map_subschemas(schema, lambda _, part: _with_whole_texts(part, change))
+    if isinstance(schema.get("const"), str):
+        changed["const"] = change(schema["const"])
+    if "enum" in schema:
+        changed["enum"] = [change(each) if isinstance(each, str) else each for each in schema["enum"]]
+    return changed

@@ -13,10 +13,10 @@ or an `ExecutorError`, and no more of them is kept than the largest message may 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import Field, Form
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
@@ -148,12 +148,10 @@ class MessageReader:
 
     def _read(self, line: bytes) -> ChildMessage:
         try:
-            message = json.loads(
-                line.decode("utf-8", "surrogatepass"), parse_constant=_no_constant, parse_float=_finite
-            )
-        except RecursionError:
-            raise too_deep(self._name) from None
-        except ValueError:
+            message = parse_json(line.decode("utf-8", "surrogatepass"), surrogates=True)
+        except InvalidJsonError as error:
+            raise (too_deep(self._name) if error.kind == "depth" else self._no_message(line)) from None
+        except UnicodeDecodeError:
             raise self._no_message(line) from None
         match message:
             case {"is": "ask", "title": str(title), "fields": list(fields)}:
@@ -206,14 +204,3 @@ def out_of_memory(name: str, limit_mb: int) -> str:
         f"'{name}' needs more memory than its {limit_mb} MB. Ask for less at once, "
         "or raise `run.memory_mb` in its manifest."
     )
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits} is no finite number")
-    return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gbnf.surrogates import replace_lone_surrogates
 from gbnf_server.errors import ExecutorError
 
 if TYPE_CHECKING:
@@ -59,10 +60,3 @@ def redact_result(value: Any, secrets: Secrets) -> Any:
             return secrets.redact_number(value)
         case _:
             return value
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """Return a text with U+FFFD for each unpaired surrogate, which UTF-8 cannot encode."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

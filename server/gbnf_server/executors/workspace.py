@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gbnf.surrogates import has_surrogate
 from gbnf_server.errors import ExecutorError, SetupError
 
 if TYPE_CHECKING:
@@ -229,4 +230,4 @@ class Workspace:
 
 def is_text(name: str) -> bool:
     """Whether a name of the file system is text, so that a model can read and repeat it."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    return not has_surrogate(name)

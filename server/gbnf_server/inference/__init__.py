@@ -1,1 +1,1 @@
-"""Decoding under a constraint: what may come next, which token it is, and the model's memory."""
+"""Constrained decoding with llama.cpp: allowed tokens, sampling, and the KV cache."""

@@ -1,4 +1,4 @@
-"""llama-cpp-python's bindings, loaded in one place: what keeps them from loading is a SetupError."""
+"""Load llama-cpp-python's bindings. Raises SetupError if that fails."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ try:
     import llama_cpp
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 except (ImportError, OSError, RuntimeError) as _error:  # it raises all three
-    raise SetupError(f"llama-cpp-python cannot be loaded: {_error}. `gbnf doctor` finds out why.") from _error
+    raise SetupError(f"llama-cpp-python cannot be loaded: {_error}. Run `gbnf doctor`.") from _error
 
 __all__ = ["Jinja2ChatFormatter", "llama_cpp"]

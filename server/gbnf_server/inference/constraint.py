@@ -1,15 +1,14 @@
-"""What holds an answer: which tokens may come next, and which text must.
+"""The constraint of one answer: the allowed tokens, and the text that the grammar forces.
 
-A `Constraint` follows one answer. Two engines make them, llama.cpp's own (here) and llguidance (`guidance`).
-What must stay true:
+Two engines create constraints, llama.cpp (here) and llguidance (`llguidance_engine`). Invariants:
 
-- `accept` is called only with a token that `allows` has just let through and that ends nothing: llama.cpp
-  aborts the process otherwise.
-- What our own automaton says is a short cut, never the judge. The text that it holds to be forced goes
-  through the engine token by token; where the engine refuses it, nothing has happened, and nothing is forced
-  any more.
-- The bytes are held to UTF-8. llama.cpp alone is not enough: it reads overlong forms, so that where "😀" and
-  "日" may both come, it lets a model write "日" in the four bytes that no decoder takes.
+- `accept` is called only with a token that `allows` has just allowed and that does not end the generation:
+  llama.cpp aborts the process otherwise.
+- Our own automaton is an optimization; the engine decides. Text that the automaton takes for forced goes
+  through the engine token by token; if the engine refuses it, the state does not change, and nothing is
+  forced any more.
+- The bytes must be UTF-8. llama.cpp alone does not ensure that: it accepts overlong forms, so that where "😀"
+  and "日" are both allowed, a model may write "日" in four bytes that no decoder accepts.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gbnf.errors import GrammarSyntaxError
+from gbnf import Grammar
 from gbnf.grammar import forced_continuation as forcing
 from gbnf.grammar.code_points import first_bytes
 from gbnf.grammar.forced_continuation import ForcedContinuation
@@ -33,37 +32,37 @@ TokenMask = npt.NDArray[np.bool_]
 
 
 class Constraint(Protocol):
-    """`seconds`: what it has taken so far."""
+    """The state of a grammar engine in one answer. `seconds`: the time it has taken so far."""
 
     seconds: float
 
     def allows(self, token: int) -> bool:
-        """Tell whether the token may come next (one that ends the generation: whether the text may end)."""
+        """Return whether the token may come next (one that ends the generation: whether the text may end)."""
         ...
 
     def candidates(self) -> TokenIds | None:
-        """Tokens among which all that are allowed are, found cheaply; None: the whole vocabulary."""
+        """Return a superset of the allowed tokens, found quickly; None for the whole vocabulary."""
         ...
 
     def allowed(self, tokens: TokenIds) -> TokenMask:
-        """For each token what `allows` says, in one go."""
+        """Return `allows` for each token, in one call."""
         ...
 
     def accept(self, token: int) -> None:
-        """Go on by a token that `allows` has just let through, and that does not end the generation."""
+        """Advance by a token that `allows` has just allowed, and that does not end the generation."""
         ...
 
     def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
-        """How the text goes on, None where nobody can say; `spaced`: guess that optional spaces stand."""
+        """Return the forced text, None if unknown. `spaced`: guess that optional spaces are written."""
         ...
 
     def accept_text(self, text: str) -> bool:
-        """Go on by (a part of) the forced text if the engine takes it; otherwise stay."""
+        """Advance by (a part of) the forced text if the engine accepts it; otherwise change nothing."""
         ...
 
 
 class Utf8Decoder:
-    """Whether tokens spell UTF-8, a character perhaps unfinished; and their text."""
+    """Decodes tokens to text, and checks that their bytes are UTF-8; a character may be incomplete."""
 
     def __init__(self, model: NativeModel) -> None:
         self._model = model
@@ -71,40 +70,42 @@ class Utf8Decoder:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no character is unfinished."""
+        """Whether no character is incomplete."""
         return not self._decoder.getstate()[0]
 
     def accepts(self, token: int) -> bool:
+        """Return whether the text may continue with the token."""
         piece = self._model.piece(token)
         if piece.isascii() and self.is_complete:
             return True
         state = self._decoder.getstate()
         try:
             self._decoder.decode(piece)
-            unfinished = self._decoder.getstate()[0]
+            incomplete = self._decoder.getstate()[0]
         except UnicodeDecodeError:
             return False
         finally:
             self._decoder.setstate(state)
-        # the decoder waits for the third byte of a surrogate, which no text holds, to refuse it
-        return not (unfinished[:1] == b"\xed" and unfinished[1:2] > b"\x9f")
+        # surrogates are not UTF-8, but the decoder refuses them only at the third byte
+        return not (incomplete[:1] == b"\xed" and incomplete[1:2] > b"\x9f")
 
     def decode(self, token: int) -> str:
-        """Go on by a token that `accepts`, and return the characters that it finishes."""
+        """Advance by a token that `accepts` has accepted; return the characters that it completes."""
         return self._decoder.decode(self._model.piece(token))
 
 
 class ConstraintBase:
-    """The part of a constraint that all engines share: what our automaton says of the text so far."""
+    """The common part of constraints: the automaton of the grammar, at the text so far."""
 
-    def __init__(self, model: NativeModel, gbnf: str) -> None:
+    def __init__(self, model: NativeModel, grammar: Grammar) -> None:
         self.seconds = 0.0
         self._model = model
         self._utf8 = Utf8Decoder(model)
-        self._pending_text = ""  # characters that `_state` has not followed yet
-        self._state: MatchState | None = _state(gbnf)
+        self._pending_text = ""  # characters after the text of `_state`
+        self._state: MatchState | None = grammar.matcher.start()
 
     def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
+        """Return the forced text; see `Constraint`."""
         begun = time.perf_counter()
         state = self._current_state() if self._utf8.is_complete else None
         found = None if state is None else forcing.forced_continuation(state, spaced=spaced)
@@ -112,13 +113,14 @@ class ConstraintBase:
         return found
 
     def accept_text(self, text: str) -> bool:
+        """Advance by forced text; see `Constraint`."""
         begun = time.perf_counter()
         tokens = self._model.tokenize_exactly(text)
         accepted = tokens is not None and self._accept_all(tokens)
         if accepted:
             self._pending_text += text
         else:
-            self._state = None  # the engine sees it otherwise: from here on nothing is forced
+            self._state = None  # engine and automaton disagree: nothing is forced from here on
         self.seconds += time.perf_counter() - begun
         return accepted
 
@@ -133,22 +135,24 @@ class ConstraintBase:
 
 
 class LlamaCppConstraint(ConstraintBase):
-    """llama.cpp's own engine as judge."""
+    """A constraint of llama.cpp's own engine."""
 
-    def __init__(self, model: NativeModel, grammar: NativeGrammar, gbnf: str) -> None:
-        """`grammar` is at its start, and stays there."""
-        super().__init__(model, gbnf)
-        self._start = grammar
-        self._grammar = grammar.clone()
+    def __init__(self, model: NativeModel, native: NativeGrammar, grammar: Grammar) -> None:
+        """Start with a copy of `native`, the grammar in the engine in its start state."""
+        super().__init__(model, grammar)
+        self._start = native
+        self._grammar = native.clone()
         self._accepted_tokens: list[int] = []
 
     def allows(self, token: int) -> bool:
+        """Return whether the token may come next; see `Constraint`."""
         begun = time.perf_counter()
         allowed = self._grammar.allows(token) and self._utf8.accepts(token)
         self.seconds += time.perf_counter() - begun
         return allowed
 
     def candidates(self) -> TokenIds | None:
+        """Return a superset of the allowed tokens, by their first byte; see `Constraint`."""
         begun = time.perf_counter()
         tokens: TokenIds | None = None
         if not self._utf8.is_complete:
@@ -161,6 +165,7 @@ class LlamaCppConstraint(ConstraintBase):
         return tokens
 
     def allowed(self, tokens: TokenIds) -> TokenMask:
+        """Return `allows` for each token."""
         begun = time.perf_counter()
         found = self._grammar.allowed(tokens)
         for index in np.flatnonzero(found):
@@ -169,6 +174,7 @@ class LlamaCppConstraint(ConstraintBase):
         return found
 
     def accept(self, token: int) -> None:
+        """Advance by an allowed token; see `Constraint`."""
         begun = time.perf_counter()
         self._grammar.accept(token)
         self._accepted_tokens.append(token)
@@ -185,17 +191,10 @@ class LlamaCppConstraint(ConstraintBase):
         return True
 
     def _rewind(self) -> None:
-        """Go back to what has been taken: the engine has let each of these tokens through at its place."""
+        """Restore the state after the accepted tokens, each of which the engine has allowed."""
         self._grammar = self._start.clone()
         for token in self._accepted_tokens:
             self._grammar.accept(token)
 
 
 _CONTINUATION_BYTES = frozenset(range(0x80, 0xC0))
-
-
-def _state(gbnf: str) -> MatchState | None:
-    try:
-        return forcing.start(gbnf)
-    except (GrammarSyntaxError, ValueError):
-        return None  # the engine has taken it, unguarded: only the short cuts are missing

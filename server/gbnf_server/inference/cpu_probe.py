@@ -1,13 +1,13 @@
-"""A program that computes with each kind of weights that llama.cpp repacks at load.
+"""A program that computes with each kind of weights that llama.cpp repacks when it loads a model.
 
     python cpu_probe.py MODEL.gguf FOLDER
 
 It quantizes the model into the folder, once per quantization, and evaluates some tokens: first without
-repacking, then with it. Before each computation it prints a line such as "Q4_0 repacked", so that
-whoever started it knows what it died of. It exits with status 0 if all agree, with `DIFFERS` if repacked
-weights of the last printed line give other results.
+repacking, then with it. Before each computation it prints a line such as "Q4_0 repacked", which shows the
+parent process what it crashed in. It exits with status 0 if all results agree, with `DIFFERS` if repacked
+weights of the last printed line give different results.
 
-It is run as a file, in a process of its own, and imports nothing of this package (see `gbnf_server.inference.cpu_support`).
+It is run as a file, in its own process, and imports nothing of this package (see `cpu_support`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ DIFFERS = 9
 """Exit status: a computation finished with wrong results."""
 
 QUANTIZATIONS = ("Q8_0", "Q4_0", "Q4_1", "Q4_K_S", "Q5_K_S", "Q6_K", "Q2_K", "IQ4_XS", "IQ4_NL")
-"""Those with repacked kernels (ggml/src/ggml-cpu: repack.cpp, amx/common.h) that a dense model can have."""
+"""Quantizations of dense models with repacked kernels (ggml/src/ggml-cpu: repack.cpp, amx/common.h)."""
 
 _TOKENS = 33  # more than a tile of 32 rows
-_ALIKE = 0.98  # cosine; kernels sum in another order, and nothing else may differ
+_ALIKE = 0.98  # cosine similarity; kernels may differ only in the order of summation
 
 
 def main(model: Path, folder: Path) -> int:
-    """Return the exit status."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and its memory is of no interest
+    """Run the probe; return the exit status."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected and needs no core dump
     llama_cpp.llama_backend_init()
     silent = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
@@ -68,7 +68,7 @@ def _quantized(model: Path, name: str, folder: Path) -> Path:
 
 
 def _logits(file: Path, *, repack: bool) -> npt.NDArray[np.float32]:
-    """Evaluate a prompt in one batch, then one more token. Return the logits of both ends, concatenated."""
+    """Evaluate a prompt in one batch, then one more token. Return the logits after both, concatenated."""
     model_params = llama_cpp.llama_model_default_params()
     model_params.use_extra_bufts, model_params.n_gpu_layers = repack, 0
     model = llama_cpp.llama_model_load_from_file(os.fsencode(file), model_params)

@@ -1,18 +1,17 @@
-"""Find out whether this build of llama.cpp computes on this CPU, before this process computes.
+"""Check that this build of llama.cpp works on this CPU, before this process uses it.
 
-At load, llama.cpp repacks weights for the CPU's widest instructions. Some builds die of the result: compiled
-by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX (ggml-org/llama.cpp#20824). A
-build made for another CPU may die of SIGILL. So a child process tries (`cpu_probe`), and what crashes there
-is not done here. Invariants:
+When it loads a model, llama.cpp repacks weights for the CPU's widest instructions. Some builds crash then:
+compiled by GCC 12, they get SIGSEGV at the first matrix product on CPUs with Intel AMX
+(ggml-org/llama.cpp#20824). A build for another CPU may crash with SIGILL. So a child process tries first
+(`cpu_probe`), and this process avoids what crashed there. Invariants:
 
-- Weights are loaded in this process only after the verdict: through `model_params`, or after `patch_default_model_params`.
-- A verdict is kept in the cache folder, by a hash of llama.cpp's libraries and the CPU's features. A probe
-  that ended for another reason (a full disk, no memory) is not kept, and its verdict is the safe one: no
-  repacking.
+- Weights are loaded in this process only after the probe: with `model_params`.
+- A result is saved in the cache folder, under a hash of llama.cpp's libraries and the CPU's features. If the
+  probe failed for another reason (a full disk, no memory), it is not saved, and weights are not repacked.
 
-Repacking is turned off as a whole, rather than AMX alone by recompiling: one answer fits the library that pip
-compiled, our llama-server and other people's. It costs no correctness; on a CPU with AVX-512, prompts of Q4_0
-models are read at less than half the speed, those of Q8_0 and Q4_K at the same or a higher one.
+Repacking is disabled as a whole, rather than AMX alone by recompiling: that works for the library that pip
+compiled, for our llama-server and for any other. It does not affect results; on a CPU with AVX-512, prompts of
+Q4_0 models are evaluated at less than half the speed, those of Q8_0 and Q4_K at the same or a higher one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache, wraps
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +49,7 @@ _log = logging.getLogger("gbnf_server.inference.bindings")
 
 @dataclass(frozen=True, slots=True)
 class CpuSupport:
-    """What works on this CPU, and why the rest does not ("" if all does)."""
+    """What works on this CPU, and the reason why the rest does not ("" if all does)."""
 
     computes: bool
     repacks: bool
@@ -59,24 +58,24 @@ class CpuSupport:
 
 @cache
 def cpu_support() -> CpuSupport:
-    """Return what this build can do on this CPU; runs the probe if no process of this user has yet."""
-    kept = cache_folder() / "cpu" / f"{_identity()}.json"
+    """Return what works on this CPU; runs the probe unless its result is in the cache folder."""
+    saved = cache_folder() / "cpu" / f"{_identity()}.json"
     with suppress(OSError, ValueError, TypeError):
-        return CpuSupport(**json.loads(kept.read_text("utf-8")))
+        return CpuSupport(**json.loads(saved.read_text("utf-8")))
     found, is_final = run_cpu_probe()
     if is_final:
-        with suppress(OSError):  # a cache folder that cannot be written costs a probe per process
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            arriving = kept.with_suffix(f".{os.getpid()}")
-            arriving.write_text(json.dumps(asdict(found)), "utf-8")
-            arriving.replace(kept)
+        with suppress(OSError):  # without a writable cache folder, each process runs the probe
+            saved.parent.mkdir(parents=True, exist_ok=True)
+            temporary = saved.with_suffix(f".{os.getpid()}")
+            temporary.write_text(json.dumps(asdict(found)), "utf-8")
+            temporary.replace(saved)
     return found
 
 
 def run_cpu_probe() -> tuple[CpuSupport, bool]:
-    """Run the probe. Return its verdict, and whether another run would find the same."""
+    """Run the probe. Return its result, and whether another run would give the same."""
     try:
-        # made here: a child that crashes cannot remove it
+        # created here, because a child that crashes cannot remove it
         with tempfile.TemporaryDirectory(prefix="gbnf-probe-") as folder:
             done = run_program([sys.executable, "-P", str(_PROGRAM), str(model_path()), folder], _LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -98,42 +97,24 @@ def run_cpu_probe() -> tuple[CpuSupport, bool]:
         case status if status == _DIFFERS:
             return CpuSupport(computes=True, repacks=False, reason=f"{what} give wrong results"), True
         case status:
-            said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-            reason = f"the CPU probe failed with status {status}; it said: {said[:300]}"
+            message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            reason = f"the CPU probe failed with status {status}: {message[:300]}"
             return CpuSupport(computes=True, repacks=False, reason=reason), False
 
 
 def model_params() -> Any:
-    """Return llama.cpp's default model parameters, changed to what works here.
+    """Return llama.cpp's default model parameters, adapted to this CPU.
 
     Raises SetupError if nothing does.
     """
-    import llama_cpp  # noqa: PLC0415 - this module also serves where llama.cpp cannot be loaded
+    import llama_cpp  # noqa: PLC0415 - `gbnf doctor` uses this module even if llama.cpp cannot be loaded
 
-    return _changed(llama_cpp.llama_model_default_params())
-
-
-@cache
-def patch_default_model_params() -> None:
-    """Let `llama_cpp.Llama`, which has no argument for it, load models as `model_params` says. Idempotent."""
-    from llama_cpp import llama_cpp as bindings  # noqa: PLC0415 - see above
-
-    defaults = bindings.llama_model_default_params
-
-    @wraps(defaults)
-    def changed() -> Any:
-        return _changed(defaults())
-
-    bindings.llama_model_default_params = changed
-
-
-def _changed(params: Any) -> Any:
+    params = llama_cpp.llama_model_default_params()
     found = cpu_support()
     if not found.computes:
         raise SetupError(
             f"this build of llama.cpp does not run on this CPU: {found.reason}. Compile it here with "
-            f"`{REINSTALL}`; "
-            "`gbnf doctor` says more."
+            f"`{REINSTALL}`; see `gbnf doctor`."
         )
     if not found.repacks:
         _log.info("weights are not repacked: %s", found.reason)
@@ -151,7 +132,7 @@ def library_folder() -> Path | None:
 
 
 def cpu_features() -> str:
-    """Return what tells kinds of CPU apart: on Linux the flags of the first core, elsewhere its name."""
+    """Return the CPU's features: on Linux the flags of the first core, elsewhere its name."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")

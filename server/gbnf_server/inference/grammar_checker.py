@@ -1,10 +1,11 @@
-"""llama.cpp's own grammar engine on a vocabulary alone: the judge of grammars and of texts.
+"""Check grammars and texts with llama.cpp's own grammar engine, on a vocabulary alone.
 
 No weights are needed: a text is tokenized, each token is tested against the grammar and accepted, and at the
-end the end-of-generation token is tested. What must stay true: whatever the grammar, the process survives.
-So a grammar from outside goes through `guard_grammar`, our own reading of GBNF, before the engine sees it: the engine
-hangs on some grammars (inverted repetition bounds), eats all memory on others (left recursion hidden behind
-rules that may be empty) and overflows its stack on the deepest.
+end the end-of-generation token is tested.
+
+Invariant: the process survives any grammar. The engine hangs on some grammars (inverted repetition bounds),
+uses all memory for others (left recursion hidden behind rules that may be empty) and overflows its stack on
+the deepest. So GBNF text is parsed by `Grammar.parse` before the engine sees it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.parse import parse_gbnf
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.inference.native import NativeGrammar, NativeModel
 
@@ -53,27 +54,26 @@ class GrammarChecker:
     def name(self) -> str:
         return self.model.name
 
-    def check(self, gbnf: str, *, trusted: bool = False) -> None:
-        """Return if the engine takes the grammar. Raises GrammarRefused with llama.cpp's own reason.
+    def check(self, grammar: Grammar | str) -> None:
+        """Return if the engine accepts the grammar. Raises GrammarRefused with llama.cpp's own reason.
 
-        `trusted` leaves out `guard_grammar`: only for a grammar that our own compiler has made.
+        GBNF text reaches the engine only if `Grammar.parse` accepts it.
         """
-        with self._parse(gbnf, trusted):
+        with self._parse(grammar):
             pass
 
-    def match(self, gbnf: str, text: str, *, trusted: bool = False) -> EngineMatch:
-        """Put one text to one grammar. Raises GrammarRefused as `check` does."""
-        return self.match_many(gbnf, [text], trusted=trusted)[0]
+    def match(self, grammar: Grammar | str, text: str) -> EngineMatch:
+        """Match one text against one grammar. Raises GrammarRefused as `check` does."""
+        return self.match_many(grammar, [text])[0]
 
-    def match_many(self, gbnf: str, texts: Iterable[str], *, trusted: bool = False) -> list[EngineMatch]:
-        """Put several texts to one grammar, which is parsed once."""
-        with self._parse(gbnf, trusted) as grammar:
-            return [self._replay(grammar, text) for text in texts]
+    def match_many(self, grammar: Grammar | str, texts: Iterable[str]) -> list[EngineMatch]:
+        """Match several texts against one grammar, parsed once. Raises GrammarRefused as `check` does."""
+        with self._parse(grammar) as native:
+            return [self._replay(native, text) for text in texts]
 
-    def _parse(self, gbnf: str, trusted: bool) -> NativeGrammar:
-        if not trusted:
-            guard_grammar(gbnf)
-        return NativeGrammar.parse(self.model, gbnf)
+    def _parse(self, grammar: Grammar | str) -> NativeGrammar:
+        guard_grammar(_parsed(grammar) if isinstance(grammar, str) else grammar)
+        return NativeGrammar.parse(self.model, str(grammar))
 
     def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
         """Go through the text token by token, as a model would write it.
@@ -163,22 +163,26 @@ _MOST_RULES = 20_000  # the engine looks for left recursion recursively; a chain
 
 
 @lru_cache(maxsize=64)
-def guard_grammar(gbnf: str) -> None:
-    """Refuse the grammars that would harm the engine. Raises GrammarRefused, which says where and why.
+def _parsed(gbnf: str) -> Grammar:
+    try:
+        return Grammar.parse(gbnf)
+    except GrammarSyntaxError as error:
+        raise GrammarRefused(str(error)) from error
 
-    Only what passes may be handed to llama.cpp, here or in a server. The last grammars are remembered.
+
+def guard_grammar(grammar: object) -> Grammar:
+    """Return the grammar if it cannot harm llama.cpp's engine, here or in a server. Raises GrammarRefused.
+
+    `Grammar.parse` and the compiler rule out all other grammars that would.
     """
-    if "\0" in gbnf:
-        raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
-    if gbnf.count("::=") > _MOST_RULES:
+    if not isinstance(grammar, Grammar):
+        raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
+    if len(grammar.rules.productions) > _MOST_RULES:
         raise GrammarRefused(
             f"it has more than {_MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
             "Join rules that are used once."
         )
-    try:
-        parse_gbnf(gbnf)
-    except GrammarSyntaxError as error:
-        raise GrammarRefused(str(error)) from error
+    return grammar
 
 
 def _lone_surrogate(text: str) -> int:

@@ -1,6 +1,6 @@
-"""The engines that can hold an answer, by name: llama.cpp's own, and llguidance where it is installed.
+"""The grammar engines by name: llama.cpp's own, and llguidance if it is installed.
 
-An `GrammarEngine` reads a grammar once and keeps it: the next answer under the same grammar begins from a copy.
+A `GrammarEngine` parses a grammar once and caches it: the next answer with the same grammar starts from a copy.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from typing import Literal, Protocol
 
+from gbnf import Grammar
 from gbnf_server.inference.constraint import Constraint, LlamaCppConstraint
 from gbnf_server.inference.native import NativeGrammar, NativeModel
 
@@ -18,30 +19,33 @@ _KEPT = 32  # grammars
 
 
 class GrammarEngine(Protocol):
-    def constraint(self, gbnf: str) -> Constraint:
-        """What holds one answer to the grammar. Raises GrammarRefused."""
+    """Creates the constraints of answers, over one model's vocabulary."""
+
+    def constraint(self, grammar: Grammar) -> Constraint:
+        """Return a constraint for one answer. Raises GrammarRefused."""
         ...
 
 
 class LlamaCppEngine:
-    """llama.cpp's own grammar engine, on one model's vocabulary. For several threads."""
+    """llama.cpp's own grammar engine, over one model's vocabulary. Thread-safe."""
 
     def __init__(self, model: NativeModel) -> None:
         self._model = model
-        self._grammars: OrderedDict[str, NativeGrammar] = OrderedDict()
+        self._grammars: OrderedDict[Grammar, NativeGrammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def constraint(self, gbnf: str) -> LlamaCppConstraint:
+    def constraint(self, grammar: Grammar) -> LlamaCppConstraint:
+        """Return a constraint for one answer. Raises GrammarRefused."""
         with self._lock:
-            grammar = self._grammars.pop(gbnf, None) or NativeGrammar.parse(self._model, gbnf)
-            self._grammars[gbnf] = grammar
+            native = self._grammars.pop(grammar, None) or NativeGrammar.parse(self._model, str(grammar))
+            self._grammars[grammar] = native
             if len(self._grammars) > _KEPT:
                 self._grammars.popitem(last=False)
-            return LlamaCppConstraint(self._model, grammar, gbnf)
+            return LlamaCppConstraint(self._model, native, grammar)
 
 
 def grammar_engine(name: GrammarEngineName, model: NativeModel) -> GrammarEngine:
-    """Raises SetupError where the engine is not installed, ValueError where there is none of that name."""
+    """Return an engine. Raises SetupError if it is not installed, ValueError for an unknown name."""
     match name:
         case "llama.cpp":
             return LlamaCppEngine(model)
@@ -50,4 +54,4 @@ def grammar_engine(name: GrammarEngineName, model: NativeModel) -> GrammarEngine
 
             return LlguidanceEngine(model)
         case _:
-            raise ValueError(f"there is no grammar engine {name!r}; there are llama.cpp and llguidance")
+            raise ValueError(f"unknown grammar engine {name!r}. Use llama.cpp or llguidance.")

@@ -1,8 +1,8 @@
-"""llguidance as the engine that holds an answer: masks of the whole vocabulary in some 50 microseconds.
+"""llguidance as the grammar engine: token masks of the whole vocabulary in about 50 microseconds.
 
-An optional peer: `pip install gbnf-toolkit[llguidance]`. It reads our grammar in its own dialect
-(`gbnf.dialects.lark`) and splits texts with the model's own tokenizer. It raises no errors: a matcher that
-cannot go on says so, and stays so, hence every call here looks at what it has answered.
+Optional: `pip install gbnf-toolkit[llguidance]`. It takes our grammar in its own dialect (`gbnf.dialects.lark`)
+and uses the model's own tokenizer. It raises no errors: a matcher that fails stays in an error state, so every
+call here checks what it returned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from gbnf import Grammar
 from gbnf.dialects.lark import lark_text
-from gbnf.errors import GrammarSyntaxError
 from gbnf_server.errors import BackendError, GrammarRefused, SetupError
 from gbnf_server.inference.constraint import ConstraintBase, TokenIds, TokenMask
 from gbnf_server.inference.native import NativeModel
@@ -25,56 +25,53 @@ _KEPT = 32  # grammars
 
 
 class LlguidanceEngine:
-    """llguidance's matchers over one model's vocabulary. For several threads."""
+    """llguidance's matchers over one model's vocabulary. Thread-safe."""
 
     def __init__(self, model: NativeModel) -> None:
-        """Raises SetupError where llguidance is not installed."""
+        """Raise SetupError if llguidance is not installed."""
         try:
-            import llguidance  # noqa: PLC0415  # an optional peer
+            import llguidance  # noqa: PLC0415  # optional
             from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: PLC0415  # likewise
         except ImportError:
             raise SetupError(
-                "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or leave out the engine"
+                "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use the engine llama.cpp"
             ) from None
         self._model = model
         self._matcher: Any = llguidance.LLMatcher
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it calls llama.cpp by an older name
-            # It takes the first of several for "the" end, and allows all of them where it allows one.
+            warnings.simplefilter("ignore", DeprecationWarning)  # it calls a deprecated function of llama.cpp
+            # the first is its end token; it allows all of them if it allows one
             ends = sorted(model.end_tokens)
             self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=ends)
-        self._grammars: OrderedDict[str, Any] = OrderedDict()
+        self._grammars: OrderedDict[Grammar, Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def constraint(self, gbnf: str) -> LlguidanceConstraint:
-        """What holds one answer to the grammar. Raises GrammarRefused."""
+    def constraint(self, grammar: Grammar) -> LlguidanceConstraint:
+        """Return a constraint for one answer. Raises GrammarRefused."""
         with self._lock:
-            matcher = self._grammars.pop(gbnf, None) or self._read(gbnf)
-            self._grammars[gbnf] = matcher
+            matcher = self._grammars.pop(grammar, None) or self._read(grammar)
+            self._grammars[grammar] = matcher
             if len(self._grammars) > _KEPT:
                 self._grammars.popitem(last=False)
-            return LlguidanceConstraint(self._model, matcher.deep_copy(), gbnf)
+            return LlguidanceConstraint(self._model, matcher.deep_copy(), grammar)
 
-    def _read(self, gbnf: str) -> Any:
-        try:
-            dialect = lark_text(gbnf)
-        except (GrammarSyntaxError, ValueError) as error:
-            raise GrammarRefused(str(error)) from error
-        matcher = self._matcher(self._tokenizer, dialect, log_level=0)
+    def _read(self, grammar: Grammar) -> Any:
+        matcher = self._matcher(self._tokenizer, lark_text(grammar), log_level=0)
         if matcher.is_error():
             raise GrammarRefused(str(matcher.get_error()))
         return matcher
 
 
 class LlguidanceConstraint(ConstraintBase):
-    """llguidance as judge. What is forced our automaton says here, too: it also sees where a text ends."""
+    """A constraint of llguidance. Forced text is from our automaton, which also finds the end of a text."""
 
-    def __init__(self, model: NativeModel, matcher: Any, gbnf: str) -> None:
-        super().__init__(model, gbnf)
+    def __init__(self, model: NativeModel, matcher: Any, grammar: Grammar) -> None:
+        super().__init__(model, grammar)
         self._matcher = matcher
-        self._token_mask: TokenMask | None = None  # of the whole vocabulary, at this place
+        self._token_mask: TokenMask | None = None  # of the whole vocabulary, in this state
 
     def allows(self, token: int) -> bool:
+        """Return whether the token may come next; see `Constraint`."""
         begun = time.perf_counter()
         if token in self._model.end_tokens:
             allowed = bool(self._matcher.is_accepting())
@@ -84,22 +81,25 @@ class LlguidanceConstraint(ConstraintBase):
         return allowed
 
     def candidates(self) -> TokenIds:
+        """Return the allowed tokens; see `Constraint`."""
         begun = time.perf_counter()
         tokens = np.flatnonzero(self._mask())
         self.seconds += time.perf_counter() - begun
         return tokens
 
     def allowed(self, tokens: TokenIds) -> TokenMask:
+        """Return `allows` for each token."""
         begun = time.perf_counter()
         flags = np.asarray(self._mask()[tokens])
         self.seconds += time.perf_counter() - begun
         return flags
 
     def accept(self, token: int) -> None:
+        """Advance by an allowed token. Raises BackendError if llguidance fails."""
         begun = time.perf_counter()
         self._token_mask = None
         if not self._matcher.consume_token(token):
-            raise BackendError(f"llguidance cannot go on: {self._matcher.get_error()}")
+            raise BackendError(f"llguidance failed: {self._matcher.get_error()}")
         self._pending_text += self._utf8.decode(token)
         self.seconds += time.perf_counter() - begun
 
@@ -108,7 +108,7 @@ class LlguidanceConstraint(ConstraintBase):
         if self._matcher.validate_tokens(tokens) < len(tokens):
             return False
         if not self._matcher.consume_tokens(tokens):
-            raise BackendError(f"llguidance cannot go on: {self._matcher.get_error()}")
+            raise BackendError(f"llguidance failed: {self._matcher.get_error()}")
         return True
 
     def _mask(self) -> TokenMask:
@@ -116,6 +116,6 @@ class LlguidanceConstraint(ConstraintBase):
             bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
             flags = np.unpackbits(bits, bitorder="little")[: self._model.size].astype(np.bool_)
             if self._matcher.is_error():
-                raise BackendError(f"llguidance cannot go on: {self._matcher.get_error()}")
+                raise BackendError(f"llguidance failed: {self._matcher.get_error()}")
             self._token_mask = flags
         return self._token_mask

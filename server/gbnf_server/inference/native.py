@@ -15,16 +15,11 @@ A `NativeModel` may be used by several threads at once, a `NativeGrammar` by one
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
-import sys
-import tempfile
-import threading
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, cached_property
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,90 +30,12 @@ import numpy.typing as npt
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.inference.bindings import llama_cpp
 from gbnf_server.inference.cpu_support import model_params
+from gbnf_server.inference.process_globals import capture_log_errors, capture_stderr, initialize_engine
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
 _LAST_BYTE = 0xFF
 _KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
-
-_log = logging.getLogger("gbnf_server.inference.bindings")
-_GGML_LOG_LEVEL_ERROR = 4  # ggml.h, enum ggml_log_level
-_captures = threading.local()
-_stderr_lock = threading.Lock()
-
-
-@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]  # llama_cpp ships no types
-def _forward_log(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
-    message = text.decode(errors="replace")
-    captured: list[str] | None = getattr(_captures, "messages", None)
-    if captured is not None and level >= _GGML_LOG_LEVEL_ERROR:
-        captured.append(message)
-    if message.strip():
-        _log.debug("%s", message.rstrip())
-
-
-@cache
-def _start() -> None:
-    """Start the engine, once a process, and send its messages to the logger."""
-    llama_cpp.llama_backend_init()
-    llama_cpp.llama_log_set(_forward_log, ctypes.c_void_p(0))
-
-
-@contextmanager
-def _errors() -> Iterator[list[str]]:
-    """Collect the error messages that the engine logs in this thread meanwhile."""
-    messages: list[str] = []
-    _captures.messages = messages
-    try:
-        yield messages
-    finally:
-        _captures.messages = None
-
-
-class _StderrCapture:
-    """Catches what C code prints to `stderr`, where llama.cpp's grammar parser puts its reasons.
-
-    The C library's variable `stderr` is pointed to a stream of our own for the moment; file descriptor 2,
-    which Python and child processes use, stays as it is. glibc and macOS let that variable be set: elsewhere
-    nothing is caught, and the reason appears on the terminal.
-    """
-
-    def __init__(self) -> None:
-        libc = ctypes.CDLL(None)
-        self._fd = -1
-        if hasattr(libc, "gnu_get_libc_version"):
-            variable = "stderr"
-        elif sys.platform == "darwin":
-            variable = "__stderrp"
-        else:
-            return
-        self._variable = ctypes.c_void_p.in_dll(libc, variable)
-        self._flush, fdopen = libc.fflush, libc.fdopen
-        self._flush.argtypes = [ctypes.c_void_p]
-        fdopen.argtypes, fdopen.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_void_p
-        with tempfile.TemporaryFile() as file:
-            self._fd = os.dup(file.fileno())
-        self._stream = fdopen(self._fd, b"a")  # never closed: a late writer must not find it gone
-
-    @contextmanager
-    def __call__(self) -> Iterator[list[str]]:
-        printed: list[str] = []
-        if self._fd < 0:
-            yield printed
-            return
-        with _stderr_lock:
-            before, self._variable.value = self._variable.value, self._stream
-            try:
-                yield printed
-            finally:
-                self._variable.value = before
-                self._flush(self._stream)
-                size = os.fstat(self._fd).st_size
-                printed.append(os.pread(self._fd, size, 0).decode(errors="replace"))
-                os.ftruncate(self._fd, 0)
-
-
-_capture_stderr = cache(_StderrCapture)
 
 
 class NativeModel:
@@ -132,12 +49,12 @@ class NativeModel:
         self.path = Path(path)
         if not self.path.is_file():
             raise ModelLoadError(f"there is no model file {self.path}. Give the path of a GGUF file.")
-        _start()
+        initialize_engine()
         params = llama_cpp.llama_model_default_params() if vocab_only else model_params()
         params.vocab_only = vocab_only
         if gpu_layers is not None:
             params.n_gpu_layers = gpu_layers
-        with _errors() as messages:
+        with capture_log_errors() as messages:
             self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
         if not self.handle:
             reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
@@ -362,7 +279,7 @@ class NativeGrammar:
             raw = gbnf.encode()
         except UnicodeEncodeError as error:
             raise GrammarRefused(f"it is no Unicode text: {error.reason} at {error.start}.") from None
-        with _errors() as logged, _capture_stderr()() as printed:
+        with capture_log_errors() as logged, capture_stderr() as printed:
             sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
         if not sampler:
             raise GrammarRefused(_reason("".join(printed), logged, gbnf))

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.validation import validate_call
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
@@ -64,7 +65,7 @@ class OfferedTools:
     described: tuple[Tool, ...]
     callable: tuple[Tool, ...]
     refers_to: tuple[int, ...]
-    grammar: str | None
+    grammar: AnswerFormat | None
 
 
 def check_completion(
@@ -132,8 +133,8 @@ def _read(completion: Completion, offer: OfferedTools, settings: Settings) -> tu
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )
     try:
-        return calls.parse(completion.text), ()
-    except ValueError as error:
+        return parse_json(completion.text), ()
+    except InvalidJsonError as error:
         raise CallRefused(
             "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
         ) from None

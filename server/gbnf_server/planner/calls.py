@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.calls.repair import repair_call
@@ -14,22 +13,6 @@ from gbnf.tools import FINAL_ANSWER, Tool
 
 MAX_REPEATS = 2
 """How many times one call may be made in a run; once more is refused."""
-
-
-def parse(text: str) -> Any:
-    """The JSON value that `text` as a whole stands for. Raises ValueError saying what is wrong, and where."""
-    try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite_number
-        )
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        near = text[max(0, error.pos - 20) : error.pos + 20]
-        raise ValueError(f"{error.msg} at character {error.pos} near {near!r}") from None
-    if any("\ud800" <= char <= "\udfff" for char in text) or not _is_encodable(value):
-        raise ValueError("it holds half of a surrogate pair, which is no character")
-    return value
 
 
 def parse_text_call(
@@ -120,31 +103,3 @@ def _candidate_values(entries: Sequence[Any], given: Any, schema: Any) -> Iterat
         yield [*(given or []), *texts]
     if (given is None or isinstance(given, str)) and held != "array":
         yield "\n".join([*([given] if given else []), *texts])
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in value if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite_number(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"the number {clip(digits, 40)} is too large")
-    return number
-
-
-def _is_encodable(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -106,7 +106,7 @@ async def arun_contract(
         task = asyncio.ensure_future(
             backend.acomplete(
                 messages(contract, question, system=system, language=language),
-                grammar=contract.gbnf() if grammar else None,
+                grammar=contract.grammar if grammar else None,
                 max_tokens=max_tokens,
                 temperature=temperature,
                 seed=seed,

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
+from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.events import Purpose
 
 
@@ -25,7 +26,7 @@ class CallModel:
     """Let the model write: the conversation, and the grammar that holds it (None: free)."""
 
     messages: tuple[Message, ...]
-    grammar: str | None
+    grammar: AnswerFormat | None
     max_tokens: int
     temperature: float
     seed: int

@@ -23,7 +23,7 @@ from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
@@ -186,7 +186,7 @@ class _Loop:
         return completion, seconds + thinking_s, reasoning or completion.reasoning
 
     def _ask(
-        self, messages: tuple[Message, ...], grammar: str | None, purpose: Purpose
+        self, messages: tuple[Message, ...], grammar: AnswerFormat | None, purpose: Purpose
     ) -> _Part[tuple[Completion, float]]:
         """Let the model write; the completion, and the seconds that it took."""
         state, settings = self.state, self.settings
@@ -246,7 +246,7 @@ class _Loop:
             messages = salvaging.asked(state.query, done, settings.language)
             try:
                 completion, _ = yield from self._ask(
-                    messages, salvaging.CONTRACT.gbnf() if constrained else None, "salvage"
+                    messages, salvaging.CONTRACT.grammar if constrained else None, "salvage"
                 )
                 salvage = salvaging.read(completion, done, settings.language)
             except GbnfError as error:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from gbnf.errors import PoolError
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, dialect_of, reasoning_tags_of
+from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context
 from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
@@ -71,7 +71,7 @@ class Planner:
             raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
-        dialect = dialect_of(backend)
+        dialect = backend.capabilities.dialect
         self.settings = Settings(
             max_steps=max_steps,
             max_blocked=max_blocked,
@@ -84,7 +84,7 @@ class Planner:
             salvage=salvage,
             reasoning=reasoning,
             thought_tokens=thought_tokens,
-            reasoning_tags=reasoning_tags_of(backend) if reasoning == "free" else None,
+            reasoning_tags=backend.capabilities.reasoning_tags if reasoning == "free" else None,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from gbnf import Grammar
+from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
@@ -32,11 +35,12 @@ MAX_REASONING_LENGTH = 300
 DROPPED_REASONING = f"left out {REASONING_KEY!r} beside the arguments"
 """What reading softly says of a thought."""
 
-_HEAD = 'root ::= "{\\"name\\":"'
-_THOUGHTFUL = (
-    f'root ::= "{{\\"{REASONING_KEY}\\":" thought-space thought-text "," thought-space "\\"name\\":"'
-)
-_RULES = f'thought-space ::= " "?\nthought-text ::= "\\"" [^"\\\\\\x00-\\x1F\\x7F]{{1,{MAX_REASONING_LENGTH}}} "\\""\n'
+_CHARACTER = ir.char_class('"\\', (0x00, 0x1F), (0x7F, 0x7F), negated=True)
+_SPACE = ir.optional(ir.literal(" "))
+_MEMBER = ir.seq(
+    ir.literal(f'"{REASONING_KEY}":'), _SPACE,
+    ir.literal('"'), ir.repeat(_CHARACTER, 1, MAX_REASONING_LENGTH), ir.literal('",'), _SPACE,
+)  # fmt: skip
 _IN_TEXT = re.compile(rf'"{REASONING_KEY}"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 _THINK = {
@@ -52,10 +56,17 @@ _THINK = {
 _NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chiamata."}
 
 
-def with_reasoning_grammar(gbnf: str) -> str:
-    """A pool's grammar in which each call begins with a thought."""
-    assert gbnf.startswith(_HEAD), "a pool's grammar begins with its calls' first key"
-    return f"{_THOUGHTFUL}{gbnf.removeprefix(_HEAD)}{_RULES}"
+@lru_cache(maxsize=64)
+def with_reasoning_grammar(grammar: Grammar) -> Grammar:
+    """Return a pool's grammar in which each call begins with a thought."""
+    root = grammar.rules.productions["root"]
+    assert isinstance(root, ir.Seq)
+    opening, *rest = root.items
+    assert isinstance(opening, ir.Literal), (
+        "a pool's grammar begins with the brace of a call and its first key"
+    )
+    root = ir.seq(ir.literal(opening.text[:1]), _MEMBER, ir.literal(opening.text[1:]), *rest)
+    return Grammar(ir.Rules({**grammar.rules.productions, "root": root}), grammar.report)
 
 
 def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Completer, Completion
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import Event, TextWritten
@@ -28,7 +28,7 @@ class RunEnvironment:
     `clock` is the run's, for events that the loop does not see: the model's text as it is written.
     """
 
-    backend: Backend
+    backend: Completer
     context: Context
     hooks: Sequence[Hook] = ()
     execute: Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]] = run_executor

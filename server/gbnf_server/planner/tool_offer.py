@@ -11,10 +11,12 @@ from typing import Any
 
 from gbnf import compile_pool
 from gbnf.calls import ToolCall, render_tool_calls
-from gbnf.dialects import call_schema, schema_text
+from gbnf.compiler.pool import compile_name_and_arguments
+from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message, call_text, describe_added_tools, system_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.pool_filter import Selection, filter_pool
+from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
 from gbnf_server.planner.run_state import RunState, Settings
@@ -61,14 +63,16 @@ def render_call(call: Mapping[str, Any], settings: Settings) -> str:
     return call_text(call)
 
 
-def _grammar(tools: tuple[Tool, ...], steps: tuple[int, ...], settings: Settings, *, answers: bool) -> str:
-    """The grammar of a step's calls, in the backend's dialect."""
+def _grammar(
+    tools: tuple[Tool, ...], steps: tuple[int, ...], settings: Settings, *, answers: bool
+) -> AnswerFormat:
+    """Return the grammar of a step's calls, in the backend's dialect."""
     asked: dict[str, Any] = {"final_answer": answers, "ask_user": settings.ask_user, "steps": steps}
     thoughtful = settings.reasoning == "field"
     if settings.dialect == "json_schema":
         schema = call_schema(tools, **asked)
-        return schema_text(with_reasoning_schema(schema) if thoughtful else schema)
-    grammar = str(compile_pool(tools, **asked, union=settings.union))
+        return with_reasoning_schema(schema) if thoughtful else schema
+    grammar = (compile_pool if settings.union else compile_name_and_arguments)(tools, **asked)
     return with_reasoning_grammar(grammar) if thoughtful else grammar
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from gbnf_server.errors import InputError, SetupError
+
 MAX_DEPTH = 100
 """How many arrays and objects of a line inside each other are read; null stands for those that are deeper.
 
@@ -24,11 +26,11 @@ What is written is less deep, but a log may be of a version that wrote whatever 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 
-class LogInUseError(Exception):
+class LogInUseError(SetupError):
     """Another process has the log open."""
 
 
-class LogDamagedError(Exception):
+class LogDamagedError(InputError):
     """A complete line is invalid JSON. Field: `line`, counted from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
@@ -50,7 +52,7 @@ class AppendLog:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise LogInUseError(str(path)) from None
+                raise LogInUseError(f"{path} is in use by another process") from None
             self.values: list[Any] = self._read(read)
         except BaseException:
             self._file.close()

@@ -103,7 +103,7 @@ def values_of(field: Field) -> st.SearchStrategy[Any]:
 
 @given(contracts, st.integers(0, 10**6))
 def test_every_text_of_the_grammar_parses_to_a_value(contract: Any, seed: Any) -> None:
-    said = generate(contract.rules, random.Random(seed), budget=150)
+    said = generate(contract.grammar.rules, random.Random(seed), budget=150)
     for constrained in (False, True):
         outcome = contract.parse(said, constrained=constrained)
         assert isinstance(outcome, ParsedAnswer), outcome
@@ -132,7 +132,7 @@ def test_values_are_written_read_and_in_the_grammar(data: Any, contract: Any) ->
     values = {name: data.draw(values_of(field)) for name, field in contract.fields.items()}
     said = contract.render(values)
     assert contract.parse(said, constrained=True) == ParsedAnswer(values, said)
-    judgement = engine().match(contract.gbnf(), said[:60] if len(said) > 300 else said)
+    judgement = engine().match(contract.grammar, said[:60] if len(said) > 300 else said)
     assert judgement.accepted
     assert judgement.complete or len(said) > 300
 
@@ -146,10 +146,10 @@ def test_a_text_is_written_where_the_grammar_has_it_and_then_parses(said: Any, r
     try:
         written = contract.render({"x": said})
     except ValueError:
-        assert not engine().match(contract.gbnf(), said).complete
+        assert not engine().match(contract.grammar, said).complete
         return
     assert written == said
-    assert engine().match(contract.gbnf(), said).complete
+    assert engine().match(contract.grammar, said).complete
     assert isinstance(contract.parse(said), ParsedAnswer)
 
 
@@ -168,13 +168,13 @@ def test_a_number_is_written_as_the_grammar_has_it(
         assert float(f"{value:.{decimals}f}") not in (value, field.minimum, field.maximum)
         return
     assert abs(float(said) - value) <= 10**-decimals
-    assert engine().match(contract.gbnf(), said).complete
+    assert engine().match(contract.grammar, said).complete
 
 
 @given(contracts, st.integers(0, 10**6))
 def test_the_engine_takes_what_the_grammar_derives(contract: Any, seed: Any) -> None:
-    said = generate(contract.rules, random.Random(seed), budget=60)
-    assert engine().match(contract.gbnf(), said).complete
+    said = generate(contract.grammar.rules, random.Random(seed), budget=60)
+    assert engine().match(contract.grammar, said).complete
 
 
 PIECES = (

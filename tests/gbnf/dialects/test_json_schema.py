@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool, load_manifests, validate_call
-from gbnf.dialects import call_schema, schema_text, schema_violation
+from gbnf.dialects import call_schema, schema_violation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
@@ -60,13 +60,13 @@ POOLS = st.lists(
 @given(POOLS, st.sampled_from([(), (1,), (1, 3)]), st.data())
 def test_it_says_of_calls_and_near_misses_what_the_grammar_says(pool: Any, steps: Any, data: Any) -> None:
     grammar = compile_pool(pool, final_answer=True, steps=steps)
-    schema = schema_text(call_schema(pool, final_answer=True, steps=steps))
+    schema = call_schema(pool, final_answer=True, steps=steps)
     tools = (*pool, FINAL_ANSWER)
     call = data.draw(calls(tools, steps=steps))
     miss = data.draw(near_misses(tools, steps=steps)).value
     assume(not any(one.kind == "unenforced" and one.tool == miss["name"] for one in grammar.report))
     texts = [canonical_json(call), canonical_json(miss)]
-    taken = [found.complete for found in engine().match_many(str(grammar), texts, trusted=True)]
+    taken = [found.complete for found in engine().match_many(grammar, texts)]
     assert taken == [True, False]
     assert [schema_violation(schema, text) is None for text in texts] == taken
 
@@ -74,14 +74,14 @@ def test_it_says_of_calls_and_near_misses_what_the_grammar_says(pool: Any, steps
 @given(POOLS, st.data())
 def test_open_objects_stay_open(pool: Any, data: Any) -> None:
     call = data.draw(calls(pool, closed=False))
-    schema = schema_text(call_schema(pool, closed=False))
+    schema = call_schema(pool, closed=False)
     assert validate_call(call, pool, closed=False).ok
     assert schema_violation(schema, json.dumps(call)) is None
 
 
 @given(POOLS)
 def test_it_is_a_schema_without_our_own_words(pool: Any) -> None:
-    text = schema_text(call_schema(pool, steps=(1,)))
+    text = json.dumps(call_schema(pool, steps=(1,)))
     Draft202012Validator.check_schema(json.loads(text))
     for word in ('"requires_one_of"', '"fills"', '"runtime_resolved"', '"description"', '"$schema"'):
         assert word not in text
@@ -97,7 +97,7 @@ def test_each_branch_binds_a_name_to_its_arguments() -> None:
 
 
 def test_references_of_two_tools_do_not_clash() -> None:
-    schema = schema_text(call_schema([TREE, LIST]))
+    schema = call_schema([TREE, LIST])
     for call, is_valid in [
         ({"name": "plant", "arguments": {"tree": {"next": {}}}}, True),
         ({"name": "plant", "arguments": {"tree": 3}}, False),
@@ -135,4 +135,4 @@ def test_the_dialect_that_all_are_written_in_may_be_named(end: str) -> None:
     ("text", "said"), [("{", "no JSON"), ('{"name": "send"}', "arguments"), ("[" * 5000, "no JSON")]
 )
 def test_what_is_wrong_with_an_answer(text: str, said: str) -> None:
-    assert said in str(schema_violation(schema_text(call_schema([STEPS])), text))
+    assert said in str(schema_violation(call_schema([STEPS]), text))

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, load_manifests
+from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.dialects.lark import lark_text
 from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
-from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import parse_gbnf
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER
@@ -38,9 +36,10 @@ def accepts(lark: str, text: str) -> bool:
 def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
     derived = generate(rules, random.Random(seed), budget=40)
     assume(len(derived) < 200)
-    lark, ours = lark_text(rules), Matcher(rules)
+    grammar = Grammar(rules)
+    lark = lark_text(grammar)
     for text in (derived, derived[1:], derived[:-1], derived + "a", data.draw(mutations(derived))):
-        assert accepts(lark, text) == ours.match(text).complete, (lark, text)
+        assert accepts(lark, text) == grammar.match(text).complete, (lark, text)
 
 
 @settings(max_examples=40)
@@ -50,12 +49,12 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
     st.data(),
 )
 def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> None:
-    gbnf = str(compile_pool(pool, final_answer=True, steps=steps))
+    grammar = compile_pool(pool, final_answer=True, steps=steps)
     tools = (*pool, FINAL_ANSWER)
     call = canonical_json(data.draw(calls(tools, steps=steps)))
     texts = [call, canonical_json(data.draw(near_misses(tools, steps=steps)).value), call[:-1], call + " "]
-    expected = [found.complete for found in engine().match_many(gbnf, texts, trusted=True)]
-    assert [accepts(lark_text(gbnf), text) for text in texts] == expected
+    expected = [found.complete for found in engine().match_many(grammar, texts)]
+    assert [accepts(lark_text(grammar), text) for text in texts] == expected
 
 
 @pytest.mark.parametrize(
@@ -73,13 +72,13 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
     ],
 )
 def test_what_lexemes_might_change(gbnf: str, texts: list[str]) -> None:
-    matcher = Matcher(parse_gbnf(gbnf))
-    assert [accepts(lark_text(gbnf), text) for text in texts] == [
-        matcher.match(text).complete for text in texts
+    grammar = Grammar.parse(gbnf)
+    assert [accepts(lark_text(grammar), text) for text in texts] == [
+        grammar.match(text).complete for text in texts
     ]
 
 
 def test_a_class_of_nothing_matches_nothing() -> None:
     nul = char_class("\0")
-    lark = lark_text(Rules({"root": alt(seq(Literal("a"), nul), Literal("b"))}))
+    lark = lark_text(Grammar(Rules({"root": alt(seq(Literal("a"), nul), Literal("b"))})))
     assert [accepts(lark, text) for text in ("a", "b", "a\0")] == [False, True, False]

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, compile_schema, load_manifests, parse_gbnf
-from gbnf.dialects import call_schema, schema_text, xgrammar_text
+from gbnf import Grammar, compile_pool, compile_schema, load_manifests
+from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Rules
-from gbnf.grammar.match import Matcher
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER
@@ -63,9 +62,9 @@ def by_llguidance(definition: Callable[[Any], Any]) -> Accepts:
     return accepts
 
 
-def both_read(rules: Rules, texts: list[str]) -> None:
-    gbnf = xgrammar_text(rules)
-    theirs, ours, again = by_xgrammar(gbnf), Matcher(rules), Matcher(parse_gbnf(gbnf))
+def both_read(ours: Grammar, texts: list[str]) -> None:
+    gbnf = xgrammar_text(ours)
+    theirs, again = by_xgrammar(gbnf), Grammar.parse(gbnf)
     for text in texts:
         expected = ours.match(text).complete
         assert theirs(text) == expected, (gbnf, text)
@@ -77,7 +76,7 @@ def both_read(rules: Rules, texts: list[str]) -> None:
 def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:
     derived = generate(rules, random.Random(seed))
     assume(len(derived) < 500)
-    both_read(rules, [text, derived, derived[1:], derived[:-1], derived + "a"])
+    both_read(Grammar(rules), [text, derived, derived[1:], derived[:-1], derived + "a"])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:
     ],
 )
 def test_what_xgrammar_reads_otherwise_is_written_otherwise(gbnf: str, texts: list[str]) -> None:
-    both_read(parse_gbnf(gbnf), texts)
+    both_read(Grammar.parse(gbnf), texts)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +111,9 @@ def test_what_xgrammar_reads_otherwise_is_written_otherwise(gbnf: str, texts: li
     ],
 )
 def test_patterns_formats_and_numbers(schema: Any) -> None:
-    rules = compile_schema(schema).rules
-    derived = [generate(rules, random.Random(seed)) for seed in range(5)]
-    both_read(rules, [*derived, *(text[:-2] + text[-1:] for text in derived), '"é^"', "-3.05", '"a\\n"'])
-
-
-def test_the_text_of_a_grammar_will_do() -> None:
-    assert xgrammar_text("root ::= .") == xgrammar_text(parse_gbnf("root ::= .")) == "root ::= [^\\x00]\n"
+    grammar = compile_schema(schema)
+    derived = [generate(grammar.rules, random.Random(seed)) for seed in range(5)]
+    both_read(grammar, [*derived, *(text[:-2] + text[-1:] for text in derived), '"é^"', "-3.05", '"a\\n"'])
 
 
 @settings(max_examples=40)
@@ -126,7 +121,7 @@ def test_the_text_of_a_grammar_will_do() -> None:
 def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> None:
     """llama.cpp by our GBNF; xgrammar by its part of it; llguidance by its own reading of that part."""
     grammar = compile_pool(pool, final_answer=True, steps=steps)
-    gbnf = xgrammar_text(grammar.rules)
+    gbnf = xgrammar_text(grammar)
     tools = (*pool, FINAL_ANSWER)
     call = data.draw(calls(tools, steps=steps))
     texts = [
@@ -134,7 +129,7 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
         canonical_json(data.draw(near_misses(tools, steps=steps)).value),
         canonical_json(call)[:-1],
     ]
-    expected = [found.complete for found in engine().match_many(str(grammar), texts, trusted=True)]
+    expected = [found.complete for found in engine().match_many(grammar, texts)]
     theirs = by_xgrammar(gbnf)
     assert [theirs(text) for text in texts] == expected
     guided = by_llguidance(lambda llguidance: llguidance.grammar_from("grammar", gbnf))
@@ -144,7 +139,7 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
 @settings(max_examples=20)
 @given(st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1, max_size=5), st.data())
 def test_valid_calls_pass_both_engines_by_the_schema(pool: Any, data: Any) -> None:
-    schema = schema_text(call_schema(pool, final_answer=True))
+    schema = json.dumps(call_schema(pool, final_answer=True))
     call = data.draw(calls((*pool, FINAL_ANSWER)))
     xgrammar, _ = xgrammar_compiler()
     gbnf = str(xgrammar.Grammar.from_json_schema(schema, any_whitespace=True))

@@ -1,58 +1,21 @@
-"""What a grammar forces, and the fast reading of grammars: laws, then cases."""
+"""What a grammar forces: laws, then cases."""
 
 from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, load_manifests
-from gbnf.errors import GrammarSyntaxError
+from gbnf import Grammar
 from gbnf.grammar.code_points import first_bytes
-from gbnf.grammar.emit import emit
-from gbnf.grammar.forced_continuation import ForcedContinuation, forced_continuation, start
+from gbnf.grammar.forced_continuation import ForcedContinuation, forced_continuation
 from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import parse_gbnf
-from gbnf.grammar.trusted_parse import parse_trusted_gbnf
 from support.grammars import classes, grammars
-from support.oracle import CHECKOUT
 
 seeds = st.integers(0, 2**32).map(Random)
-
-
-@given(grammars())
-def test_lines_are_read_as_the_parser_reads_them(rules: Rules) -> None:
-    text = emit(rules)
-    assert parse_trusted_gbnf(text).productions == parse_gbnf(text).productions
-
-
-def test_the_shipped_pool_is_read_as_the_parser_reads_it() -> None:
-    text = str(compile_pool(load_manifests(CHECKOUT / "manifests"), final_answer=True, steps=(1, 2)))
-    assert parse_trusted_gbnf(text).productions == parse_gbnf(text).productions
-
-
-@pytest.mark.parametrize(
-    "gbnf",
-    [
-        'root ::= (\n  "a" |\n  "b"\n)',
-        'root ::= "a" # a comment\n# another\n',
-        'a ::= "x"\nroot ::= "a\nroot ::= b" a',
-        'root  ::=  "a"{ 2 , 3 }',
-        'root ::= "a"{2}{3} ("b" | "c")? "" | .',
-    ],
-)
-def test_other_forms_are_left_to_the_parser(gbnf: str) -> None:
-    assert parse_trusted_gbnf(gbnf).productions == parse_gbnf(gbnf).productions
-
-
-@pytest.mark.parametrize("gbnf", ["root ::= x", 'a ::= "a"', 'root ::= ("a"', 'root ::= "a")', "root ::= +"])
-def test_what_is_no_grammar_is_refused(gbnf: str) -> None:
-    with pytest.raises(GrammarSyntaxError):
-        parse_trusted_gbnf(gbnf)
 
 
 @given(grammars(), seeds, st.integers(0, 60))
@@ -84,23 +47,25 @@ def test_the_guess_fits(rules: Rules, random: Random, spaced: bool) -> None:
 
 
 def test_a_call() -> None:
-    gbnf = 'root ::= "{\\"name\\":" ws "\\"" ("find" | "fill") "\\"}"\nws ::= " "?'
-    assert forced_continuation(start(gbnf), spaced=True).text == '{"name": "fi'
-    found = forced_continuation(start(gbnf), spaced=False)
+    start = Grammar.parse(
+        'root ::= "{\\"name\\":" ws "\\"" ("find" | "fill") "\\"}"\nws ::= " "?'
+    ).matcher.start()
+    assert forced_continuation(start, spaced=True).text == '{"name": "fi'
+    found = forced_continuation(start, spaced=False)
     assert (found.text, found.forced, [place for place, _ in found.choices]) == ('{"name":"fi', 8, [8, 11])
-    late = start(gbnf).advance('{"name": "fin')
+    late = start.advance('{"name": "fin')
     assert late is not None
     assert forced_continuation(late, spaced=True) == ForcedContinuation('d"}', 3, (), ends=True)
 
 
 def test_a_text_without_end_is_forced_in_parts() -> None:
-    found = forced_continuation(start('root ::= "ab" root'), spaced=True, limit=10)
+    found = forced_continuation(Grammar.parse('root ::= "ab" root').matcher.start(), spaced=True, limit=10)
     assert (found.text[:4], found.ends) == ("abab", False)
     assert len(found.text) < 20
 
 
 def test_an_optional_end_is_a_choice() -> None:
-    found = forced_continuation(start('root ::= "a" "b"?'), spaced=True)
+    found = forced_continuation(Grammar.parse('root ::= "a" "b"?').matcher.start(), spaced=True)
     assert (found.text, found.ends) == ("a", False)
 
 

@@ -28,7 +28,7 @@ seeds = st.integers(0, 2**32).map(Random)
 def _confined() -> Confined[tuple[str, list[str]]]:
     engine()  # loaded once, for every process that is forked
     confined: Confined[tuple[str, list[str]]] = Confined(
-        lambda item: engine().match_many(*item, trusted=True), limit_s=5, memory_mib=4096
+        lambda item: engine().match_many(*item), limit_s=5, memory_mib=4096
     )
     atexit.register(confined.renew)
     return confined

@@ -9,6 +9,7 @@ from gbnf.grammar.ir import EPSILON, CharClass, Literal, Ref, Repeat, Rules, Seq
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import check, parse_gbnf
 from gbnf_server.errors import GrammarRefused
+from gbnf_server.inference.native import NativeGrammar
 from support.oracle import engine
 
 # (grammar, a text of its language)
@@ -51,7 +52,7 @@ TAKEN = [
 @pytest.mark.parametrize(("gbnf", "text"), TAKEN)
 def test_taken(gbnf: str, text: str) -> None:
     assert Matcher(parse_gbnf(gbnf)).match(text).complete
-    assert engine().match(gbnf, text, trusted=True).complete
+    assert engine().match(gbnf, text).complete
 
 
 # (grammar, line, column, a word of the problem); all are refused by llama.cpp too
@@ -105,7 +106,7 @@ def test_refused(gbnf: str, line: int, column: int, problem: str) -> None:
     assert (error.line, error.column) == (line, column), error
     assert error.hint
     with pytest.raises(GrammarRefused):
-        engine().check(gbnf, trusted=True)
+        NativeGrammar.parse(engine().model, gbnf)
 
 
 # llama.cpp takes these, for something else than they say
@@ -130,7 +131,7 @@ def test_loosened(gbnf: str, line: int, column: int, problem: str) -> None:
         parse_gbnf(gbnf)
     assert (caught.value.line, caught.value.column) == (line, column)
     if "\0" not in gbnf:
-        engine().check(gbnf, trusted=True)
+        NativeGrammar.parse(engine().model, gbnf)
 
 
 # llama.cpp never comes back from these, so it is not asked

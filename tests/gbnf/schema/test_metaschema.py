@@ -10,7 +10,7 @@ import pytest
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from support.oracle import engine
-from support.schemas import VALIDATORS
+from support.values import VALIDATORS
 
 DRAFT_4, DRAFT_7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 7))
 DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
@@ -126,7 +126,7 @@ def test_a_required_flag_of_draft_3_loads_and_is_a_finding() -> None:
             "required": True,
         }
         grammar = compile_schema(schema)
-        assert engine().match(grammar.text, '{"a": 1}').complete
+        assert engine().match(grammar, '{"a": 1}').complete
         assert [finding.pointer for finding in grammar.report if finding.kind == "unenforced"] == [
             "/required"
         ]

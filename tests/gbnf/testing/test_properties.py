@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from gbnf import Finding, Matcher, compile_pool, compile_schema, load_manifests, parse_gbnf, validate_call
-from gbnf.grammar.ir import Rules
+from gbnf import Grammar, compile_pool, compile_schema, load_manifests, validate_call
+from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.testing import (
     LawBrokenError,
     NearMiss,
@@ -27,7 +26,7 @@ from gbnf.testing import (
 )
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
-from support.schemas import is_valid
+from support.values import is_valid
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
@@ -55,19 +54,11 @@ TRIP = Tool(
 """A tool with a constraint of nearly every kind."""
 
 
-@dataclass(frozen=True)
-class Planted:
-    """A grammar that somebody got wrong."""
-
-    rules: Rules
-    report: tuple[Finding, ...] = ()
-
-
-def replaced(tools: Any, old: str, new: str, **options: Any) -> Planted:
+def replaced(tools: Any, old: str, new: str, **options: Any) -> Grammar:
     """The grammar of a pool with a change to its text."""
     text = str(compile_pool(tools, **options))
     assert old in text, text
-    return Planted(parse_gbnf(text.replace(old, new)))
+    return Grammar.parse(text.replace(old, new))
 
 
 # derivations
@@ -77,8 +68,8 @@ def replaced(tools: Any, old: str, new: str, **options: Any) -> Planted:
 def test_derivations_are_in_the_language(data: st.DataObject, steps: Any) -> None:
     grammar = compile_pool(SHIPPED, steps=steps)
     text = data.draw(derivations(grammar))
-    assert Matcher(grammar.rules).match(text).complete
-    assert engine().match(str(grammar), text, trusted=True).complete
+    assert grammar.match(text).complete
+    assert engine().match(grammar, text).complete
 
 
 def smallest(strategy: Any, condition: Any) -> Any:
@@ -92,22 +83,22 @@ def some(strategy: Any, condition: Any) -> Any:
 
 
 def test_derivations_shrink_to_what_matters() -> None:
-    rules = parse_gbnf('root ::= item ("," item)*\nitem ::= [a-z] | "(" root ")"')
+    rules = Grammar.parse('root ::= item ("," item)*\nitem ::= [a-z] | "(" root ")"')
     assert smallest(derivations(rules), lambda _: True) == "a"
     assert smallest(derivations(rules), lambda text: "(" in text) == "(a)"
     assert smallest(derivations(rules), lambda text: "(" not in text and text.count(",") == 2) == "a,a,a"
 
 
 def test_derivations_end_and_reach_upper_bounds() -> None:
-    rules = parse_gbnf('root ::= "x" | "(" root root root ")"')
+    rules = Grammar.parse('root ::= "x" | "(" root root root ")"')
     assert len(smallest(derivations(rules, size=30), lambda text: len(text) > 10)) < 100
-    counted = parse_gbnf('root ::= "a"{2,30}')
+    counted = Grammar.parse('root ::= "a"{2,30}')
     assert smallest(derivations(counted), lambda text: len(text) == 30) == "a" * 30
 
 
 def test_a_grammar_without_finite_texts_has_no_derivations() -> None:
     with pytest.raises(ValueError, match="no finite text"):
-        derivations(parse_gbnf('root ::= "a" root'))
+        derivations(Grammar.parse('root ::= "a" root'))
 
 
 # calls, values and near misses
@@ -118,7 +109,7 @@ def test_calls_are_valid(data: st.DataObject, steps: Any) -> None:
     pool = (*SHIPPED, TRIP)
     call = data.draw(calls(pool, steps=steps))
     assert validate_call(call, pool, steps=steps).ok
-    assert Matcher(compile_pool(pool, steps=steps).rules).match(json.dumps(call, ensure_ascii=False)).complete
+    assert compile_pool(pool, steps=steps).match(json.dumps(call, ensure_ascii=False)).complete
 
 
 @pytest.mark.parametrize("name", [tool.name for tool in SHIPPED])
@@ -216,7 +207,7 @@ def test_the_laws_hold_of_the_shipped_tools(steps: Any) -> None:
     pool = (*SHIPPED, TRIP, FINAL_ANSWER)
 
     def accepts(text: str) -> bool:
-        return engine().match(str(grammar), text, trusted=True).complete
+        return engine().match(grammar, text).complete
 
     assert_sound(grammar, pool, steps=steps, accepts=accepts)
     assert_complete(grammar, pool, steps=steps, accepts=accepts)
@@ -266,12 +257,12 @@ def test_a_grammar_that_misses_an_optional_property_is_found_incomplete(forgotte
 def test_a_missing_union_is_found_by_calls_with_anothers_arguments() -> None:
     pool = [TRIP, FINAL_ANSWER]
     with pytest.raises(LawBrokenError, match="not sound"):
-        assert_sound(compile_pool(pool, union=False), pool, examples=300)
+        assert_sound(compile_name_and_arguments(pool), pool, examples=300)
 
 
 def test_texts_that_are_no_json_are_found() -> None:
     with pytest.raises(LawBrokenError, match="no JSON"):
-        assert_sound(Planted(parse_gbnf('root ::= "{}" | "{,}"')), {"type": "object"})
+        assert_sound(Grammar.parse('root ::= "{}" | "{,}"'), {"type": "object"})
 
 
 def test_what_the_report_explains_is_no_fault() -> None:
@@ -279,7 +270,7 @@ def test_what_the_report_explains_is_no_fault() -> None:
     grammar = compile_schema(schema)
     assert_sound(grammar, schema)
     with pytest.raises(LawBrokenError, match="non-unique"):
-        assert_sound(Planted(grammar.rules), schema, examples=300)
+        assert_sound(Grammar(grammar.rules), schema, examples=300)
 
 
 def test_a_judge_that_refuses_what_the_grammar_derives_is_told_of() -> None:
@@ -290,7 +281,7 @@ def test_a_judge_that_refuses_what_the_grammar_derives_is_told_of() -> None:
 def test_a_law_that_could_try_nothing_says_so() -> None:
     schema = {"type": "string", "not": {"type": "string"}}
     with pytest.raises(NoExampleError, match="no valid value"):
-        assert_complete(Planted(parse_gbnf('root ::= "1"')), schema)
+        assert_complete(Grammar.parse('root ::= "1"'), schema)
 
 
 def test_the_same_seed_finds_the_same() -> None:

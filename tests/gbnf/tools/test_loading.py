@@ -348,7 +348,7 @@ def test_a_mapping_nested_deeply_is_read_or_refused(depth: int, keyword: str) ->
     if depth == 10:
         assert Tool.from_mapping(mapping).args["properties"]["p"] == schema
     else:
-        with pytest.raises(ManifestError, match="nest deeper"):
+        with pytest.raises(ManifestError, match="nested deeper"):
             Tool.from_mapping(mapping)
 
 

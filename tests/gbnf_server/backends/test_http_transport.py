@@ -141,7 +141,7 @@ def test_what_is_tried_again_shares_one_deadline(clock: Clock) -> None:
         "http://127.0.0.1:9",
         server_name="it",
         api_key=None,
-        retry_policy=RetryPolicy(timeout=10, retries=9, loading=60),
+        retry_policy=RetryPolicy(timeout=10, retries=9, loading_timeout=60),
     )
     flow: Flow[httpx.Response] = exchange.request("GET", "/")
     step = next(flow)

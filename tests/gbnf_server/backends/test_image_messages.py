@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gbnf import compile_pool
-from gbnf.dialects import call_schema, schema_text
+from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.in_process import InProcess
@@ -23,8 +23,8 @@ from support.server import PROPS, Reply, completion, scripted
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 SEEN: list[Message] = [{"role": "user", "content": "what is it?", "images": [Image(b"\x89PNG", "image/png")]}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-GBNF = str(compile_pool([FINAL_ANSWER]))
-SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+GBNF = compile_pool([FINAL_ANSWER])
+SCHEMA = call_schema([FINAL_ANSWER])
 SEEING = {**PROPS, "modalities": {"vision": True, "audio": False}}
 
 
@@ -53,7 +53,7 @@ def test_llama_server_takes_a_marker_for_each_image() -> None:
         scripted(props=[Reply(200, SEEING)], completion=[completion(CALL)]) as script,
         LlamaServer(script.url) as server,
     ):
-        assert server.takes_images
+        assert server.capabilities.takes_images
         server.complete([*SEEN, {"role": "assistant", "content": "a cat"}, *SEEN], grammar=GBNF)
         prompt = script.asked[-1][1]["prompt"]
         server.complete(ASK, grammar=GBNF)
@@ -73,7 +73,7 @@ def test_a_text_that_holds_the_images_marker_is_text(marker: str) -> None:
 
 def test_images_where_none_are_taken(llama_server: LlamaServerProcess, tiny_model: Path) -> None:
     with LlamaServer(llama_server.url) as real:
-        assert not real.takes_images
+        assert not real.capabilities.takes_images
         with pytest.raises(BackendError, match="takes no images"):
             real.complete(SEEN, grammar=GBNF)
     with InProcess(tiny_model, threads=1) as model, pytest.raises(BackendError, match="takes no images"):

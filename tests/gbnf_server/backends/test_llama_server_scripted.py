@@ -41,7 +41,7 @@ def test_what_is_sent() -> None:
         body = next(body for path, body in script.asked if path == "/completion")
     assert body == {
         "prompt": json.dumps(ASK),
-        "grammar": CALL,
+        "grammar": str(CALL),
         "n_predict": 7,
         "temperature": 0.5,
         "seed": 3,
@@ -250,7 +250,7 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
         (Reply(500, "<html>proxy</html>"), ServerResponseError, "HTTP 500: <html>proxy</html>"),
         (Reply(502, ""), ServerResponseError, "HTTP 502: Bad Gateway"),
         (Reply(302, ""), ServerResponseError, "HTTP 302"),
-        (Reply(200, "not JSON"), ServerResponseError, "no JSON object but 'not JSON'"),
+        (Reply(200, "not JSON"), ServerResponseError, "no JSON object: 'not JSON'"),
         (Reply(200, [1]), ServerResponseError, "no JSON object"),
         (Reply(200, {}), BackendError, "no text"),
         (Reply(200, {"content": "x"}), BackendError, "why it ended"),
@@ -285,7 +285,7 @@ def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> 
             "the context's length",
         ),
         ({"props": [Reply(200, {"default_generation_settings": [1]})]}, "the context's length"),
-        ({"apply_template": [Reply(200, {})]}, "without a prompt"),
+        ({"apply_template": [Reply(200, {})]}, "returned no prompt"),
         ({"apply_template": [_error(500, "no filter named 'x'")]}, "no filter named 'x'"),
         ({"apply_template": [_error(401, "Invalid API Key")]}, "HTTP 401"),
     ],

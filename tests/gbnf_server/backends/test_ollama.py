@@ -15,7 +15,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf.dialects import call_schema, schema_text
+from gbnf import Grammar
+from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Completion
@@ -34,10 +35,10 @@ from support.server import Reply, scripted
 from support.wires import odd
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
-SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
+SCHEMA = call_schema([FINAL_ANSWER])
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 # ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift`, which its issue tracker tells of;
 # closed, so that a field that Ollama doesn't know is found.
@@ -139,7 +140,7 @@ def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., C
             assert (body["options"]["num_predict"], body["options"]["seed"]) == (7, 3)
             assert (body["truncate"], body["shift"], body["stream"]) == (False, False, False)
             assert body["messages"][-1]["content"].startswith("Result of step 1")
-        assert server.asked[0][1]["format"] == json.loads(SCHEMA)
+        assert server.asked[0][1]["format"] == SCHEMA
         assert "format" not in server.asked[1][1]
 
 
@@ -321,7 +322,7 @@ def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Excepti
 def test_gbnf_is_refused_before_anything_is_sent() -> None:
     with served(chat()) as server, client(server.url) as backend:
         with pytest.raises(GrammarRefused, match="no GBNF"):
-            backend.complete(ASK, grammar='root ::= "a"')
+            backend.complete(ASK, grammar=Grammar.parse('root ::= "a"'))
         assert server.asked == []
 
 

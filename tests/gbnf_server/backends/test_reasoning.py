@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.calls import CallSyntaxName, ToolCall, render_tool_calls
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.prompts.messages import Message
@@ -13,9 +14,9 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
     ReasoningTags,
+    append_reasoning,
     close_reasoning,
     find_reasoning_tags,
-    opened,
     reasoning_grammar,
     reasoning_message,
     split_reasoning,
@@ -45,7 +46,10 @@ def test_thoughts_go_on_until_they_are_closed(closing: str, data: st.DataObject)
 )
 def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTags, thoughts: str) -> None:
     begin = reasoning_message(thoughts, closed=True)
-    assert split_reasoning(opened("", begin, reasoning_tags) + "answer") == (thoughts.strip(), "answer")
+    assert split_reasoning(append_reasoning("", begin, reasoning_tags) + "answer") == (
+        thoughts.strip(),
+        "answer",
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,8 +199,8 @@ def test_a_text_full_of_signs_is_read_at_once() -> None:
 def test_thoughts_stand_in_the_models_own_markers(
     prompt: str, reasoning_tags: ReasoningTags, end: str
 ) -> None:
-    assert opened(prompt, reasoning_message("so", closed=True), reasoning_tags) == end
-    still = opened(prompt, reasoning_message("so"), reasoning_tags)
+    assert append_reasoning(prompt, reasoning_message("so", closed=True), reasoning_tags) == end
+    still = append_reasoning(prompt, reasoning_message("so"), reasoning_tags)
     assert end.startswith(still)
     assert still.endswith("so")
 
@@ -235,10 +239,13 @@ def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
         assert prompt.endswith("<|assistant|><think>\n")
         prompt = model._template.prompt([ASK, reasoning_message("so", closed=True)], constrained=True)
         assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
-        assert model.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert model.capabilities.reasoning_tags == KNOWN_REASONING_TAGS[0]
         grammar = reasoning_grammar("</think>")
         thought = model.complete([ASK, reasoning_message("")], grammar=grammar, max_tokens=8)
         assert thought.completion_tokens <= 8
         assert (
-            model.complete([ASK, reasoning_message("so", closed=True)], grammar='root ::= "{}"').text == "{}"
+            model.complete(
+                [ASK, reasoning_message("so", closed=True)], grammar=Grammar.parse('root ::= "{}"')
+            ).text
+            == "{}"
         )

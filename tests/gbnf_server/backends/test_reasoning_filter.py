@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
@@ -47,7 +48,7 @@ def given_on(
     text: str, sizes: list[int], opened: ReasoningTags | None = None, *, constrained: bool = False
 ) -> list[str]:
     pieces: list[str] = []
-    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, opened=opened)
+    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, open_tags=opened)
     for piece in cut(text, sizes):
         reasoning_filter.feed(piece)
     reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
@@ -78,7 +79,7 @@ def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: lis
     opened = open_reasoning_tags(prompt)
     said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
     whole = read_completion({"content": text, **said}, None, opened)
-    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, opened=opened)
+    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, open_tags=opened)
     lines = CompletionStream(reasoning_filter)
     for piece in cut(text, sizes):
         lines.feed("data: " + json.dumps({"content": piece, "stop": False}))
@@ -214,7 +215,7 @@ def test_a_model_in_process_whose_prompt_opens_thoughts_says_nothing_until_they_
         whole = model.complete(ASK, grammar=None, max_tokens=40)
         model.clear_prompt_cache()
         streamed = model.complete(ASK, grammar=None, max_tokens=40, on_text=pieces.append)
-        constrained = model.complete(ASK, grammar="root ::= [a-z]{5}", max_tokens=40)
+        constrained = model.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"), max_tokens=40)
     assert (whole.text, whole.reasoning, whole.finish) == (streamed.text, streamed.reasoning, streamed.finish)
     assert "".join(pieces) == whole.text
     assert (bool(whole.reasoning), bool(whole.text)) == (thinks, not thinks)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import compile_pool
-from gbnf.dialects import call_schema, schema_text
+from gbnf import Grammar, compile_pool
+from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message
 from gbnf.tools import FINAL_ANSWER
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import AnswerFormat, Backend, Capabilities, Completion
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -38,9 +38,9 @@ from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-GBNF = str(compile_pool([FINAL_ANSWER]))
-SCHEMA = schema_text(call_schema([FINAL_ANSWER]))
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading=0.01)
+GBNF = compile_pool([FINAL_ANSWER])
+SCHEMA = call_schema([FINAL_ANSWER])
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 Ask = Callable[..., tuple[Completion, list[str]]]
 
@@ -136,7 +136,7 @@ PIECES = [CALL[:3], CALL[3:20], CALL[20:]]
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 def test_each_piece_comes_and_the_whole_is_read_as_ever(
-    make: Any, path: str, events: Any, grammar: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     with at(path, events(*PIECES)) as script, make(script) as backend:
         answer, pieces = ask(backend, grammar=grammar)
@@ -150,7 +150,7 @@ def test_each_piece_comes_and_the_whole_is_read_as_ever(
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 def test_free_text_comes_without_its_thoughts(
-    make: Any, path: str, events: Any, grammar: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     with (
         at(path, events("<th", "ink>so", "</think>", "\n\nthen", " more")) as script,
@@ -163,7 +163,7 @@ def test_free_text_comes_without_its_thoughts(
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("body", ["", "data: {\n", '{"content": "x"'])
 def test_an_answer_that_stops_before_its_end_is_an_error(
-    make: Any, path: str, events: Any, grammar: str, body: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, body: str, ask: Ask
 ) -> None:
     with at(path, Reply(200, body)) as script, make(script) as backend, pytest.raises(BackendError):
         ask(backend, grammar=grammar)
@@ -214,7 +214,7 @@ SEPARATORS = "one\u2028two\u2029three\x85four\x0b\x1cfive \ud83d"
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("kind", ["text/event-stream", "text/plain; charset=iso-8859-1"])
 def test_a_streamed_answer_is_the_whole_one(
-    make: Any, path: str, events: Any, grammar: str, kind: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, kind: str, ask: Ask
 ) -> None:
     reply = Reply(200, events(SEPARATORS, "\ude00", "!").body, {"content-type": kind})
     with at(path, reply) as script, make(script) as backend:
@@ -236,7 +236,7 @@ def whole_of(events: Any, text: str) -> Any:
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("form", ["data: {}\n\n", "{}", "{}\n", "\ufeff{}", "lines"])
 def test_a_server_that_does_not_stream_is_heard(
-    make: Any, path: str, events: Any, grammar: str, form: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, form: str, ask: Ask
 ) -> None:
     whole = whole_of(events, CALL)
     body = json.dumps(whole, indent=2) if form == "lines" else form.replace("{}", json.dumps(whole))
@@ -273,7 +273,7 @@ def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) ->
     ['data: {"content": "b', "data: b", "data: [1]", '{"content": "b', "<html>", 'error: {"code": 500}'],
 )
 def test_a_line_that_cannot_be_read_is_an_error(
-    make: Any, path: str, events: Any, grammar: str, line: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, line: str, ask: Ask
 ) -> None:
     first, rest = str(events(*PIECES).body).split("\n", 1)
     reply = Reply(200, f"{first}\n{line}\n{rest}")
@@ -288,7 +288,7 @@ def test_a_line_that_cannot_be_read_is_an_error(
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("depth", [98, 99, 100])
 def test_an_event_of_any_depth_is_read_or_a_fault_of_the_backend(
-    make: Any, path: str, events: Any, grammar: str, depth: int, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, depth: int, ask: Ask
 ) -> None:
     body = events(CALL).body.rstrip()
     place = body.rindex("}")
@@ -342,7 +342,7 @@ def test_a_server_that_goes_on_behind_the_last_token_is_left(reader: Any, events
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 def test_the_backend_says_how_many_tokens_there_may_be(
-    make: Any, path: str, events: Any, grammar: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     with (
         at(path, events(*["word "] * 1000)) as script,
@@ -365,7 +365,7 @@ DEAD = {"error": {"code": 500, "message": "dead end"}}
     ],
 )
 def test_errors_in_a_stream_are_the_servers_words(
-    make: Any, path: str, grammar: str, error: Reply, ask: Ask
+    make: Any, path: str, grammar: AnswerFormat, error: Reply, ask: Ask
 ) -> None:
     with (
         at(path, error) as script,
@@ -402,7 +402,7 @@ def test_a_connection_that_breaks_before_the_first_piece_is_tried_again(ask: Ask
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES[1:])
 def test_an_answer_that_the_server_took_for_thoughts_is_taken_back(
-    make: Any, path: str, events: Any, grammar: str, ask: Ask
+    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     if events is chat_events:
         stream = chat_events(*PIECES, key="reasoning_content")
@@ -436,8 +436,10 @@ def real(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
         yield client
 
 
-@pytest.mark.parametrize("grammar", [None, 'root ::= "{" [a-zèあ]{1,40} "}"'])
-def test_a_real_server_streams_what_it_answers(real: LlamaServer, grammar: str | None, ask: Ask) -> None:
+@pytest.mark.parametrize("grammar", [None, Grammar.parse('root ::= "{" [a-zèあ]{1,40} "}"')])
+def test_a_real_server_streams_what_it_answers(
+    real: LlamaServer, grammar: AnswerFormat | None, ask: Ask
+) -> None:
     answer, pieces = ask(real, grammar=grammar, max_tokens=30)
     whole = real.complete(ASK, grammar=grammar, max_tokens=30)
     assert "".join(pieces) == answer.text
@@ -449,7 +451,7 @@ def test_a_real_server_streams_what_it_answers(real: LlamaServer, grammar: str |
 
 @pytest.mark.parametrize(("server", "grammar"), [("plain", None), ("lm_studio", SCHEMA)])
 def test_a_real_chat_server_streams_what_it_answers(
-    llama_server: LlamaServerProcess, server: ServerKind, grammar: str | None, ask: Ask
+    llama_server: LlamaServerProcess, server: ServerKind, grammar: AnswerFormat | None, ask: Ask
 ) -> None:
     with OpenAICompatible(llama_server.url, server, context_length=512) as backend:
         answer, pieces = ask(backend, grammar=grammar, max_tokens=12)
@@ -468,10 +470,10 @@ def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
         LlamaServer(running.url) as there,
         InProcess(path, threads=1) as here,
     ):
-        assert there.reasoning_tags == here.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert there.capabilities == here.capabilities == Capabilities(reasoning_tags=KNOWN_REASONING_TAGS[0])
         for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
-            grammar = 'root ::= "{" [a-z]{1,9} "}"'
+            grammar = Grammar.parse('root ::= "{" [a-z]{1,9} "}"')
             answers = [each.complete(asked, grammar=grammar, max_tokens=20) for each in (here, there)]
             assert answers[0].prompt_tokens == answers[1].prompt_tokens
             assert answers[0].text == answers[1].text

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.template_roles import (
-    TemplateFailure,
     TemplateRoles,
     adapt_messages,
     probe_roles,
 )
+from gbnf_server.errors import ChatTemplateError
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 CONVERSATIONS = st.lists(
@@ -84,7 +84,7 @@ def _probe(render: Callable[[list[Message]], str]) -> TemplateRoles:
         while True:
             try:
                 text = render(messages)
-            except TemplateFailure as error:
+            except ChatTemplateError as error:
                 messages = probing.throw(error)
             else:
                 messages = probing.send(text)
@@ -101,20 +101,20 @@ def test_roles_are_found_whether_the_template_refuses_or_drops_the_others(
     def render(messages: list[Message]) -> str:
         kept = [message for message in messages if message["role"] in known | {"user", "assistant"}]
         if refuses and len(kept) < len(messages):
-            raise TemplateFailure("what role is that?")
+            raise ChatTemplateError("what role is that?")
         return " ".join(message["content"] for message in kept)
 
     assert _probe(render) == TemplateRoles("system" in known, "tool" in known)
 
 
 def test_a_template_that_renders_nothing_is_found_out() -> None:
-    with pytest.raises(TemplateFailure, match="leaves out"):
+    with pytest.raises(ChatTemplateError, match="leaves out user"):
         _probe(lambda _: "")
 
 
 def test_a_template_that_always_fails_says_why() -> None:
     def render(_: list[Message]) -> str:
-        raise TemplateFailure("no filter named 'x'")
+        raise ChatTemplateError("no filter named 'x'")
 
-    with pytest.raises(TemplateFailure, match="no filter"):
+    with pytest.raises(ChatTemplateError, match="no filter"):
         _probe(render)

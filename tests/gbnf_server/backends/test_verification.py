@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf_server.backends.verification import grammar_violation
 
-CALL = 'root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"'
+CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
 WHOLE = '{"name": "find"}'
 
 
@@ -22,10 +23,10 @@ def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(le
 @pytest.mark.parametrize(
     ("text", "truncated", "told"),
     [
-        ("Sure! {", False, "at character 0 'Sure! {' stands where the grammar expects"),
+        ("Sure! {", False, "at character 0: found 'Sure! {', expected"),
         ("Sure! {", True, "at character 0"),
         ('{"name": "fend"}', False, "at character 11 'end\"}' stands"),
-        (WHOLE + "x", False, "at character 16 'x' stands where the grammar expects end of text"),
+        (WHOLE + "x", False, "at character 16: found 'x', expected end of text"),
         ("", False, "at character 0 the text is empty"),
         (WHOLE[:5], False, "at character 5 the text ends"),
     ],
@@ -35,12 +36,12 @@ def test_what_is_said(text: str, truncated: bool, told: str) -> None:
 
 
 def test_a_character_that_the_cut_went_through_is_no_violation() -> None:
-    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=True) is None
-    assert grammar_violation('root ::= "è😀"', "è\ufffd", truncated=False) is not None
+    assert grammar_violation(Grammar.parse('root ::= "è😀"'), "è\ufffd", truncated=True) is None
+    assert grammar_violation(Grammar.parse('root ::= "è😀"'), "è\ufffd", truncated=False) is not None
 
 
 def test_a_long_list_of_what_was_expected_is_clipped() -> None:
-    grammar = "root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20))
+    grammar = Grammar.parse("root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20)))
     told = grammar_violation(grammar, "!", truncated=False) or ""
     assert told.endswith(", …")
     assert len(told) < 120

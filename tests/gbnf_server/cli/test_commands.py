@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf import compile_pool, load_manifests, parse_gbnf
+from gbnf import Grammar, compile_pool, load_manifests
 from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
@@ -34,7 +34,7 @@ def test_compile_prints_the_grammar_and_nothing_else(gbnf: Gbnf) -> None:
     left = gbnf("compile")
     assert (left.code, left.err) == (ExitCode.SUCCESS, "")
     assert left.out == str(compile_pool(load_manifests(manifests_path())))
-    parse_gbnf(left.out)
+    Grammar.parse(left.out)
 
 
 def test_compile_takes_several_paths(gbnf: Gbnf) -> None:
@@ -74,7 +74,7 @@ def test_compile_as_json(gbnf: Gbnf) -> None:
     assert set(value) == {"grammar", "exact", "findings", "kept", "dropped"}
     assert "undo_last_turn" in value["dropped"]
     assert "get_now" in value["kept"]
-    parse_gbnf(value["grammar"])
+    Grammar.parse(value["grammar"])
 
 
 @pytest.mark.parametrize(

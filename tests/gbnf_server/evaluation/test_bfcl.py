@@ -24,6 +24,7 @@ from gbnf_server.evaluation.configurations import CONFIGURATIONS, named
 from gbnf_server.evaluation.errors import ResultsFileError
 from gbnf_server.evaluation.run_log import RunLog
 from gbnf_server.evaluation.runner import RunOptions
+from support.backends import FakeBackend
 from support.oracle import engine
 
 WEATHER = {
@@ -334,10 +335,10 @@ def test_a_call_that_its_own_schema_forbids_is_counted_apart() -> None:
     assert (result.counts["invalid"], result.counts["refused"]) == (1, 0)
 
 
-class Told:
+class Told(FakeBackend):
     """A backend that says its texts in order, in every run anew."""
 
-    name, prompt_style, context_length = "told", "full", 4096
+    prompt_style = "full"
 
     def __init__(self, *texts: str) -> None:
         self.texts = texts

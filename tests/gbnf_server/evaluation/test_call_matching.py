@@ -52,7 +52,13 @@ FIND = {"name": "find_files", "arguments": {"base_path": ".", "pattern": "*.md"}
 READ_IT = {"name": "read_files", "arguments": {"from_step": 1}}
 FOUND = ("find_files", {"base_path": ".", "pattern": "*.md"})
 WRONG = ("find_files", {"base_path": ".", "pattern": "*.txt"})
-MAIL = {"name": "send_messages", "arguments": {"to": ["me"], "subject": {"any": True}, "from_step": 1}}
+MAIL = {"name": "send_messages", "arguments": {"to": ["me"], "subject": {}, "from_step": 1}}
+
+MAYBE = {
+    "name": "send_messages",
+    "arguments": {"to": ["me"], "subject": {}},
+    "optional_arguments": {"from_step": 1},
+}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +79,11 @@ MAIL = {"name": "send_messages", "arguments": {"to": ["me"], "subject": {"any": 
             (2, 2, 2, 0),
         ),
         ([FIND, MAIL], [FOUND, ("send_messages", {**MAIL_CALL, "body": "a.md"})], (2, 1, 2, 1)),
+        # a reference that may be given, whatever the step is that it would mean
+        ([FIND, MAYBE], [FOUND, ("send_messages", {**MAIL_CALL, "from_step": 1})], (2, 2, 2, 0)),
+        ([FIND, MAYBE], [FOUND, ("send_messages", MAIL_CALL)], (2, 2, 2, 0)),
+        ([FIND, MAYBE], [WRONG, ("send_messages", MAIL_CALL)], (2, 1, 2, 1)),
+        ([FIND, MAYBE], [WRONG, ("send_messages", {**MAIL_CALL, "from_step": 1})], (2, 0, 2, 2)),
         ([FIND], [("find_files", {**FOUND[1], "patterns": ["*"]})], (1, 0, 1, 1)),
         ([{**FIND, "optional": True}, {"name": "get_now"}], [("get_now", {})], (1, 1, 1, 0)),
         ([{**FIND, "optional": True}, {"name": "get_now"}], [FOUND, ("get_now", {})], (1, 1, 1, 0)),
@@ -102,7 +113,7 @@ def test_many_equal_calls_are_assigned_without_trying_every_order() -> None:
 def test_overlapping_choices_are_assigned_without_trying_every_order() -> None:
     plan = _plan(
         *(
-            {"name": "read_files", "arguments": {"paths": {"one_of": [[f"{n}"], [f"{n + 1}"]]}}}
+            {"name": "read_files", "arguments": {"paths": {"enum": [[f"{n}"], [f"{n + 1}"]]}}}
             for n in range(9)
         ),
         {"name": "get_now"},

@@ -26,7 +26,7 @@ after.folders = ["trips"]
 query = "what time is it"
 complexity = "ambiguous"
 calls = [{ name = "get_now" }]
-answer.contains = "10:32"
+answer.pattern = "10:32"
 """
 
 

@@ -18,6 +18,7 @@ from gbnf_server.evaluation.errors import ResultsFileError
 from gbnf_server.evaluation.metadata import about
 from gbnf_server.evaluation.results import Results
 from gbnf_server.evaluation.runner import Bench, RunOptions
+from support.backends import FakeBackend
 
 ANSWERS = st.dictionaries(
     st.tuples(st.sampled_from(["simple_python", "irrelevance"]), st.sampled_from("abcdef")), st.booleans()
@@ -105,9 +106,7 @@ def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
     return path
 
 
-class Answering:
-    name, prompt_style, context_length = "answering", "minimal", 4096
-
+class Answering(FakeBackend):
     def complete(self, *_given: Any, **_limits: Any) -> Completion:
         text = json.dumps({"name": "final_answer", "arguments": {"message": "no"}})
         return Completion(text, "stop", 1, 1, 0, 0.0, 0.0)

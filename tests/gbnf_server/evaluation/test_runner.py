@@ -36,6 +36,7 @@ from gbnf_server.evaluation.scoring import score
 from gbnf_server.evaluation.tables import case_table, compare_tables, quality_table
 from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import fingerprints as identity_module
+from support.backends import FakeBackend
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -48,10 +49,8 @@ SUITE = suite(
 )
 
 
-class Told:
+class Told(FakeBackend):
     """A backend that says the same few things in every run, and counts how often it is asked."""
-
-    name, prompt_style, context_length = "told", "minimal", 4096
 
     def __init__(self, *texts: str, lost_after: int | None = None) -> None:
         self.texts, self.asked, self.lost_after = texts, 0, lost_after
@@ -161,6 +160,23 @@ def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
     assert quality_table(stored) == quality_table(_results(records))
     [*tables] = compare_tables(stored, stored)
     assert [table.heads[0] for table in tables] == ["baseline", "filter"]
+
+
+def test_results_in_format_1_score_as_those_of_today(tmp_path: Path) -> None:
+    bench = _bench(Told(FOLDER, DONE), ["baseline", "filter"])
+    with RunLog(tmp_path / "a.jsonl") as log:
+        live = {job.key: score(job.case, record, REFERENCES) for job, record in bench.run_all(log)}
+        stored = json.loads(json.dumps(_results(list(log.records.values())).to_json()))
+    [_, time, _] = stored["suites"][0]["cases"]
+    time["answer"] = {"contains": "10:32"}
+    time["calls"][0]["arguments"] = {"timezone": {"optional": "Europe/Rome"}}
+    (tmp_path / "a.json").write_text(json.dumps({**stored, "format": 1}))
+    scored = Results.load(tmp_path / "a.json").scored()
+    assert {run.record.key: run.score for run in scored} == live
+    assert {run.score.converged for run in scored if run.case.id == time["id"]} == {False}
+    (tmp_path / "a.json").write_text(json.dumps(stored))
+    with pytest.raises(ResultsFileError, match="unknown keyword"):
+        Results.load(tmp_path / "a.json")
 
 
 def test_half_a_surrogate_pair_is_kept_as_it_is_read_again(tmp_path: Path) -> None:
@@ -323,7 +339,7 @@ def test_a_log_is_not_shared_and_not_guessed_at(tmp_path: Path) -> None:
     path.write_text('{"a": 1}\n')
     with pytest.raises(ResultsFileError, match="line 1"):
         RunLog(path)
-    for text in ("[]", '{"format": 2}', "{"):
+    for text in ("[]", '{"format": 3}', "{"):
         path.write_text(text)
         with pytest.raises(ResultsFileError, match=r"a\.jsonl"):
             Results.load(path)

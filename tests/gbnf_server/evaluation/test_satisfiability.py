@@ -1,4 +1,4 @@
-"""Every shipped case can be won: played by its own plan, with the real executors, it converges."""
+"""A bundled case that is played by its own plan, with the real executors, converges."""
 
 from __future__ import annotations
 
@@ -13,22 +13,11 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.evaluation.call_matching import references_of
 from gbnf_server.evaluation.cases import Case, Suite
 from gbnf_server.evaluation.configurations import named
-from gbnf_server.evaluation.patterns import (
-    Anything,
-    Contains,
-    Equals,
-    ListPattern,
-    Matches,
-    ObjectPattern,
-    OneOf,
-    OptionalPattern,
-    Pattern,
-    Unordered,
-    exact_number,
-)
+from gbnf_server.evaluation.expectations import Expectation, step_number
 from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.scoring import RunScore, score
 from gbnf_server.evaluation.suite_files import bundled_suites, load_suite
+from support.backends import FakeBackend
 from support.executors import shipped
 
 TOOLS = tuple(shipped().values())
@@ -36,10 +25,8 @@ SMALL = 5
 """Cases of a suite that are played; of a longer one, so many at equal distances."""
 
 
-class Player:
+class Player(FakeBackend):
     """A model that knows the plan. Its answer says all that its tools have said."""
-
-    name, prompt_style, context_length = "player", "minimal", 4096
 
     def __init__(self, case: Case) -> None:
         self._calls = [] if case.abstain else list(_played(case))
@@ -74,44 +61,36 @@ def _played(case: Case) -> Iterator[dict[str, Any]]:
         steps[number] = len(steps) + 1
         tool = shipped()[expected.name]
         arguments: dict[str, Any] = {}
-        for name, pattern in expected.arguments.items():
-            referred = exact_number(pattern) if name in tool.step_references else None
-            if referred is not None:
-                arguments[name] = steps[referred]
-            elif isinstance(pattern, Anything) and name in _USUAL:
-                arguments[name] = _USUAL[name]
-            elif not isinstance(pattern, OptionalPattern | Anything) or name in tool.args.get("required", ()):
-                arguments[name] = _value(pattern)
+        for name, expectation in expected.known.items():
+            referred = step_number(expectation) if name in tool.step_references else None
+            if name in expected.arguments or name in tool.args.get("required", ()) or name == "body":
+                arguments[name] = steps[referred] if referred is not None else _value(name, expectation)
+        if "from_step" in arguments and "body" not in expected.arguments:
+            arguments.pop("body", None)
         yield {"name": expected.name, "arguments": arguments}
 
 
-_USUAL: Mapping[str, Any] = {
-    "limit": 1,
-    "dialog": [{"var": "choice", "prompt": "Which one?", "schema": {"kind": "choice"}}],
-}
-"""What stands for anything, where "something" will not do."""
+_USUAL: Mapping[str, Any] = {"limit": 1}
+_FIELD = {"var": "choice", "prompt": "Which one?", "schema": {"kind": "choice"}}
 
 
-def _value(pattern: Pattern) -> Any:
-    match pattern:
-        case Equals(value):
+def _value(name: str, expectation: Expectation) -> Any:
+    match expectation:
+        case {"const": value} | {"enum": [value, *_]}:
             return value
-        case Anything():
-            return "something"
-        case OneOf(patterns):
-            return _value(patterns[0])
-        case Contains(members):
-            return " ".join(_value(member) for member in members)
-        case Matches(regex):
-            return ecma262.search(regex.pattern).shortest()
-        case ListPattern(patterns) | Unordered(patterns):
-            return [_value(each) for each in patterns]
-        case ObjectPattern(patterns):
-            return {
-                name: _value(each) for name, each in patterns.items() if not isinstance(each, OptionalPattern)
-            }
+        case {"pattern": pattern}:
+            return ecma262.search(pattern).shortest()
+        case {"allOf": [*parts]} | {"anyOf": [*parts]}:
+            return " ".join(_value(name, part) for part in parts)
+        case {"items": items}:
+            return [_value(name, items)]
+        case {"properties": {"schema": {"properties": members}}}:
+            given = {key: _value(key, each) for key, each in members.items() if each is not False}
+            return {**_FIELD, "schema": given}
+        case {"properties": members}:
+            return {"path": "something", **{key: _value(key, each) for key, each in members.items()}}
         case _:
-            raise AssertionError(pattern)
+            return [_FIELD] if name == "dialog" else _USUAL.get(name, "something")
 
 
 def play(suite: Suite, case: Case) -> RunScore:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gbnf import load_manifests, validate_call
+from gbnf import Grammar, load_manifests, validate_call
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.backends.base import Completion, Dialect
 from gbnf_server.bundled import manifests_path
@@ -22,21 +22,22 @@ from gbnf_server.evaluation.metadata import about
 from gbnf_server.evaluation.results import Results
 from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.strategies import best_strategy, strategy_table
+from support.backends import FakeBackend
 from support.toys import make_tool
 
 POOL = load_manifests(manifests_path())
 SUITE, LEFT_OUT = generate_suite(POOL)
 
 
-class Speaks:
+class Speaks(FakeBackend):
     """A model that knows the case: it calls rightly, but only in the shape that it likes."""
 
-    name, prompt_style, context_length, dialect = "speaker", "full", 4096, "gbnf"
+    prompt_style = "full"
 
     def __init__(self, shape: str) -> None:
         self._shape = shape
 
-    def complete(self, messages: Sequence[Any], *, grammar: str | None, **_limits: Any) -> Completion:
+    def complete(self, messages: Sequence[Any], *, grammar: Grammar | None, **_limits: Any) -> Completion:
         query = messages[1]["content"]
         case = next(case for case in SUITE.cases if query.startswith(case.query))
         [expected] = case.plans[0]
@@ -46,23 +47,21 @@ class Speaks:
             call: dict[str, Any] = {"name": "final_answer", "arguments": {"message": "done"}}
         else:
             table = case.source["calls"][0]
-            arguments = {name: value["equals"] for name, value in table["arguments"].items()}
+            arguments = {name: value["const"] for name, value in table["arguments"].items()}
             call = {"name": table["name"], "arguments": arguments}
         text = json.dumps(call)
         if grammar is None and self._shape == "fenced":
             text = f"Sure!\n```json\n{text}\n```"
         elif grammar is None and self._shape == "prose":
             text = "I would rather talk."
-        if grammar is not None and "thought" in grammar:
+        if grammar is not None and "thought" in str(grammar):
             text = '{"thought": "so", ' + text.removeprefix("{")
         return Completion(text, "stop", 10, 5, 0, 0.01, 0.01)
-
-    def close(self) -> None: ...
 
 
 def climbed(shape: str, names: Sequence[str] = ()) -> Results:
     strategies = tuple(each for each in STRATEGIES if not names or each.name in names)
-    backend: Any = Speaks(shape)  # as much of a backend as the planner asks for
+    backend: Any = Speaks(shape)
     bench = Bench([SUITE], strategies, POOL, backend, model="m", options=RunOptions(), execute=stub_result)
     records = tuple(bench.run(job) for job in bench.jobs)
     return Results(
@@ -80,7 +79,7 @@ def test_cases_of_manifests_can_be_won() -> None:
             assert len(tools) == len(POOL) - 1
             continue
         [table] = case.source["calls"]
-        arguments = {name: value["equals"] for name, value in table["arguments"].items()}
+        arguments = {name: value["const"] for name, value in table["arguments"].items()}
         assert validate_call({"name": table["name"], "arguments": arguments}, tools).ok
         assert table["name"] in {tool.name for tool in filter_pool(tools, case.query).kept}
         assert case.checks_calls

@@ -14,17 +14,7 @@ import pytest
 from gbnf.tools import Tool
 from gbnf_server.bundled import suites_path
 from gbnf_server.evaluation.cases import COMPLEXITIES, read_case
-from gbnf_server.evaluation.dsl import (
-    anything,
-    call,
-    case,
-    contains,
-    load_python,
-    load_suites,
-    matches,
-    maybe,
-    suite,
-)
+from gbnf_server.evaluation.dsl import call, case, contains, load_python, load_suites, suite
 from gbnf_server.evaluation.errors import InvalidSuite
 from gbnf_server.evaluation.metrics import METRICS
 from gbnf_server.evaluation.suite_files import bundled_suites, load_suite, read_suite
@@ -75,19 +65,24 @@ UNMEETABLE: list[tuple[dict[str, Any], str, str]] = [
         "nope",
     ),
     ({"before": {"calls": [{"name": "reed"}]}}, "before.calls[1].name", "no tool"),
-    ({"answer": {"contain": "10:32"}}, "answer", "Did you mean contains?"),
-    ({"answer": 5}, "answer", "Write a text"),
-    ({"answer": {"one_of": [["a"], 5]}}, "answer", "none fits this"),
-    ({"answer": {"contains": ["a", 5]}}, "answer", "none fits this"),
-    ({"answer": {"contains": []}}, "answer.contains", "Write {contains"),
-    ({"after": {"files": {"a.txt": {"content": "x"}}}}, "after.files.a.txt", "a text is looked at"),
-    ({"after": {"events": [{"title": {"matchs": "x"}}]}}, "after.events[1].title", "Did you mean matches?"),
+    ({"answer": {"contain": {}}}, "answer.contain", "Did you mean contains?"),
+    ({"answer": 5}, "answer", "the value is a text"),
+    ({"answer": {"anyOf": [{"type": "array"}, {"const": 5}]}}, "answer", "no such value is accepted"),
+    ({"answer": {"allOf": [{"pattern": "a"}, {"const": 5}]}}, "answer", "no such value is accepted"),
+    ({"answer": {"allOf": []}}, "answer.allOf", "non-empty array"),
+    ({"after": {"files": {"a.txt": {"content": "x"}}}}, "after.files.a.txt.content", "unknown keyword"),
+    ({"after": {"files": {"a.txt": ["x"]}}}, "after.files.a.txt", "the value is a text"),
+    (
+        {"after": {"events": [{"title": {"patern": "x"}}]}},
+        "after.events[1].title.patern",
+        "Did you mean pattern?",
+    ),
     ({"after": {"events": [{"start": "2026-11-24 18:00"}]}}, "after.events[1].start", "2026-11-24T18:00"),
     ({"after": {"events": [{"end": "2026-11-24T18:00:00"}]}}, "after.events[1].end", "2026-11-24T18:00"),
     ({"after": {"events": [{"end": "2026-13-24"}]}}, "after.events[1].end", "2026-11-24"),
-    ({"after": [{}, {"messages": [{"to": "a@b"}]}]}, "after[2].messages[1].to", "Write an array"),
-    ({"after": {"messages": [{"to": {"unordered": [5]}}]}}, "after.messages[1].to", "none fits this"),
-    ({"after": {"messages": [{"subject": ["a"]}]}}, "after.messages[1].subject", "a text is looked at"),
+    ({"after": [{}, {"messages": [{"to": "a@b"}]}]}, "after[2].messages[1].to", "an array of addresses"),
+    ({"after": {"messages": [{"to": {"const": [5]}}]}}, "after.messages[1].to", "no such value"),
+    ({"after": {"messages": [{"subject": ["a"]}]}}, "after.messages[1].subject", "the value is a text"),
     ({"after": {"gone_events": [{"title": "x"}]}}, "after.gone_events", "there are 0 of these"),
     ({"after": {"gone_messages": [{"to": ["a@b"]}]}}, "after.gone_messages", "there are 0 of these"),
     ({"steps": 1}, "steps", "the calls and the answer take 2 steps"),
@@ -128,15 +123,20 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
         "Count the expected calls from 1",
     ),
     (
-        {"cases": [{"query": "q", "plans": [[READ], [{**READ, "arguments": {"paths": {"matches": "["}}}]]}]},
-        "cases[1].plans[2][1].arguments.paths.matches",
-        "no regular expression",
+        {"cases": [{"query": "q", "plans": [[READ], [{**READ, "arguments": {"paths": {"pattern": "["}}}]]}]},
+        "cases[1].plans[2][1].arguments.paths.pattern",
+        "a regular expression",
     ),
-    ({"cases": [{"query": "q", "answer": {"any": 1}}]}, "cases[1].answer.any", "{any = true}"),
+    ({"cases": [{"query": "q", "answer": {"any": 1}}]}, "cases[1].answer.any", "{const = …}"),
     (
-        {"cases": [{"query": "q", "calls": [READ], "after": {"messages": [{"body": {"matches": "("}}]}}]},
-        "cases[1].after.messages[1].body.matches",
-        "no regular expression",
+        {"cases": [{"query": "q", "calls": [{**READ, "optional_arguments": {"paths": {}}}]}]},
+        "cases[1].calls[1].optional_arguments.paths",
+        "among the arguments too",
+    ),
+    (
+        {"cases": [{"query": "q", "calls": [READ], "after": {"messages": [{"body": {"pattern": "("}}]}}]},
+        "cases[1].after.messages[1].body.pattern",
+        "a regular expression",
     ),
     ({"cases": [{"query": "q", "calls": [READ], "after": {"file": {}}}]}, "cases[1].after", "files"),
     ({"cases": [{"query": "q", "calls": [READ], "now": "noon"}]}, "cases[1].now", "2026-11-21T10:32"),
@@ -165,20 +165,34 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
             said,
         )
         for name, arguments, key, said in [
-            ("write_files", {}, "", "files has to be given"),
-            ("delete_files", {}, "", "at least one of paths, from_step"),
-            ("write_files", {"files": "a.txt"}, ".files", "not of type 'array'"),
-            ("write_files", {"files": []}, ".files", "the tool's schema refuses it"),
-            ("write_files", {"files": [{"content": {"any": True}}]}, ".files[1]", "path has to be given"),
-            ("write_files", {"files": [{"path": 1, "content": {"any": True}}]}, ".files[1].path", "string"),
-            ("create_dirs", {"paths": {"one_of": ["a", [1]]}}, ".paths", "the tool's schema refuses it"),
-            ("find_events_empty", {"period": "never"}, ".period", "is not one of"),
-            ("create_dirs", {"paths": {"matches": "a"}}, ".paths", "of type array"),
-            ("create_dirs", {"paths": [{"unordered": ["a"]}]}, ".paths[1]", "of type string"),
-            ("find_events_empty", {"period": {"any": True}, "limit": {"contains": "3"}}, ".limit", "integer"),
-            ("compute", {"expression": {"contains": 5}}, ".expression", "of type string"),
-            ("get_now", {"timezone": {"optional": 5}}, ".timezone.optional", "not of type 'string'"),
+            ("write_files", {}, "", "Expect files."),
+            ("delete_files", {}, "", "Expect at least one of paths, from_step."),
+            ("write_files", {"files": "a.txt"}, ".files", "no valid call of write_files"),
+            ("write_files", {"files": []}, ".files", "no valid call"),
+            ("write_files", {"files": [{"content": "x"}]}, ".files", "no valid call"),
+            (
+                "write_files",
+                {"files": {"items": {"required": ["size"], "properties": {"path": False}}}},
+                ".files",
+                "no valid call",
+            ),
+            ("create_dirs", {"paths": {"enum": ["a", [1]]}}, ".paths", "no valid call"),
+            ("create_dirs", {"paths": [{"pattern": "a"}]}, ".paths", "no valid call"),
+            ("find_events_empty", {"period": "never"}, ".period", "no valid call"),
+            ("find_events_empty", {"period": {"pattern": "^x"}}, ".period", "no valid call"),
+            ("find_events_empty", {"period": {}, "limit": {"minimum": 21}}, ".limit", "no valid call"),
+            (
+                "compute",
+                {"expression": {"allOf": [{"pattern": "^a"}, {"pattern": "^b"}]}},
+                ".expression",
+                "no valid call",
+            ),
         ]
+    ),
+    (
+        {"cases": [{"query": "q", "calls": [{"name": "get_now", "optional_arguments": {"timezone": 5}}]}]},
+        "cases[1].calls[1].optional_arguments.timezone",
+        "no valid call",
     ),
     ({"cases": [{"query": "q", "calls": [READ]}] * 2}, "cases[2].id", "Give it an id of its own"),
     ({"defaults": {"id": "x"}, "cases": [{"query": "q", "calls": [READ]}]}, "defaults", "Take them out"),
@@ -209,16 +223,23 @@ def test_a_fault_names_place_and_way_out(content: dict[str, Any], key: str, said
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("write_files", {"files": {"any": True}}),
-        ("write_files", {"files": [{"path": "a", "content": {"contains": "b"}}]}),
-        ("write_files", {"files": {"unordered": [{"path": "a", "content": "b"}]}}),
+        ("write_files", {"files": {}}),
+        ("write_files", {"files": {"items": {"properties": {"content": {"pattern": "b"}}}}}),
+        ("write_files", {"files": {"allOf": [{"contains": {"const": {"path": "a", "content": "b"}}}]}}),
         ("delete_files", {"from_step": 1}),
-        ("delete_files", {"paths": {"optional": ["a"]}, "from_step": {"optional": 1}}),
-        ("create_dirs", {"paths": {"one_of": ["a", ["a"]]}}),
+        ("create_events", {"title": {}, "from_step": 1}),
+        ("create_dirs", {"paths": {"enum": ["a", ["a"]]}}),
+        ("find_events_empty", {"start_date": {"pattern": "^2026-02"}}),
     ],
 )
 def test_a_call_that_can_be_made_is_no_fault(name: str, arguments: dict[str, Any]) -> None:
     read_suite({"cases": [{"query": "q", "calls": [READ, {"name": name, "arguments": arguments}]}]}, "x.toml")
+
+
+def test_a_group_of_arguments_may_be_met_by_an_optional_one() -> None:
+    optional = {"paths": ["a"], "from_step": 1}
+    call = {"name": "delete_files", "optional_arguments": optional}
+    read_suite({"cases": [{"query": "q", "calls": [READ, call]}]}, "x.toml")
 
 
 def test_paths_are_those_of_a_snapshot() -> None:
@@ -299,7 +320,7 @@ def test_a_suite_without_a_name_has_its_files(tmp_path: Path, file: str, name: s
 def test_toml_times_are_times(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(
-        "[[cases]]\nquery = 'what day is it'\nnow = 2027-03-05T09:30:00\nanswer = {contains = 'Friday'}\n"
+        "[[cases]]\nquery = 'what day is it'\nnow = 2027-03-05T09:30:00\nanswer = {pattern = 'Friday'}\n"
         "first = ['get_now']\nsteps = 2\n"
     )
     [one] = load_suite(path).cases
@@ -307,16 +328,17 @@ def test_toml_times_are_times(tmp_path: Path) -> None:
 
 
 def test_python_makes_the_same_suite() -> None:
-    toml = """
+    toml = r"""
         [[cases]]
         query = "email anna@example.com that the train is late"
-        answer = { matches = "sent" }
+        answer = { pattern = "sent" }
 
         [[cases.calls]]
         name = "send_messages"
         arguments.to = ["anna@example.com"]
-        arguments.subject = { any = true }
-        arguments.body = { optional = { contains = ["train"] } }
+        arguments.subject = {}
+        optional_arguments.body = { pattern = '(?i)train\.' }
+        optional_arguments.from_step = { minimum = 1 }
     """
     read = read_suite({"name": "mine", **tomllib.loads(toml)}, "x.toml")
     made = suite(
@@ -327,11 +349,11 @@ def test_python_makes_the_same_suite() -> None:
                 call(
                     "send_messages",
                     to=["anna@example.com"],
-                    subject=anything(),
-                    body=maybe(contains("train")),
+                    subject={},
+                    optional_arguments={"body": contains("train."), "from_step": {"minimum": 1}},
                 )
             ],
-            answer=matches("sent"),
+            answer={"pattern": "sent"},
         ),
     )
     assert made.name == read.name
@@ -371,7 +393,10 @@ def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: st
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ("answer=matches(re.compile('a'))", r"cases\[1\]\.answer\.matches: a compiled regular expression"),
+        (
+            "answer={'pattern': re.compile('a')}",
+            r"cases\[1\]\.answer\.pattern: a compiled regular expression",
+        ),
         ("pool={'get_now'}", r"cases\[1\]\.pool: this is a set"),
         ("answr='a'", r"cases\[1\]\.answr: there is no such key"),
     ],
@@ -379,7 +404,7 @@ def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: st
 def test_a_fault_in_python_names_file_suite_and_place(tmp_path: Path, keys: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "import re\nfrom gbnf_server.evaluation.dsl import call, case, matches, suite\n"
+        "import re\nfrom gbnf_server.evaluation.dsl import call, case, suite\n"
         f"S = suite('mine', case('what time is it', calls=[call('get_now')], {keys}))\n"
     )
     with pytest.raises(InvalidSuite, match=rf"mine\.py, suite 'mine': {said}"):

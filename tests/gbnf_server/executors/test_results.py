@@ -12,7 +12,6 @@ from gbnf_server.executors.results import (
     MAX_DEPTH,
     nesting_depth,
     redact_result,
-    replace_lone_surrogates,
     without_deep_values,
 )
 from gbnf_server.executors.secrets import Secrets
@@ -45,16 +44,6 @@ def test_what_is_flattened_is_so_deep_at_most_and_else_as_it_was(value: Any, dep
         assert flat == value
 
 
-@given(text=st.text(st.characters()))
-def test_halves_of_characters_become_replacement_characters(text: str) -> None:
-    clean = replace_lone_surrogates(text)
-    assert clean.encode().decode() == clean
-    if text.encode("utf-8", "ignore").decode() == text:
-        assert clean == text
-    else:
-        assert "\ufffd" in clean or len(clean) < len(text)  # two halves made one
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -65,5 +54,4 @@ def test_halves_of_characters_become_replacement_characters(text: str) -> None:
     ],
 )
 def test_halves_by_example(text: str, expected: str) -> None:
-    assert replace_lone_surrogates(text) == expected
     assert redact_result({text: [text]}, Secrets()) == {expected: [expected]}

@@ -172,7 +172,8 @@ def test_other_results_are_noticed() -> None:
 _LOADERS = {
     "NativeModel": "from gbnf_server import InProcess\nmodel = InProcess(sys.argv[1])\n"
     "model.complete([{'role': 'user', 'content': 'hello'}], grammar=None, max_tokens=2)",
-    "Llama": "from llama_cpp import Llama\nfrom gbnf_server.inference.cpu_support import patch_default_model_params as patch\npatch()\npatch()\n"
+    "Llama": "from llama_cpp import Llama\nfrom gbnf_server.inference import process_globals as them\n"
+    "them.patch_default_model_params()\nthem.patch_default_model_params()\n"
     "Llama(sys.argv[1], n_ctx=64, verbose=False).eval([100, 101])",
     "unprotected": "from llama_cpp import Llama\n"
     "Llama(sys.argv[1], n_ctx=64, verbose=False).eval([100, 101])",

@@ -18,11 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, load_manifests
-from gbnf.grammar.emit import emit
+from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import parse_gbnf
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.demo_model import model_path
@@ -44,9 +42,9 @@ Where it is set, part of the models have a real vocabulary of 128k entries, whic
 
 
 @cache
-def pool_grammar(names: tuple[str, ...] = (), whitespace: Any = "default") -> str:
+def pool_grammar(names: tuple[str, ...] = (), whitespace: Any = "default") -> Grammar:
     tools = [tool for tool in SHIPPED if not names or tool.name in names]
-    return str(compile_pool(tools, final_answer=True, steps=(1, 2), whitespace=whitespace))
+    return compile_pool(tools, final_answer=True, steps=(1, 2), whitespace=whitespace)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     is_asked_for = "GBNF_DECODING_RUNS" in os.environ and vocabulary.is_file()
     path = tmp_path_factory.mktemp("models") / "random.gguf"
     make_model_over(vocabulary if is_asked_for else EMBEDDED, path)
-    with InProcess(path, threads=1, guard_grammars=False, prompt_style="minimal") as model:
+    with InProcess(path, threads=1, prompt_style="minimal") as model:
         yield model
 
 
@@ -64,7 +62,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     """The embedded vocabulary, which has many tokens of several words, with random weights."""
     path = make_model_over(EMBEDDED, tmp_path_factory.mktemp("models") / "random.gguf")
-    with InProcess(path, threads=1, guard_grammars=False, prompt_style="minimal", parallel=2) as model:
+    with InProcess(path, threads=1, prompt_style="minimal", parallel=2) as model:
         yield model
 
 
@@ -97,7 +95,7 @@ def test_whatever_the_grammar_the_text_is_in_its_language(
     try:
         found = small.complete(
             ASK,
-            grammar=emit(rules),
+            grammar=Grammar(rules),
             temperature=temperature,
             seed=seed,
             max_tokens=max_tokens,
@@ -106,7 +104,7 @@ def test_whatever_the_grammar_the_text_is_in_its_language(
     except BackendError as error:
         assert "dead end" in str(error)  # noqa: PT017  # a token may end inside a character that can't go on
         return
-    match = Matcher(rules).match(found.text)
+    match = Grammar(rules).match(found.text)
     assert match.complete if found.finish == "stop" else match.accepted
     assert "".join(pieces) == found.text
     assert all(pieces)
@@ -125,7 +123,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
         names = tuple(sorted(chance.sample([tool.name for tool in SHIPPED], chance.randint(1, 4))))
         grammar = pool_grammar(names if run % 3 else (), chance.choice(["default", "spaced", "compact"]))
         found = backend.complete(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100)
-        judged = engine().match(grammar, found.text, trusted=True)
+        judged = engine().match(grammar, found.text)
         assert judged.accepted
         if found.finish == "stop":
             finished += 1
@@ -171,7 +169,9 @@ def test_the_tokens_are_those_of_the_tokenizer(
 def test_a_jump_changes_only_what_is_forced(real: InProcess) -> None:
     """Where the model is asked, it sees the tokens that it would see without: with one choice at the end,
     the same one is made, though everything before it was appended."""
-    grammar = 'root ::= "{\\"name\\": \\"create_dirs\\", \\"ok\\": " ("true" | "false" | "null") "}"'
+    grammar = Grammar.parse(
+        'root ::= "{\\"name\\": \\"create_dirs\\", \\"ok\\": " ("true" | "false" | "null") "}"'
+    )
     jumped = real.complete(ASK, grammar=grammar)
     assert jumped.forced_tokens > jumped.sampled_tokens
     whole = real._model.tokenize(jumped.text, special=False)
@@ -188,7 +188,7 @@ def test_what_can_only_end_is_not_asked_for(real: InProcess, monkeypatch: pytest
         return decode(*arguments)
 
     monkeypatch.setattr(llama_cpp, "llama_decode", counted)
-    found = real.complete(ASK, grammar='root ::= "nothing else"')
+    found = real.complete(ASK, grammar=Grammar.parse('root ::= "nothing else"'))
     assert (found.text, found.finish, evaluated) == ("nothing else", "stop", 0)
     assert found.forced_tokens == found.completion_tokens
 
@@ -196,7 +196,7 @@ def test_what_can_only_end_is_not_asked_for(real: InProcess, monkeypatch: pytest
 def test_the_last_token_is_held_back(real: InProcess) -> None:
     """Forced is `he`; what the model then says may be any token that begins with it, or in it."""
     said = {
-        real.complete(ASK, grammar='root ::= "he" [a-z]{3}', temperature=3.0, seed=seed).text
+        real.complete(ASK, grammar=Grammar.parse('root ::= "he" [a-z]{3}'), temperature=3.0, seed=seed).text
         for seed in range(5)
     }
     assert len(said) > 3
@@ -204,7 +204,7 @@ def test_the_last_token_is_held_back(real: InProcess) -> None:
 
 
 def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InProcess) -> None:
-    grammar = 'root ::= [a-z ]{20} [0-9]{1,5} "."'
+    grammar = Grammar.parse('root ::= [a-z ]{20} [0-9]{1,5} "."')
     with changed(small, _jumps=False):
         plain = small.complete(ASK, grammar=grammar)
     assert plain.forced_tokens == 0
@@ -226,11 +226,10 @@ def test_where_the_engine_disagrees_nothing_is_forced(
     small: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An automaton that is wrong costs speed, never the language."""
-    monkeypatch.setattr(
-        "gbnf.grammar.forced_continuation._matcher",
-        lambda _: Matcher(parse_gbnf('root ::= "surely this" [a-z]')),
+    monkeypatch.setattr(Grammar, "matcher", Matcher(Grammar.parse('root ::= "surely this" [a-z]').rules))
+    assert small.complete(ASK, grammar=Grammar.parse('root ::= "b"{3} [a-z]'), max_tokens=20).text.startswith(
+        "bbb"
     )
-    assert small.complete(ASK, grammar='root ::= "b"{3} [a-z]', max_tokens=20).text.startswith("bbb")
 
 
 # The other engine.
@@ -247,7 +246,7 @@ def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
         with changed(small, _engine=guided):
             by_guidance = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
         for found in (by_llama, by_guidance):
-            judged = engine().match(grammar, found.text, trusted=True)
+            judged = engine().match(grammar, found.text)
             assert judged.complete if found.finish == "stop" else judged.accepted
         assert by_guidance.finish == by_llama.finish
 
@@ -257,7 +256,7 @@ def test_greedy_is_the_same_by_both_engines(small: InProcess) -> None:
     from gbnf_server.inference.grammar_engines import grammar_engine
 
     # llguidance lets no control token stand for its name, as llama.cpp does where a text may hold it
-    grammar = 'root ::= "{\\"name\\": \\"" [a-z_]{20} "\\"" ("," [0-9 ]+)? "}"'
+    grammar = Grammar.parse('root ::= "{\\"name\\": \\"" [a-z_]{20} "\\"" ("," [0-9 ]+)? "}"')
     with changed(small, _engine=grammar_engine("llguidance", small._model)):
         guided = small.complete(ASK, grammar=grammar, max_tokens=100)
     assert guided.text == small.complete(ASK, grammar=grammar, max_tokens=100).text
@@ -365,8 +364,8 @@ def test_a_lease_is_given_back_whatever_happens(small: InProcess) -> None:
 
     for _ in range(5):
         with pytest.raises(RuntimeError, match="listener"):
-            small.complete(ASK, grammar="root ::= [a-z]{9}", on_text=fail)
-    assert len(small.complete(ASK, grammar="root ::= [a-z]{9}").text) == 9
+            small.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{9}"), on_text=fail)
+    assert len(small.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{9}")).text) == 9
 
 
 @given(at=st.integers(1, 6), after=st.booleans(), leads=st.booleans())
@@ -375,7 +374,7 @@ def test_an_interrupt_in_one_call_leaves_the_others(
     small: InProcess, at: int, after: bool, leads: bool
 ) -> None:
     """One call dies inside of an evaluation, perhaps one that it makes for both: the other is as alone."""
-    grammar = "root ::= [a-z]{25}"
+    grammar = Grammar.parse("root ::= [a-z]{25}")
     alone = small.complete(conversation("other"), grammar=grammar, max_tokens=40).text
     main, calls = threading.current_thread(), 0
     decode = llama_cpp.llama_decode
@@ -411,7 +410,7 @@ def test_more_calls_than_sequences_wait(small: InProcess) -> None:
     done = threading.Event()
 
     def ask() -> None:
-        small.complete(ASK, grammar='root ::= "a" [b]', max_tokens=5)
+        small.complete(ASK, grammar=Grammar.parse('root ::= "a" [b]'), max_tokens=5)
         done.set()
 
     thread = threading.Thread(target=ask)

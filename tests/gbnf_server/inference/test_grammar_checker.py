@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf import Grammar
+from gbnf.grammar.ir import Ref, Rules
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.inference.grammar_checker import EngineMatch, GrammarChecker, guard_grammar
+from gbnf_server.inference.native import NativeGrammar
 from support.models import make_model
 from support.oracle import SHARED
 
@@ -135,7 +138,7 @@ def test_refusals(
     engine: GrammarChecker, grammar: str, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(GrammarRefused, match=re.escape(words)):
-        engine.check(grammar, trusted=True)
+        NativeGrammar.parse(engine.model, grammar)
     with pytest.raises(GrammarRefused):
         engine.check(grammar)
     engine.check('root ::= "a"')  # still alive
@@ -165,7 +168,7 @@ def test_each_thread_gets_its_own_message(engine: GrammarChecker) -> None:
     def ask(name: str) -> None:
         for _ in range(50):
             with pytest.raises(GrammarRefused) as refused:
-                engine.check(f"root ::= {name}", trusted=True)
+                engine.check(Grammar(Rules({"root": Ref(name)})))
             if f"'{name}'" not in str(refused.value):
                 wrong.append(str(refused.value))
 
@@ -178,8 +181,9 @@ def test_each_thread_gets_its_own_message(engine: GrammarChecker) -> None:
 
 
 def test_guard_takes_what_the_engine_takes() -> None:
-    for grammar in LANGUAGES:
-        guard_grammar(grammar)
+    for text in LANGUAGES:
+        grammar = Grammar.parse(text)
+        assert guard_grammar(grammar) is grammar
 
 
 # Loading.

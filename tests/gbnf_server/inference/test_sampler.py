@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf_server.inference.constraint import Constraint, LlamaCppConstraint, Utf8Decoder
 from gbnf_server.inference.grammar_engines import GrammarEngine, grammar_engine
 from gbnf_server.inference.native import NativeGrammar, NativeModel
@@ -48,7 +49,7 @@ def masked(model: NativeModel, held: Constraint, logits: Logits) -> Logits:
 
 
 def after(model: NativeModel, engine: GrammarEngine, gbnf: str, text: str) -> Constraint:
-    held = engine.constraint(gbnf)
+    held = engine.constraint(Grammar.parse(gbnf))
     for token in model.tokenize(text, special=False):
         if not held.allows(token):
             break
@@ -94,7 +95,7 @@ def test_a_truncation_keeps_what_it_would_keep_of_the_masked(
     model: NativeModel, values: list[float], top_k: int, top_p: float, min_p: float, seed: int
 ) -> None:
     engine = grammar_engine("llama.cpp", model)
-    held = engine.constraint("root ::= [a-z]{1,30}")
+    held = engine.constraint(Grammar.parse("root ::= [a-z]{1,30}"))
     logits = np.resize(np.array(values, dtype=np.float32), model.size)
     sampler = Sampler(1.0, seed, Truncation(top_k, top_p, min_p))
     kept = sampler._kept(logits, held)
@@ -145,7 +146,7 @@ def test_draws_have_the_masked_distribution(
     weights = np.exp(logits[kept].astype(float) / temperature)
     draws = 5_000
     sampler = Sampler(temperature, 5, Truncation(**truncation))
-    held = engine.constraint("root ::= [afkpz]")
+    held = engine.constraint(Grammar.parse("root ::= [afkpz]"))
     found = Counter(sampler.sample(logits, held) for _ in range(draws))
     assert set(found) == set(kept)
     expected = draws * weights / weights.sum()
@@ -160,14 +161,15 @@ def test_a_choice_is_made_beyond_the_first_thousand(model: NativeModel) -> None:
         def candidates(self) -> None:
             return None
 
-    grammar = NativeGrammar.parse(model, 'root ::= "z"')
+    grammar = Grammar.parse('root ::= "z"')
+    native = NativeGrammar.parse(model, str(grammar))
     logits = np.zeros(model.size, dtype=np.float32)
     logits[ord("z")] = -50
-    assert Sampler(0, 0).sample(logits, Stubborn(model, grammar, 'root ::= "z"')) == ord("z")
+    assert Sampler(0, 0).sample(logits, Stubborn(model, native, grammar)) == ord("z")
 
 
 def test_nothing_is_chosen_at_a_dead_end(model: NativeModel, engine: GrammarEngine) -> None:
-    held = engine.constraint('root ::= "a"')
+    held = engine.constraint(Grammar.parse('root ::= "a"'))
     held.accept(ord("a"))
     logits = np.zeros(model.size, dtype=np.float32)
     logits[list(model.end_tokens)] = -np.inf

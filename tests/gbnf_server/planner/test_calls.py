@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
 from gbnf_server.bundled import manifests_path
-from gbnf_server.planner.calls import canonical, clip, fill_references, parse, result_entries
+from gbnf_server.planner.calls import canonical, clip, fill_references, result_entries
 
 TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}
 JSON = st.recursive(
@@ -22,51 +22,11 @@ JSON = st.recursive(
 )
 
 
-@given(JSON, st.booleans())
-def test_what_json_writes_is_read_back(value: Any, ascii_only: bool) -> None:
-    assert parse(json.dumps(value, ensure_ascii=ascii_only)) == value
-
-
-@given(st.text())
-def test_a_text_is_parsed_to_a_value_that_can_be_sent_on_or_refused(text: str) -> None:
-    try:
-        value = parse(text)
-    except ValueError:
-        return
-    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-
-
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_the_order_of_keys_makes_no_other_call(value: dict[str, Any]) -> None:
     backwards = dict(reversed(value.items()))
     assert canonical(value) == canonical(backwards)
     assert json.loads(canonical(value)) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "character 0"),
-        ('{"name": "a"', "character 12"),
-        ('{"name": "a"} and more', "Extra data"),
-        ('```json\n{"name": "a"}\n```', "character 0"),
-        ('{"name": "a", "name": "b"}', "'name' stands twice"),
-        ('{"a": NaN}', "NaN is no JSON number"),
-        ('{"a": -Infinity}', "-Infinity is no JSON number"),
-        ('{"a": 1e999}', "too large"),
-        ('{"a": "\\ud800"}', "surrogate"),
-        ('{"\\udc00": 1}', "surrogate"),
-        ("[" * 100_000, "nested too deeply"),
-        ("1" * 5000, "digit"),
-    ],
-)
-def test_what_is_no_sound_json_is_refused_with_the_reason(text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        parse(text)
-
-
-def test_surrounding_whitespace_is_no_fault() -> None:
-    assert parse('\n {"name": "a"} \n') == {"name": "a"}
 
 
 @given(st.lists(st.text(), min_size=1), st.lists(st.text()))

@@ -69,7 +69,7 @@ def test_a_run_ends_whatever_is_answered_beside(mode: str, tmp_path: Path) -> No
     ["retry_after_year_of_20_digits_503", "error_in_undefined", "cookie_of_latin_1", "resets", "latin_1"],
 )
 def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
-    retry_policy = RetryPolicy(timeout=120.0, retries=1, backoff=0.001, loading=0.02)
+    retry_policy = RetryPolicy(timeout=120.0, retries=1, backoff=0.001, loading_timeout=0.02)
     with (
         hostile(MODES[mode], WIRES[wire]) as server,
         WIRES[wire].client(server.url, retry_policy) as backend,

@@ -11,8 +11,6 @@ import pytest
 
 from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_calls
 from gbnf.errors import GbnfError
-from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import parse_gbnf
 from gbnf.tools import Tool
 from gbnf_server.errors import (
     BackendUnreachable,
@@ -201,7 +199,7 @@ def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
         replies=[{"entries": ["x"]}],
         settings=Settings(max_steps=2),
     )
-    first, second = (Matcher(parse_gbnf(effect.grammar)) for effect in driven.of(CallModel))
+    first, second = (effect.grammar for effect in driven.of(CallModel))
     reading = [call("read_files", from_step=step) for step in (1, 2)]
     texts = [NOW, ANSWER, *reading]
     assert [first.match(text).complete for text in texts] == [True, False, False, False]

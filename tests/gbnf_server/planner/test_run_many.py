@@ -81,8 +81,8 @@ def test_a_model_in_this_process_says_the_same_to_several_at_once(tmp_path: Path
     def said(runs: list[Run]) -> list[list[str]]:
         return [[step.text for step in run.steps[:-1]] for run in runs]  # the answer may tell the time
 
-    with InProcess(model_path(), guard_grammars=False) as alone:
+    with InProcess(model_path()) as alone:
         one_by_one = [planner(alone, tmp_path / "alone").run(query) for query in queries]
-    with InProcess(model_path(), guard_grammars=False, parallel=2) as backend:
+    with InProcess(model_path(), parallel=2) as backend:
         together = planner(backend, tmp_path / "together").run_many(queries, concurrency=4)
     assert said(together) == said(one_by_one)

@@ -102,7 +102,7 @@ def _is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any
 
 
 def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
-    """The acceptable lists; "" is an empty one, as the leaderboard goes through it."""
+    """Return the acceptable lists; "" is an empty one, as the leaderboard goes through it."""
     for each in acceptable:
         if isinstance(each, list):
             yield each
@@ -182,7 +182,10 @@ def _variants(expected: PossibleAnswer, required: Sequence[str]) -> Iterator[Cal
 
 
 def _written(acceptable: Any) -> Any:
-    """A value as a call has it: in objects each member has acceptable values, of which the first is taken."""
+    """Return a value as a call has it.
+
+    In objects each member has acceptable values, of which the first is taken.
+    """
     match acceptable:
         case Mapping():
             return {

@@ -53,6 +53,7 @@ class LeaderboardEntry:
 
     @property
     def kind(self) -> CallCount:
+        """How many calls the category expects."""
         if "irrelevance" in self.category:
             return "none"
         if "relevance" in self.category:
@@ -69,10 +70,10 @@ class Leaderboard:
 
 
 def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | None = None) -> Leaderboard:
-    """The leaderboard's files in a folder.
+    """Return the leaderboard's files in a folder.
 
     `categories` names some of them, all where none is named; `limit` takes the first so many entries of each.
-    Raises RecordError with file, line and way out.
+    Raises ResultsFileError with file, line and way out.
     """
     for name in categories:
         if any(folder.glob(f"BFCL_*_{name}.json*")) and name not in CATEGORIES:
@@ -138,12 +139,12 @@ def _entries(category: str, path: Path, limit: int | None) -> Iterator[Leaderboa
 
 
 def _choices(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The acceptable values of each argument, as a list also where one stands alone."""
+    """Return the acceptable values of each argument, as a list also where one stands alone."""
     return {key: each if isinstance(each, list) else [each] for key, each in values.items()}
 
 
 def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The number of each line, and its values of these keys."""
+    """Return the number of each line, and its values of these keys."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -38,7 +38,9 @@ _OF_TYPE: Mapping[str, tuple[type, ...]] = {
 
 
 def tools_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Tool]:
-    """The executors of an entry's functions by the functions' own names; of two with one name, the first.
+    """Return the executors of an entry's functions by the functions' own names.
+
+    Of two with one name, the first.
 
     An executor's name differs from the function's where a tool can't have it. Raises ManifestError where the
     parameters are no schema even so.
@@ -71,7 +73,10 @@ def _tool_name(name: str, taken: set[str]) -> str:
 
 
 def _schema(given: Any) -> dict[str, Any]:
-    """A parameter's description as JSON Schema; what the leaderboard's rules do not know is left out."""
+    """Return a parameter's description as JSON Schema.
+
+    What the leaderboard's rules do not know is left out.
+    """
     if not isinstance(given, Mapping):
         return {}
     declared = given.get("type")

@@ -68,16 +68,16 @@ def _judge(
     begun = time.perf_counter()
     try:
         tools = tools_of(entry.functions)
-        grammar = str(compile_pool(tuple(tools.values()), final_answer=not tools))  # some have no function
+        grammar = compile_pool(tuple(tools.values()), final_answer=not tools)  # some have no function
         result.seconds.append(time.perf_counter() - begun)
-        engine.check(grammar, trusted=True)
+        engine.check(grammar)
     except (GbnfError, GrammarRefused) as error:
         result.faults.append((entry.id, f"no grammar: {error}"))
         return
     result.counts["compiled"] += 1
     calls = [(name, arguments) for name, arguments in islice(right_calls(entry), CALLS_PER_ENTRY)]
     texts = [_text(tools[name], arguments) for name, arguments in calls]
-    for text, judged in zip(texts, engine.match_many(grammar, texts, trusted=True), strict=True):
+    for text, judged in zip(texts, engine.match_many(grammar, texts), strict=True):
         result.counts["right"] += 1
         if judged.complete:
             result.counts["accepted"] += 1
@@ -110,8 +110,8 @@ def _judge_foreign(
     texts = list(_foreign(entry, tools, pool))
     if not texts:
         return
-    grammar = str(compile_pool(tuple(pool.values())))
-    for text, judged in zip(texts, engine.match_many(grammar, texts, trusted=True), strict=True):
+    grammar = compile_pool(tuple(pool.values()))
+    for text, judged in zip(texts, engine.match_many(grammar, texts), strict=True):
         result.counts["foreign"] += 1
         if judged.complete:
             result.counts["foreign_accepted"] += 1
@@ -121,7 +121,7 @@ def _judge_foreign(
 
 
 def _foreign(entry: LeaderboardEntry, tools: Mapping[str, Tool], pool: Mapping[str, Tool]) -> Iterator[str]:
-    """Calls that mix one function's name with another's arguments, and that are valid for neither reason."""
+    """Return calls with one function's name and another's arguments, none of which is valid."""
     seen = set()
     for name, arguments in right_calls(entry):
         if name in seen:
@@ -134,7 +134,7 @@ def _foreign(entry: LeaderboardEntry, tools: Mapping[str, Tool], pool: Mapping[s
 
 
 def _text(tool: Tool, arguments: Mapping[str, Any], *, name: str | None = None) -> str:
-    """The call as the grammar spells it: keys in the declared order, whole numbers as integers."""
+    """Return the call as the grammar spells it: keys in the declared order, whole numbers as integers."""
     ordered = _ordered(arguments, tool.args)
     return json.dumps({"name": name or tool.name, "arguments": ordered}, ensure_ascii=False)
 

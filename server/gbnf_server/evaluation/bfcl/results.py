@@ -28,7 +28,7 @@ class Grades:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError or ValueError where the value is none that `write` has written."""
+        """Raise KeyError, TypeError or ValueError where the value is none that `write` has written."""
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
         correct: dict[str, dict[tuple[str, str], bool]] = {}
@@ -39,7 +39,7 @@ class Grades:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file that `write` has written. Raises RecordError."""
+        """Read a file that `write` has written. Raises ResultsFileError."""
         return load_stored(path, cls.from_json, "gbnf bench --bfcl")
 
 
@@ -85,7 +85,7 @@ def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
 
 
 def compare(first: Grades, second: Grades) -> tuple[TextTable, ...]:
-    """What changed, by category, over the configurations and questions that both have."""
+    """Return what changed, by category, over the configurations and questions that both have."""
     tables = []
     for name, one in first.correct.items():
         other = second.correct.get(name, {})

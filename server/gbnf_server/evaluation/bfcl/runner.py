@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Backend, clear_prompt_cache, dialect_of
+from gbnf_server.backends.base import Backend
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
@@ -46,6 +46,7 @@ class Question:
 
     @property
     def key(self) -> Key:
+        """The key of the question's record in a log."""
         return (self.entry.category, self.entry.id, self.configuration.name, 0)
 
 
@@ -78,7 +79,7 @@ class LeaderboardRun:
         )
 
     def remaining(self, log: RunLog) -> tuple[Question, ...]:
-        """The questions that the log has no answer to."""
+        """Return the questions that the log has no answer to."""
         return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
 
     def ask_all(self, log: RunLog) -> Iterator[tuple[Question, RunRecord]]:
@@ -104,7 +105,7 @@ class LeaderboardRun:
         settings = self._settings(question.entry, question.configuration)
         clock = steady_clock(datetime.now(UTC))
         if not self._options.warm:
-            clear_prompt_cache(self._backend)
+            self._backend.clear_prompt_cache()
         planning = plan(_query(question.entry), tools, settings, turn="bfcl", clock=clock)
         reply: Any = None
         error: GbnfError | None = None
@@ -125,7 +126,10 @@ class LeaderboardRun:
                 error = fault
 
     def _perform(self, effect: Effect) -> Any:
-        """The model's answer, or that a call is done: no function of the leaderboard is there to be run."""
+        """Return the model's answer, or that a call is done.
+
+        No function of the leaderboard is there to be run.
+        """
         match effect:
             case CallModel():
                 return self._backend.complete(
@@ -152,7 +156,7 @@ class LeaderboardRun:
             seed=self._options.seed,
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
-            dialect=dialect_of(self._backend),
+            dialect=self._backend.capabilities.dialect,
             **configuration.settings,
         )
 
@@ -170,7 +174,10 @@ class LeaderboardRun:
 
 
 def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
-    """What a record's events say, judged by the rules: pure, so that a stored run can be scored again."""
+    """Return a record's grade.
+
+    Pure, so that a stored run can be scored again.
+    """
     try:
         tools = tools_of(entry.functions)
     except GbnfError as error:
@@ -185,7 +192,7 @@ def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
 
 
 def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
-    """The calls that were let through, and the one that was refused for its name or its arguments."""
+    """Return the calls that were let through, and the one that was refused for its name or its arguments."""
     for event in events:
         if event["event"] == "tool_called":
             yield event["name"], event["arguments"]
@@ -203,5 +210,5 @@ def _has_failed(event: Mapping[str, Any]) -> bool:
 
 
 def _query(entry: LeaderboardEntry) -> str:
-    """The messages as one request; a system message comes before what the person says."""
+    """Return the messages as one request; a system message comes before what the person says."""
     return "\n\n".join(message["content"] for message in entry.messages)

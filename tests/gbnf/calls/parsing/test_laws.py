@@ -40,7 +40,7 @@ def test_what_stands_before_a_call_changes_nothing_but_the_list_of_repairs(
     assert isinstance(step, ToolCalls)
     assert (step.calls, step.syntax) == ((call,), syntax)
     kinds = {repair.kind for repair in step.repairs}
-    assert kinds == {"prose"} | ({"thoughts"} if "<think>" in before else set())
+    assert kinds == {"prose"} | ({"reasoning"} if "<think>" in before else set())
 
 
 @given(call_lists, st.data())
@@ -120,7 +120,7 @@ def test_any_text_is_a_step(text: Any) -> None:
     assert {call.name for call in step.calls} <= NAMES
     assert all(invalid.nearest is None or invalid.nearest in NAMES for invalid in step.invalid)
     if any(call.truncated for call in step.calls):
-        assert "cut" in {repair.kind for repair in step.repairs}
+        assert "truncated" in {repair.kind for repair in step.repairs}
 
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"], include_characters=",.!?\n"), max_size=200))

@@ -172,8 +172,8 @@ QWEN = (
         ("[get_now()]", "python", "get_now", NOW, set()),
         ("`get_now()`", "python", "get_now", NOW, {"wrapper"}),
         ("```python\nget_now()\n```", "python", "get_now", NOW, {"wrapper"}),
-        ("<think>\nI should {call} it.\n</think>\n\nCALL get_now {}", "call", "get_now", NOW, {"thoughts"}),
-        ("I should call it.</think>CALL get_now {}", "call", "get_now", NOW, {"thoughts"}),
+        ("<think>\nI should {call} it.\n</think>\n\nCALL get_now {}", "call", "get_now", NOW, {"reasoning"}),
+        ("I should call it.</think>CALL get_now {}", "call", "get_now", NOW, {"reasoning"}),
         ('{"name": "functions.get_now", "arguments": {}}', "bare", "get_now", NOW, {"name"}),
     ],
 )
@@ -272,7 +272,7 @@ def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]
     assert [(call.name, call.arguments) for call in step.calls if not call.truncated] == calls
     assert bool(step.invalid) == (not calls)
     assert kinds(step) - {"arguments"} == repairs - {"arguments"}
-    assert calls or "cut" not in kinds(step)
+    assert calls or "truncated" not in kinds(step)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_cut_call_is_marked_and_says_so() -> None:
         step = read(text)
         assert step.truncated, text
         assert [call.name for call in step.calls] == ["find_files"]
-        assert "cut" in kinds(step)
+        assert "truncated" in kinds(step)
 
 
 def test_the_first_shape_wins_and_the_others_are_listed() -> None:
@@ -415,8 +415,8 @@ def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
     assert stream.feed("</think>It is noon.") == "It is noon."
 
 
-def test_a_shape_that_is_none_is_an_error() -> None:
-    with pytest.raises(ValueError, match="none of fenced"):
+def test_an_unknown_syntax_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Use one of fenced"):
         render_tool_calls(ToolCall("call_1", "get_now", {}), "xml")  # type: ignore[arg-type]  # that is the point
 
 

@@ -1,0 +1,79 @@
+"""The strict JSON reader, for text that decides what is executed.
+
+Refuses, beyond what `json.loads` refuses: NaN and Infinity, numbers that no float can represent, a key with
+two values in one object, and lone surrogates in strings.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from gbnf.errors import GbnfError
+from gbnf.surrogates import has_surrogate
+
+ViolatedRule: TypeAlias = Literal["syntax", "number", "depth", "duplicate key", "surrogate"]
+
+
+class InvalidJsonError(GbnfError, ValueError):
+    """A text is not one strict JSON value. The message says what is wrong; `kind` is the rule that it breaks."""
+
+    def __init__(self, problem: str, kind: ViolatedRule = "syntax") -> None:
+        self.kind = kind
+        super().__init__(problem)
+
+
+def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:
+    """Return the value of a text that is one JSON value. Raises InvalidJsonError.
+
+    `control_characters` and `surrogates`: whether strings may contain them.
+    """
+    try:
+        value = json.loads(
+            text,
+            strict=not control_characters,
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+        )
+        # a text without escapes and without surrogates has no string with one
+        if not surrogates and ("\\u" in text or has_surrogate(text)):
+            _check_surrogates(value)
+    except InvalidJsonError:
+        raise
+    except RecursionError:
+        raise InvalidJsonError("it is nested too deeply", "depth") from None
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 20) : error.pos + 20]
+        raise InvalidJsonError(f"{error.msg} at character {error.pos} near {near!r}") from None
+    except ValueError:  # Python's limit on the digits of an integer
+        raise InvalidJsonError("an integer has too many digits", "number") from None
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for key, member in pairs:
+        if key in value and value[key] != member:
+            problem = f"the key {key[:80]!r} occurs twice in one object, with two values"
+            raise InvalidJsonError(problem, "duplicate key")
+        value[key] = member
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidJsonError(f"{name} is not a JSON number", "number")
+
+
+def _finite_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise InvalidJsonError("a number is too large", "number")
+    return number
+
+
+def _check_surrogates(value: Any) -> None:
+    if has_surrogate(json.dumps(value, ensure_ascii=False)):
+        problem = "a string contains half of a surrogate pair, which is not a character"
+        raise InvalidJsonError(problem, "surrogate")

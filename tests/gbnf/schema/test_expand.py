@@ -1,0 +1,115 @@
+"""The set that a schema expands to holds exactly the values that jsonschema finds valid."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gbnf.errors import SchemaError
+from gbnf.schema.value_sets import Bound, Null, Number, String
+from support.schemas import DOCUMENTS
+from support.value_sets import ExpandedSchema
+from support.values import JSON_VALUES, VALUES_OF_EACH_TYPE, canonical, is_valid, values_near
+
+#: More digits than a float holds: jsonschema then compares another number than the one that is written.
+_TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
+
+
+def expanded(schema: Any) -> ExpandedSchema:
+    try:
+        return ExpandedSchema(schema)
+    except SchemaError:
+        assume(condition=False)
+        raise
+
+
+@given(st.data())
+def test_a_value_is_in_the_set_exactly_if_it_is_valid(data: st.DataObject) -> None:
+    schema = data.draw(DOCUMENTS)
+    value = canonical(data.draw(values_near(schema) | JSON_VALUES))
+    assume(not _TOO_MANY_DIGITS.search(json.dumps(value)))
+    found = expanded(schema)
+    for one in (value, *VALUES_OF_EACH_TYPE):
+        if is_valid(schema, one):
+            assert one in found, (one, found.values)
+        else:
+            assert one not in found or found.reports, (one, found.values)
+
+
+@given(DOCUMENTS)
+def test_an_empty_set_says_why(schema: Any) -> None:
+    found = expanded(schema).values
+    assert bool(found.reason) >= found.is_empty
+
+
+def _number(
+    low: float | None, high: float | None, *, integer: bool | None = None, exclusive: bool = False
+) -> Number:
+    first, last = (None if end is None else Bound(Fraction(end), exclusive) for end in (low, high))
+    return Number(integer, first, last)
+
+
+_X_IS_1 = {"required": ["x"], "properties": {"x": {"const": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "shapes"),
+    [
+        ({"type": "integer", "exclusiveMinimum": 0, "maximum": 2.5}, [_number(1, 2, integer=True)]),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, [_number(0, 1, exclusive=True)]),
+        ({"type": ["number", "null"], "minimum": 3, "maximum": 2}, [Null()]),
+        ({"allOf": [{"type": "string", "minLength": 2}, {"maxLength": 4}]}, [String(None, 2, 4)]),
+        ({"anyOf": [{"type": "null"}, {"type": "null"}]}, [Null()]),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, [_number(None, None, integer=False)]),
+        ({"type": "array", "items": False, "minItems": 1}, []),
+        ({"type": "array", "prefixItems": [{}, False], "minItems": 2}, []),
+        ({"type": "object", "required": ["a"], "properties": {"a": False}}, []),
+        ({"type": "object", "minProperties": 2, "maxProperties": 1}, []),
+        ({"type": "object", "required": ["a"], "additionalProperties": False}, []),
+    ],
+)
+def test_shapes(schema: Any, shapes: list[Any]) -> None:
+    assert list(ExpandedSchema(schema).values.shapes) == shapes
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        ({"enum": [1, "a", {}, 1.0], "type": ["string", "number"]}, ["a", 1]),
+        ({"enum": ["a", "b"], "not": {"const": "a"}}, ["b"]),
+        ({"enum": [1, 2, 3], "oneOf": [{"minimum": 2}, {"maximum": 2}]}, [3, 1]),
+        ({"enum": [{}, {"x": 1}, {"x": 2}], "allOf": [_X_IS_1]}, [{"x": 1}]),
+        ({"enum": [True, 1], "const": 1}, [1]),
+        ({"enum": [1, 2], "if": {"const": 1}, "then": False}, [2]),
+    ],
+)
+def test_listed_values_are_judged_by_all_that_stands_beside_them(schema: Any, values: list[Any]) -> None:
+    found = ExpandedSchema(schema)
+    assert found.values.shapes == ()
+    assert sorted(map(json.dumps, found.values.values)) == sorted(map(json.dumps, values))
+    assert not found.reports
+
+
+@pytest.mark.parametrize(
+    ("schema", "reports"),
+    [
+        ({"contains": {}, "minContains": 2, "maxContains": 3},
+         {("/minContains", "minContains"), ("/maxContains", "maxContains")}),
+        ({"not": {"uniqueItems": True}}, {("/not", "not")}),
+        ({"type": "string", "pattern": r"^(a)\1$"}, {("/pattern", "pattern")}),
+        ({"type": "number", "minimum": 10**40}, {("/minimum", "minimum")}),
+        ({"anyOf": [{"properties": {"a": True}}, {}], "unevaluatedProperties": False},
+         {("/unevaluatedProperties", "unevaluatedProperties")}),
+        ({"enum": [[[]]], "type": "array"}, set()),
+    ],
+)  # fmt: skip
+def test_what_a_set_does_not_enforce_is_reported(schema: Any, reports: set[tuple[str, str]]) -> None:
+    found = ExpandedSchema(schema)
+    assert not found.values.is_empty
+    assert set(found.reports) == reports

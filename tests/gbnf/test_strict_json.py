@@ -1,0 +1,84 @@
+"""The strict JSON reader takes what JSON writers write, and refuses what readers understand differently."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.surrogates import has_surrogate, replace_lone_surrogates
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.booleans())
+def test_what_json_writes_is_read_back(value: Any, ascii_only: bool) -> None:
+    assert parse_json(json.dumps(value, ensure_ascii=ascii_only)) == value
+
+
+@given(st.text())
+def test_a_text_is_parsed_to_a_value_that_can_be_sent_on_or_refused(text: str) -> None:
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "character 0"),
+        ('{"name": "a"', "character 12"),
+        ('{"name": "a"} and more', "Extra data"),
+        ('```json\n{"name": "a"}\n```', "character 0"),
+        ('{"name": "a", "name": "b"}', "'name' occurs twice"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": -Infinity}', "-Infinity is not a JSON number"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": "\\ud800"}', "surrogate"),
+        ('{"\\udc00": 1}', "surrogate"),
+        ("[" * 100_000, "nested too deeply"),
+        ("1" * 5000, "digit"),
+        ('"a\nb"', "Invalid control character"),
+    ],
+)
+def test_what_is_no_sound_json_is_refused_with_the_reason(text: str, problem: str) -> None:
+    with pytest.raises(InvalidJsonError, match=problem):
+        parse_json(text)
+
+
+def test_surrounding_whitespace_is_no_fault() -> None:
+    assert parse_json('\n {"name": "a"} \n') == {"name": "a"}
+
+
+@given(text=st.text(st.characters()))
+def test_lone_surrogates_become_replacement_characters(text: str) -> None:
+    clean = replace_lone_surrogates(text)
+    assert clean.encode().decode() == clean
+    if text.encode("utf-8", "ignore").decode() == text:
+        assert clean == text
+    else:
+        assert "\ufffd" in clean or len(clean) < len(text)  # a pair was joined
+
+
+@given(text=st.text(st.characters()))
+def test_a_text_with_a_surrogate_is_one_that_utf_8_cannot_encode(text: str) -> None:
+    assert has_surrogate(text) == (text.encode("utf-8", "ignore").decode() != text)
+
+
+def test_what_the_options_allow_is_read() -> None:
+    assert parse_json('{"a": "x\ny"}', control_characters=True) == {"a": "x\ny"}
+    assert parse_json('["\\ud800"]', surrogates=True) == ["\ud800"]
+
+
+def test_a_key_may_repeat_its_value() -> None:
+    assert parse_json('{"a": [1], "a": [1]}') == {"a": [1]}
