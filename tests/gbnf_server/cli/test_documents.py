@@ -7,10 +7,13 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from gbnf.tools import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
+from gbnf_server.cli.app import app
 from gbnf_server.demo_model import model_path
 
 ROOT = Path(__file__).parents[3]
@@ -95,26 +98,28 @@ def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path: Path) -> Non
 
 
 def test_the_options_in_the_documents_exist() -> None:
-    known = page("docs/reference/cli.md")
+    texts = [path.read_text("utf-8") for path in PAGES if path.name != "CHANGELOG.md"]
     commands = [
-        line
-        for path in PAGES
-        for block in re.findall(r"^```sh\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-        for line in block.splitlines()
-        if line.startswith("gbnf ") and path.name != "CHANGELOG.md"
+        line for text in texts for line in re.findall(r"(?:^|`|&& )gbnf ([^\n`#|&]*)", text, re.MULTILINE)
     ]
-    unknown = []
-    for line in commands:
-        words = re.sub(r"\s#.*", "", line).split()
-        end = 3 if words[1] in {"server", "bench"} and f"## `gbnf {words[1]} {words[-1]}" in known else 2
-        section = re.split(rf"^#+ `{' '.join(words[:end])}`$", known, flags=re.MULTILINE)
-        options = re.findall(r"--[a-z][a-z-]*", " ".join(words))
-        listed = re.split(r"^## ", section[-1], flags=re.MULTILINE)[0] if len(section) == 2 else ""
-        unknown += [
-            (line, option) for option in options if f"`{option}" not in listed and f", {option}" not in listed
-        ]
-    assert commands
-    assert unknown == []
+    assert "run" in {command.split()[0] for command in commands}
+    assert {option for command in commands for option in unknown_options(command.split())} == set()
+
+
+def unknown_options(words: list[str]) -> set[tuple[str, str]]:
+    """Return the options of a `gbnf` command line that its command does not have, with the command's name."""
+    command: Any = get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    known = {option for each in command.params for option in each.opts} | {"--help"}
+    return {(command.name, word) for word in words if word.startswith("--")} - {
+        (command.name, option) for option in known
+    }
+
+
+def test_an_unknown_option_is_found() -> None:
+    assert unknown_options(["run", "…", "--json", "--jsn"]) == {("run", "--jsn")}
+    assert unknown_options(["server", "install", "--jobs", "2"]) == set()
 
 
 @pytest.mark.parametrize("name", ["cli", "python"])
