@@ -39,7 +39,7 @@ def dialect_of(backend: object) -> Dialect:
 
 def reasoning_tags_of(backend: object) -> ReasoningTags | None:
     """Where a backend's model begins and ends its thoughts, None where it can't be made to."""
-    found: ReasoningTags | None = getattr(backend, "markers", None)
+    found: ReasoningTags | None = getattr(backend, "reasoning_tags", None)
     return found
 
 
