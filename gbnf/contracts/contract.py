@@ -125,14 +125,14 @@ class Contract:
         own are left out.
         """
         notes: list[str] = []
-        said = [line.rstrip("\r") for line in unwrap_answer(text, notes).split("\n")]
+        answer_lines = [line.rstrip("\r") for line in unwrap_answer(text, notes).split("\n")]
         if truncated:
             notes.append("left out the last line, which was truncated")
-            said = said[:-1]
-        plain = _AnswerParser(self, text, said, list(notes), lenient=False).outcome()
+            answer_lines = answer_lines[:-1]
+        plain = _AnswerParser(self, text, answer_lines, list(notes), lenient=False).outcome()
         if constrained:
             return plain
-        outcome = _AnswerParser(self, text, said, notes, lenient=True).outcome()
+        outcome = _AnswerParser(self, text, answer_lines, notes, lenient=True).outcome()
         return (
             outcome
             if isinstance(outcome, ParsedAnswer)
@@ -144,11 +144,11 @@ class Contract:
 
 class _AnswerParser:
     def __init__(
-        self, contract: Contract, raw: str, said: list[str], notes: list[str], *, lenient: bool
+        self, contract: Contract, raw: str, answer_lines: list[str], notes: list[str], *, lenient: bool
     ) -> None:
         self._fields, self._raw, self._notes, self._lenient = contract.fields, raw, notes, lenient
-        self._whole = said
-        self._lines = [(place, line) for place, line in enumerate(said) if strip_markup(line)]
+        self._whole = answer_lines
+        self._lines = [(index, line) for index, line in enumerate(answer_lines) if strip_markup(line)]
 
     def outcome(self) -> ParseOutcome:
         values: dict[str, Any] = {}
@@ -191,7 +191,7 @@ class _AnswerParser:
 
     def _answers(self, field: Field, name: str, line: str) -> bool:
         try:
-            field.read(_said(line, name, field), [])
+            field.read(_field_text(line, name, field), [])
         except FieldError:
             return False
         return True
@@ -201,31 +201,33 @@ class _AnswerParser:
         if len(self._lines) <= needed:
             return
         line = strip_markup(self._lines[0][1])
-        if _label_of(line.rstrip(":*_ "), name) and not (isinstance(field, Choice) and field.has(line)):
+        if _is_label(line.rstrip(":*_ "), name) and not (isinstance(field, Choice) and field.has(line)):
             self._lines.pop(0)
 
     def _read(self, name: str, field: Field) -> Any:
         if isinstance(field, Lines):
             return self._read_lines(name, field)
         if isinstance(field, Text) and field.rest and self._lines:
-            place = self._lines[0][0]
+            index = self._lines[0][0]
             self._lines = []
-            return _answered(_unlabelled("\n".join(self._whole[place:]).strip(), name))
+            return _no_placeholder(_unlabelled("\n".join(self._whole[index:]).strip(), name))
         _, line = self._next(name)
-        return field.read(_answered(_said(line, name, field)), self._notes)
+        return field.read(_no_placeholder(_field_text(line, name, field)), self._notes)
 
     def _read_lines(self, name: str, field: Lines) -> list[str]:
         if len(self._lines) < field.count:
             raise FieldError(f"there are {len(self._lines)} lines and not {field.count}")
-        said = [strip_markup(self._next(name)[1]) for _ in range(field.count)]
-        numbers = [_NUMBERED.match(line) for line in said]
+        answer_lines = [strip_markup(self._next(name)[1]) for _ in range(field.count)]
+        numbers = [_NUMBERED.match(line) for line in answer_lines]
         if field.count > 1 and all(
             found and int(found[1]) == number and found.end() < len(line)
-            for number, (found, line) in enumerate(zip(numbers, said, strict=True), 1)
+            for number, (found, line) in enumerate(zip(numbers, answer_lines, strict=True), 1)
         ):
             self._notes.append("left out the numbers of the lines")
-            said = [line[found.end() :] for line, found in zip(said, numbers, strict=True) if found]
-        return [field.read(_answered(line), self._notes) for line in said]
+            answer_lines = [
+                line[found.end() :] for line, found in zip(answer_lines, numbers, strict=True) if found
+            ]
+        return [field.read(_no_placeholder(line), self._notes) for line in answer_lines]
 
     def _next(self, name: str) -> tuple[int, str]:
         if not self._lines:
@@ -233,13 +235,13 @@ class _AnswerParser:
         return self._lines.pop(0)
 
 
-def _said(line: str, name: str, field: Field) -> str:
+def _field_text(line: str, name: str, field: Field) -> str:
     """Return a line without its markup and label, unless an option begins like the label."""
-    said = strip_markup(line)
-    return said if isinstance(field, Choice) and field.has(said) else strip_markup(_unlabelled(said, name))
+    plain = strip_markup(line)
+    return plain if isinstance(field, Choice) and field.has(plain) else strip_markup(_unlabelled(plain, name))
 
 
-def _answered(line: str) -> str:
+def _no_placeholder(line: str) -> str:
     """Return the line. Raises FieldError for a copied placeholder."""
     if _PLACEHOLDER.fullmatch(line):
         raise FieldError(f"the placeholder {line!r} was copied")
@@ -250,14 +252,14 @@ def _label(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _label_of(said: str, name: str) -> bool:
-    return bool(fold(name)) and fold(said) == fold(name)
+def _is_label(text: str, name: str) -> bool:
+    return bool(fold(name)) and fold(text) == fold(name)
 
 
 def _unlabelled(line: str, name: str) -> str:
     """Return `Reason: it rhymes` without the label; a label without text is kept."""
     label, colon, rest = line.partition(":")
-    return rest.strip() if colon and rest.strip() and _label_of(label, name) else line
+    return rest.strip() if colon and rest.strip() and _is_label(label, name) else line
 
 
 __all__ = ["Contract", "InvalidAnswer", "ParseOutcome", "ParsedAnswer"]

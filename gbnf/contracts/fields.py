@@ -82,11 +82,11 @@ class Text:
 
     def render(self, value: Any) -> tuple[str, ...]:
         """Return the lines with this value. Raises InvalidArgumentError."""
-        said = tuple(value.split("\n")) if self.rest else (value,)
-        if len(said) > _MOST_LINES + 1:
-            raise _unspelled(f"a text of {len(said)} lines", f"one of at most {_MOST_LINES + 1}")
+        rendered = tuple(value.split("\n")) if self.rest else (value,)
+        if len(rendered) > _MOST_LINES + 1:
+            raise _unspelled(f"a text of {len(rendered)} lines", f"one of at most {_MOST_LINES + 1}")
         # of the rest, lines may be empty, but for the first
-        return _checked(said, self.limit, [line for at, line in enumerate(said) if line or not at])
+        return _checked(rendered, self.limit, [line for at, line in enumerate(rendered) if line or not at])
 
     def read(self, line: str, notes: list[str]) -> str:
         """Return the line as it is."""
@@ -120,13 +120,13 @@ class Number:
         wanted = f"a {'whole ' * self.whole}number from {self.minimum} to {self.maximum}"
         if not self.minimum <= value <= self.maximum or (self.whole and value != int(value)):
             raise _unspelled(value, wanted)
-        said = (
+        rendered = (
             str(int(value)) if value == int(value) else f"{value:.{self.decimals}f}".rstrip("0").rstrip(".")
         )
-        said = said if Fraction(said) else "0"
-        if not Fraction(str(self.minimum)) <= Fraction(said) <= Fraction(str(self.maximum)):
+        rendered = rendered if Fraction(rendered) else "0"
+        if not Fraction(str(self.minimum)) <= Fraction(rendered) <= Fraction(str(self.maximum)):
             raise _unspelled(value, f"{wanted} with {self.decimals} decimals")
-        return (said,)
+        return (rendered,)
 
     def read(self, line: str, notes: list[str]) -> float:
         """Return the only number of a line: `4`, `4.5`, `4,5`, `1,000`, `about 4 km`. Raises FieldError."""
@@ -204,10 +204,10 @@ class Lines:
 
     def render(self, value: Any) -> tuple[str, ...]:
         """Return the lines with this value. Raises InvalidArgumentError."""
-        said = tuple(value)
-        if len(said) != self.count:
+        rendered = tuple(value)
+        if len(rendered) != self.count:
             raise _unspelled(value, f"{self.count} lines")
-        return _checked(said, self.limit, said)
+        return _checked(rendered, self.limit, rendered)
 
     def read(self, line: str, notes: list[str]) -> str:
         """Return the line as it is."""
@@ -320,7 +320,7 @@ def _unspelled(value: Any, wanted: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{_shown(str(value))} cannot be rendered: it must be {wanted}")
 
 
-def _checked(said: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
+def _checked(rendered: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
     """Return the lines. Raises InvalidArgumentError if one of `full` is not in the grammar."""
     for line in full:
         if not is_line(line, limit):
@@ -329,7 +329,7 @@ def _checked(said: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[st
                 f"a line of at most {limit} characters that begins like no list, quotation or markup, "
                 "and contains no tag",
             )
-    return said
+    return rendered
 
 
 def _number(digits: str, notes: list[str]) -> float:
@@ -347,9 +347,9 @@ def _number(digits: str, notes: list[str]) -> float:
         raise FieldError(f"{digits!r} is no number") from None
 
 
-def _same(option: str, said: str) -> bool:
-    return option.casefold() == said.strip(" \t.!?\"'“”*_`").casefold() or fold(option) == fold(said)
+def _same(option: str, text: str) -> bool:
+    return option.casefold() == text.strip(" \t.!?\"'“”*_`").casefold() or fold(option) == fold(text)
 
 
-def _shown(said: str) -> str:
-    return repr(said if len(said) <= 60 else said[:59] + "…")
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:59] + "…")

@@ -67,28 +67,28 @@ _EDGE = re.compile(r"(?<!\w)_|_(?!\w)")
 
 def unwrap_answer(text: str, notes: list[str]) -> str:
     """Return the answer without reasoning, and without a code block around all of it."""
-    said = _REASONING.sub("", text, count=1) if _REASONING.match(text) else text
-    if ending := _REASONING_END.match(said):
-        said = said[ending.end() :]
-    if said != text:
+    answer = _REASONING.sub("", text, count=1) if _REASONING.match(text) else text
+    if ending := _REASONING_END.match(answer):
+        answer = answer[ending.end() :]
+    if answer != text:
         notes.append("left out the reasoning")
-    fence = _FENCE.fullmatch(said.rstrip() + "\n") if "```" in said else None
+    fence = _FENCE.fullmatch(answer.rstrip() + "\n") if "```" in answer else None
     if fence is not None:
         notes.append("took the answer out of a code block")
         return fence[1]
-    return said
+    return answer
 
 
 def strip_markup(line: str) -> str:
     """Return a line without the markup of a list, a heading, a quotation or bold type."""
-    said = line.strip()
-    said = said[leading.end() :] if (leading := _LEADING.match(said)) else said
-    bold = _BOLD.fullmatch(said)
-    if bold is None and (found := _UNDERSCORED.fullmatch(said)) and _is_phrase(found["inner"]):
+    plain = line.strip()
+    plain = plain[leading.end() :] if (leading := _LEADING.match(plain)) else plain
+    bold = _BOLD.fullmatch(plain)
+    if bold is None and (found := _UNDERSCORED.fullmatch(plain)) and _is_phrase(found["inner"]):
         bold = found
-    return (bold["inner"] + bold["after"]).strip() if bold else said
+    return (bold["inner"] + bold["after"]).strip() if bold else plain
 
 
-def _is_phrase(said: str) -> bool:
+def _is_phrase(text: str) -> bool:
     """Return whether underscores around this are emphasis, not part of a name such as `__init__`."""
-    return re.search(r"[\s:]", said) is not None and _EDGE.search(said) is None
+    return re.search(r"[\s:]", text) is not None and _EDGE.search(text) is None

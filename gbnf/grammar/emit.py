@@ -83,7 +83,7 @@ def _emit_class(char_class: CharClass) -> str:
     if not char_class.ranges:
         if char_class.negated:
             return "."
-        raise GrammarError("llama.cpp takes the empty class [] for the empty string: leave it out")
+        raise GrammarError("llama.cpp reads the empty class [] as the empty string: leave it out")
     if char_class.negated and char_class.ranges[-1][1] > _LAST_ASCII:
         # llama.cpp refuses too much of a negated class with such members when a token ends inside a character
         char_class = CharClass(matchable(char_class))

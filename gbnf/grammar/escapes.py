@@ -11,7 +11,7 @@ from gbnf.grammar.ir import CharClass, char_class
 _HEX_LENGTH = {"x": 2, "u": 4, "U": 8}
 _SIMPLE = {"t": 0x09, "r": 0x0D, "n": 0x0A} | {char: ord(char) for char in '\\"[]-'}
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-_KNOWN = r"GBNF knows \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
+_KNOWN = r"GBNF has \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
 
 
 class EscapeError(GbnfError):
@@ -64,7 +64,7 @@ def parse_class(token: str) -> CharClass:
     if not pairs:
         raise EscapeError(
             0,
-            f"llama.cpp takes the empty class {token} for the empty string",
+            f"llama.cpp reads the empty class {token} as the empty string",
             'Write . for any character, or "" for the empty string.',
         )
     found = char_class(*pairs, negated=token.startswith("[^"))

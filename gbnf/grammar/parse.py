@@ -366,8 +366,8 @@ def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:
 
 _UNREADABLE = {
     "_": ("an underscore in a rule name, which llama.cpp refuses", _NAMES),
-    '"': ("a literal that is never closed", r'Close it with "; a quote inside it is written \".'),
-    "[": ("a class that is never closed", r"Close it with ]; a bracket inside it is written \]."),
+    '"': ("a literal that is never closed", r'Close it with "; escape a quote inside it as \".'),
+    "[": ("a class that is never closed", r"Close it with ]; escape a bracket inside it as \]."),
     "{": ("a repetition that is never closed", "It is {n}, {n,} or {m,n}."),
     "<": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
     "!": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
@@ -381,7 +381,7 @@ def _unreadable(text: str, position: int) -> tuple[str, str]:
         return _UNREADABLE[char]
     if char.isalpha():
         return f"{char!r} in a rule name, which llama.cpp refuses", _NAMES
-    return f"{char!r} means nothing here", "Text to match stands between quotes."
+    return f"{char!r} means nothing here", "Put text to match in quotes."
 
 
 _MISPLACED = {
@@ -406,6 +406,4 @@ def _misplaced(token: Token) -> tuple[str, str]:
     """Return problem and hint for a token in the wrong position."""
     if token.type == "SUFFIX":
         return f"{token} has nothing to repeat", "Put an item before it."
-    return _MISPLACED.get(
-        token.type, (f"{token!s} stands where a rule should begin", "A rule is name ::= body.")
-    )
+    return _MISPLACED.get(token.type, (f"{token!s} where a rule should begin", "A rule is name ::= body."))

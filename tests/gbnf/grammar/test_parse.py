@@ -118,7 +118,7 @@ LOOSENED = [
     ('root ::= "a"\nroot ::= "b"', 2, 1, "second rule root"),
     (r'root ::= "a\x00"', 1, 12, "NUL"),
     ('root ::= "a"\n\0 nonsense', 2, 1, "NUL"),
-    (r"root ::= [\x00]", 1, 10, "no text holds"),
+    (r"root ::= [\x00]", 1, 10, "matches no character"),
     (r'root ::= "\uD834\uDD1E"', 1, 11, "surrogate"),
     (r'root ::= "\UFFFFFFFF"', 1, 11, "last code point"),
     ("root ::= <[42]>", 1, 10, "vocabulary"),
