@@ -134,12 +134,11 @@ class _Outcome(NamedTuple):
 def effort_cache(
     maxsize: int,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Cache as `functools.lru_cache` does, for functions that spend: a call costs the same whether cached or not.
+    """Cache as `functools.lru_cache` does, for functions that spend: cached calls cost the same.
 
-    In each count the first call with certain arguments costs, and the others nothing.
-
-    The errors of this project are kept like results. The function itself is not bounded by the count, so it
-    needs limits of its own.
+    In each count the first call with the same arguments costs, and later ones cost nothing. The errors of
+    this project are cached like results. The count does not limit the function itself: it needs its own
+    limits.
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

@@ -1,13 +1,13 @@
 """Declared properties in many orders, by a grammar that stays small.
 
 Any order at all takes a state for each set of properties. Here each property splits those that are left into
-a part declared before it and a part declared behind it: either part comes as a whole before the other, and is
-split in its turn. So declared order is one of the orders, a property may come early, and what was passed over
-may come in the end. Refused is to go back and forth, as `2 3 1 4` does: from the 2 it goes up, down, and up.
+a part declared before it and a part declared after it: either part comes as a whole before the other, and is
+split in turn. So declared order is one of the orders, a property may come early, and the skipped ones may
+come at the end. Orders that go back and forth, such as `2 3 1 4`, are rejected.
 
-Parts are intervals of the declared order: n²/2 rules, with n³/6 pairs in all. Of more than `MAX_SPLIT`
-properties, a part declared before one keeps the order of its blocks, of `PROPERTIES_PER_BLOCK` properties each: then there
-are about n²/2 pairs.
+Parts are intervals of the declared order: n²/2 rules, with n³/6 pairs in all. With more than
+`MAX_SPLIT` properties, a part declared before one keeps the order of its blocks, of `PROPERTIES_PER_BLOCK`
+properties each: then there are about n²/2 pairs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, alt, optional, repeat, seq
 
-#: The most properties that are split throughout.
+#: The most properties without blocks.
 MAX_SPLIT = 12
-#: How many properties of a larger object make a block.
+#: The properties in one block of a larger object.
 PROPERTIES_PER_BLOCK = 8
 #: The most pairs that any order of all objects of a schema may take.
 MAX_ANY_ORDER_PAIRS = 10_000
-#: The most pairs that the chains of one object may take to interleave, counted from above; those of all.
+#: The most pairs that interleaving may take, estimated from above: of one object, and of all in a schema.
 MAX_PAIRS = 1500
 MAX_INTERLEAVED_PAIRS = 30_000
 
@@ -41,7 +41,7 @@ def split_expr(
     layout: Layout,
     scope: Scope,
 ) -> Expr:
-    """Return the objects of the properties `names`, of which there are some, in the orders that splitting gives.
+    """Return the objects of the properties `names` (at least one), in the orders that splitting allows.
 
     The arguments are those of `gbnf.compiler.declared_order.chain_expr`.
     """
@@ -49,7 +49,7 @@ def split_expr(
 
 
 def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
-    """Return all of the pairs, in any order. A state is the set of those that are still to come."""
+    """Return all of the pairs, in any order. A state is the set of the remaining ones."""
 
     def rest(left: tuple[Expr, ...]) -> Expr:
         if len(left) == 1:
@@ -66,7 +66,7 @@ def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
 
 
 def split_pairs(count: int) -> int:
-    """About how many pairs of key and value so many properties take."""
+    """Estimate how many pairs of key and value `count` properties take."""
     return (
         count**3 // 6
         if count <= MAX_SPLIT
@@ -75,7 +75,7 @@ def split_pairs(count: int) -> int:
 
 
 class OrderBudget:
-    """How many pairs a schema's objects may still take to allow more than one order.
+    """The pairs that the objects of a schema may still take to allow more than one order.
 
     `any_order`: whether more than the interleaving of chains is wanted.
     """
@@ -86,17 +86,14 @@ class OrderBudget:
         self._interleaving_left = MAX_INTERLEAVED_PAIRS
 
     def reserve_any_order(self, pairs: int, share: int) -> bool:
-        """Return whether an object may take so many pairs for any order, at most 1/`share` of what is left.
-
-        They are taken.
-        """
+        """Take `pairs` for any order of an object, up to 1/`share` of those left; return whether possible."""
         if not self.any_order or pairs * share > self._any_order_left:
             return False
         self._any_order_left -= pairs
         return True
 
     def reserve_interleaving(self, pairs: int) -> bool:
-        """Return whether an object may take so many pairs for its chains; they are taken."""
+        """Take `pairs` to interleave the chains of an object; return whether possible."""
         if pairs > min(MAX_PAIRS, self._interleaving_left):
             return False
         self._interleaving_left -= pairs
@@ -104,7 +101,7 @@ class OrderBudget:
 
 
 class _Splits:
-    """A part is a pair of places, of the first property and the one behind the last."""
+    """The splits of one object. A part is a pair of indices: of the first property, and after the last."""
 
     def __init__(
         self,
@@ -117,7 +114,7 @@ class _Splits:
     ) -> None:
         self._layout = layout
         self._outer = scope
-        # Each name is written several times for each pair.
+        # Each name occurs several times for each pair.
         self._scope = Scope(scope.table, (*scope.hint[:1], *scope.hint[1:][-1:]))
         self._others = alt(*others)
         self._more: Expr = EPSILON
@@ -135,6 +132,7 @@ class _Splits:
         self._filled_rows: dict[tuple[int, int], Expr] = {}
 
     def expression(self) -> Expr:
+        """Return the objects, and add the productions that they need."""
         count, layout = self._count, self._layout
         for length in range(1, count):
             for start in range(count - length + 1):
@@ -156,11 +154,11 @@ class _Splits:
         return min((place // self._block + 1) * self._block, self._count)
 
     def _is_needed(self, start: int, end: int) -> bool:
-        """Return whether one of a part's properties can't be left out."""
+        """Return whether a part has a required property."""
         return self._needed[start] < self._needed[end]
 
     def _split(self, start: int, end: int) -> Expr:
-        """Return any of a part's properties, and behind it what is left before and behind."""
+        """Return any of a part's properties, followed by the rest of the part."""
         words = []
         for place in range(start, end):
             before, behind = (start, place), (place + 1, end)
@@ -178,7 +176,7 @@ class _Splits:
         return trie(sorted(words, key=itemgetter(0)))
 
     def _all(self, start: int, end: int) -> Expr:
-        """Return a part behind a property, or nothing where nothing of it is needed."""
+        """Return a part after a property; optional if none of it is required."""
         if start == end:
             return EPSILON
         part = self._parts.get((start, end))
@@ -193,7 +191,7 @@ class _Splits:
         return row
 
     def _some(self, start: int, end: int) -> Expr:
-        """Return at least one property of a part, behind another one."""
+        """Return at least one property of a part, after another one."""
         if start == end:
             return EPSILON
         part = self._parts.get((start, end))

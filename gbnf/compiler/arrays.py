@@ -1,4 +1,4 @@
-"""Arrays: tuples, bounds on the number of items, `contains`, and unique items of a small set."""
+"""Arrays: tuples, bounds on the number of items, `contains`, and unique items from a small set."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, optional, seq
 
 #: The most states of an array with `contains` or unique items.
 MAX_STATES = 200
-#: How many items of a tuple are written within one another.
+#: How deeply the items of a tuple nest in one production.
 _NESTING = 16
-#: The most values of which arrays without repeats are written out.
+#: The most values of an array with unique items.
 MAX_UNIQUE = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayItems:
-    """What an array may hold: the first items, then any number of `rest`, within the bounds."""
+    """The items of an array: the first ones, then any number of `rest`, within the bounds."""
 
     prefix: tuple[Expr, ...]
     rest: Expr
@@ -30,7 +30,7 @@ class ArrayItems:
 
 
 def possible_items(items: ArrayItems) -> ArrayItems | None:
-    """Return the same arrays with the bounds that the items leave; None where there are none."""
+    """Return the same arrays with the bounds that their items imply; None if there are no arrays."""
     prefix, maximum = items.prefix, items.maximum
     if EMPTY_LANGUAGE in prefix:
         prefix = prefix[: prefix.index(EMPTY_LANGUAGE)]
@@ -43,7 +43,7 @@ def possible_items(items: ArrayItems) -> ArrayItems | None:
 
 
 def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
-    """Return the arrays of these items, and whether the bounds are held exactly."""
+    """Return the arrays of these items, and whether the bounds are enforced exactly."""
     filled, exact = _filled(items, layout, scope)
     body = seq(layout.begin_array, filled, layout.end_array)
     return (
@@ -56,7 +56,7 @@ def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, b
 
 
 def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
-    """Return at least one item, and as many as the bounds say; NOTHING where there can be none."""
+    """Return at least one item, and as many as the bounds say; EMPTY_LANGUAGE where there can be none."""
     prefix, rest, minimum, maximum = items.prefix, items.rest, items.minimum, items.maximum
     if maximum == 0:
         return EMPTY_LANGUAGE, True
@@ -74,7 +74,7 @@ def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool
         tail = seq(layout.comma, prefix[index], tail)
         if index >= minimum:
             tail = optional(tail)
-        if index % _NESTING == 0:  # what nests without end is read by functions that call themselves
+        if index % _NESTING == 0:  # readers of grammars are recursive
             tail = scope.add("More", tail)
     return seq(prefix[0], tail), exact
 
@@ -82,12 +82,12 @@ def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool
 def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
     """Return the arrays of which at least one item is a matching one; None where they take too many states.
 
-    `matching` holds, for each place of the prefix and then for the rest, an expression for items that match.
+    `matching` has an expression for matching items, for each index of the prefix and then for the rest.
     """
     last = max(len(items.prefix), items.minimum, items.maximum or 0)
     if 2 * last > MAX_STATES:
         return None
-    # A state: how many items lie behind (as far as it matters), and whether one of them matched.
+    # A state: how many items came before (as far as it matters), and whether one of them matched.
     states = [(count, found) for count in range(last + 1) for found in (False, True)]
     rests = {state: scope.reserve("After", str(state[0]), "Match" if state[1] else "") for state in states}
 
@@ -115,7 +115,7 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
 def unique_expr(
     values: Sequence[Expr], minimum: int, maximum: int | None, layout: Layout, scope: Scope
 ) -> Expr:
-    """Return the arrays of different `values`, in any order. A state is the set of values that lie behind."""
+    """Return the arrays of different `values`, in any order. A state is the set of earlier values."""
     most = len(values) if maximum is None else min(maximum, len(values))
     if most < minimum:
         return EMPTY_LANGUAGE

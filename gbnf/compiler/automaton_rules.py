@@ -1,10 +1,12 @@
 """Regular languages as expressions and productions.
 
-An automaton becomes a right-linear grammar: what may come from a state on is an expression, written in place
-where only one other state leads to it, and a production where several do or where a cycle comes back to it.
-Chains of states that differ only in how many characters are still to come are written as one bounded
-repetition (`[a-z]{3,64}`), and a state that leads to itself as an unbounded one. Every word has one
-derivation, so the engine follows few branches at once. Same language, same text.
+An automaton becomes a right-linear grammar: the words from a state on are an expression, inline if only one
+other state leads there, and a production if several do or a cycle returns to it. Chains of states that differ
+only in how many characters remain become one bounded repetition (`[a-z]{3,64}`), and a state that leads to
+itself an unbounded one.
+
+Invariants: every word has one derivation, so the engine follows few branches at once; equal languages give
+the same text.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from gbnf.regular.transition_tables import DEAD
 
 #: The productions that characters of strings refer to.
 _PRIMITIVES = frozenset({"keyChar", "keyEscape"})
-#: How deep alternatives nest before one becomes a production.
+#: How deeply alternatives nest before one becomes a production.
 _MAX_NESTING = 20
-#: How many characters a fixed ending may have to be written again wherever it is needed.
+#: The longest fixed ending, in characters, that is repeated inline.
 _SHORT_ENDING = 4
 
 
 def string_expr(language: Dfa, scope: Scope) -> Expr:
-    """Return the JSON strings, quotes included, whose content is a word of the language; NOTHING if none is.
+    """Return the JSON strings, quotes included, whose content is a word; EMPTY_LANGUAGE if none is.
 
     Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
     """
@@ -44,9 +46,9 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
 
 
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
-    """Return the words of the language as they are; NOTHING where there is none.
+    """Return the words of the language as they are; EMPTY_LANGUAGE if there is none.
 
-    Without a scope nothing becomes a production: raises ValueError where a cycle of several states needs one.
+    Without a scope there are no productions: raises ValueError where a cycle of several states needs one.
     """
     if language.is_empty:
         return EMPTY_LANGUAGE
@@ -55,7 +57,7 @@ def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
 
 
 def _spend_on(language: Dfa) -> None:
-    """Count what it takes to write a language, or to write it again."""
+    """Count the work of emitting a language, for the first time or again."""
     spend((20 + language.table.alphabet.size) * len(language.table.rows))
 
 
@@ -78,7 +80,7 @@ def _words_in_place(language: Dfa) -> Expr:
 
 
 class _RepeatedExpr(NamedTuple):
-    """An expression so many times (maximum None: without bound)."""
+    """A repeated expression (maximum None: without bound)."""
 
     expr: Expr
     minimum: int = 1
@@ -86,7 +88,7 @@ class _RepeatedExpr(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """What a state offers beside one of its edges: the other edges, and whether the word may end."""
+    """The alternatives to one edge of a state: the other edges, and whether the word may end."""
 
     edges: frozenset[tuple[int, int]]  # classes and target
     ends: bool
@@ -96,7 +98,7 @@ _NO_REST = _Rest(frozenset(), ends=False)
 
 
 class _Run(NamedTuple):
-    """A chain of `length` edges with the same characters up to `target`; its states offer the same rest."""
+    """A chain of `length` edges with the same characters up to `target`; its states have the same rest."""
 
     classes: int
     length: int
@@ -132,7 +134,7 @@ class _Writer:
         self._parts: dict[Expr, Ref] = {}  # repeated characters that are productions
 
     def expression(self) -> Expr:
-        """Return the words from the start on. Writes the productions that it needs."""
+        """Return the words of the language, and add the productions that they need."""
         whole = self._joined(self._from(0, 0))
         while self._pending:
             state = self._pending.pop()
@@ -141,7 +143,7 @@ class _Writer:
         return whole
 
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
-        """Return what may come from a state on, by name where it has one."""
+        """Return the words from a state on, by name if it has one."""
         if self._scope is None:
             return self._body_in_place(state, nesting)
         shared = self._uses[state] > 1 and not self._is_short_ending(state)
@@ -161,7 +163,7 @@ class _Writer:
         return body
 
     def _is_short_ending(self, state: int) -> bool:
-        """Return whether at most a few fixed characters are still to come."""
+        """Return whether at most a few fixed characters remain."""
         for _ in range(_SHORT_ENDING):
             edges = self._edges[state]
             if self._loops[state] or len(edges) + (state in self._accepting) != 1:
@@ -182,7 +184,7 @@ class _Writer:
         return known
 
     def _body(self, state: int, nesting: int) -> list[_RepeatedExpr]:
-        """Return what may come from a state on, written out."""
+        """Return the words from a state on, inline."""
         pieces: list[_RepeatedExpr] = []
         loop, run, rest = self._loops[state], None, self._rest(state)
         if loop:
@@ -203,7 +205,7 @@ class _Writer:
         return [*pieces, *self._exits(rest, nesting)]
 
     def _exits(self, rest: _Rest, nesting: int) -> list[_RepeatedExpr]:
-        """Return one of the edges and what comes behind it, or the end."""
+        """Return one of the edges and the words after it, or the end."""
         deeper = nesting + (len(rest.edges) + rest.ends > 1)
         options = [
             [_RepeatedExpr(self._char(classes)), *self._from(target, deeper)]
@@ -223,7 +225,7 @@ class _Writer:
         return _Rest(frozenset([edge for edge in edges if edge[0] != without]), state in self._accepting)
 
     def _run(self, state: int) -> _Run | None:
-        """Return the longest chain from a state, if it is worth writing as one."""
+        """Return the longest chain from a state, if it is worth a repetition."""
         best: _Run | None = None
         for classes, first in self._edges[state].items():
             rest, length, target = self._rest(state, classes), 1, first
@@ -240,7 +242,7 @@ class _Writer:
         return best
 
     def _joined(self, pieces: list[_RepeatedExpr]) -> Expr:
-        """Return the pieces one behind the other, neighbours of one expression as one repetition."""
+        """Return the pieces in a row, with equal neighbours merged to one repetition."""
         merged: list[_RepeatedExpr] = []
         for piece in pieces:
             last = merged[-1] if merged else _RepeatedExpr(EPSILON)

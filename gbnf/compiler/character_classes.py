@@ -1,7 +1,7 @@
-"""Sets of characters as expressions: as they are, and as JSON strings spell them.
+"""Sets of characters as expressions, raw and in JSON strings.
 
-The spelling is canonical, that of `json.dumps(text, ensure_ascii=False)`: a character is itself, but for
-those that JSON forces to be escaped. So each word has one spelling.
+The spelling is canonical, that of `json.dumps(text, ensure_ascii=False)`: only characters that JSON requires
+to be escaped are escaped. So each word has one spelling.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LETTERS = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\
 
 @lru_cache(maxsize=1024)
 def raw_char(chars: CharSet) -> Expr:
-    """Return one character of a set that isn't empty, as it is."""
+    """Return one character of a non-empty set, raw."""
     if len(chars) == 1:
         return Literal(chr(chars.ranges[0][0]))
     others = ~chars
@@ -28,7 +28,7 @@ def raw_char(chars: CharSet) -> Expr:
 
 @lru_cache(maxsize=1024)
 def json_char(chars: CharSet) -> Expr:
-    """Return one character of a set that isn't empty, as it stands in a JSON string."""
+    """Return one character of a non-empty set, as spelled in a JSON string."""
     if chars == ANY_CHAR:
         return Ref("keyChar")
     plain, forced = chars - _FORCED, chars & _FORCED

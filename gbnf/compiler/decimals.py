@@ -1,8 +1,9 @@
 """Spellings of numbers as expressions, digit by digit, between two inclusive bounds.
 
-A number is written as an integer, as a decimal, or with an exponent. Before an exponent stands one digit that
-is not zero, and perhaps a fraction: so `json.dumps` and `JSON.stringify` write what is very large or very
-small. No spelling with an exponent is read as infinity or zero by a parser that reads doubles.
+A number is an integer, a decimal, or has an exponent. Before an exponent there are one nonzero digit and
+perhaps a fraction: the spelling of `json.dumps` and `JSON.stringify` for very large and very small numbers.
+
+Invariants: no spelling with an exponent is read as infinity or zero by a parser of doubles.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from gbnf.grammar.ir import (
     seq,
 )
 
-#: The least double above zero, as it is written: 5e-324.
+#: The least double above zero, as `repr` writes it: 5e-324.
 SMALLEST = Fraction(repr(nextafter(0.0, 1.0)))
-#: From here on, a number is read as infinity: half way between the greatest double and the next power of two.
+#: Numbers from here on are read as infinity: halfway from the greatest double to the next power of two.
 INFINITE = Fraction(2**1024 - 2**970)
 
 #: Rules of `number_rules`: every number without a sign, and those with the least and the greatest exponent.
@@ -39,7 +40,7 @@ UNSIGNED, TINY, HUGE = Ref("unsigned"), Ref("tinyNumber"), Ref("hugeNumber")
 _DIGIT = char_class((0x30, 0x39))
 _NONZERO = char_class((0x31, 0x39))
 _ZERO = char_class((0x30, 0x30))
-#: Decimals of bounds beyond these are rounded towards the inside where digits are not counted.
+#: Where digits are not counted, bounds of more decimals are rounded inwards.
 _MANY_DECIMALS = 60
 
 
@@ -47,8 +48,8 @@ _MANY_DECIMALS = 60
 class DigitLimits:
     """How many digits a number may have; None: any number of them.
 
-    `integer`: of an integer. `whole`, `fraction`: before and behind the point of any other number. `small`:
-    behind the point of a number that begins with `0.00`, at least `fraction`.
+    `integer`: of an integer. `whole`, `fraction`: before and after the point of any other number. `small`:
+    after the point of a number that begins with `0.00`, at least `fraction`.
     """
 
     integer: int | None
@@ -57,7 +58,7 @@ class DigitLimits:
     small: int | None
 
     def max_fraction_digits(self, whole: int, digits: str) -> int | None:
-        """Return how many digits may stand behind a point that has `whole` before and `digits` behind it."""
+        """Return the most digits after a point that has `whole` before and `digits` after it."""
         is_small = whole == 0 and digits.startswith("00")
         return self.small if is_small else self.fraction
 
@@ -65,7 +66,7 @@ class DigitLimits:
 #: Enough for every integer of 128 bits, and for every double as `json.dumps` and `JSON.stringify` write it:
 #: JavaScript writes 1.2345678901234567e-6 as 0.0000012345678901234567.
 BOUNDED_DIGITS = DigitLimits(integer=39, whole=39, fraction=20, small=22)
-#: As many digits as a double has before the point; of integers and behind the point any number.
+#: As many digits as a double has before the point; of integers and after the point any number.
 UNBOUNDED_DIGITS = DigitLimits(integer=None, whole=308, fraction=None, small=None)
 
 
@@ -127,7 +128,7 @@ def number_rules(digits: DigitLimits) -> dict[str, Expr]:
 
 
 def zero_expr(digits: DigitLimits) -> Expr:
-    """Zero without a sign."""
+    """Return zero without a sign."""
     return _unsigned(Fraction(0), Fraction(0), digits)
 
 
@@ -173,7 +174,7 @@ def _unsigned(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr
 
 
 def _split(value: Fraction, digits: DigitLimits, rounded: Callable[[Fraction], int]) -> tuple[int, str]:
-    """Return a decimal of at least 0 as its whole part and the digits behind the point, without trailing zeros."""
+    """Return the whole part of a decimal (at least 0) and the digits after the point, without final zeros."""
     places = (digits.small if value < Fraction(1, 100) else digits.fraction) or 0
     if digits.fraction is None:
         places = _MANY_DECIMALS
@@ -182,7 +183,7 @@ def _split(value: Fraction, digits: DigitLimits, rounded: Callable[[Fraction], i
 
 
 def _more(whole: int, digits: str, limits: DigitLimits, least: int = 0) -> Expr:
-    """Return any digits behind `whole`, the point and `digits`, at least so many."""
+    """Return any digits after `whole`, the point and `digits`; at least `least`."""
     if limits.fraction is None:
         return repeat(_DIGIT, least)
     max_fraction_digits = limits.max_fraction_digits(whole, digits)
@@ -227,7 +228,7 @@ def _fraction_to(whole: int, digits: str, limits: DigitLimits) -> Expr:
 
 
 def _digits_in(low: str, high: str, known: str, whole: int, limits: DigitLimits) -> Expr:
-    """Return a digit from `low` to `high` behind those known, and any more behind it."""
+    """Return a digit from `low` to `high` after `known`, and any more after it."""
     behind = {digit: _more(whole, known + digit, limits) for digit in (low, high)}
     if behind[low] == behind[high]:
         return seq(_digit_range(low, high), behind[low])
@@ -235,7 +236,7 @@ def _digits_in(low: str, high: str, known: str, whole: int, limits: DigitLimits)
 
 
 def _zeros(whole: int, digits: str, limits: DigitLimits) -> Expr:
-    """Return zeros that change nothing; at least one where there are no digits behind the point."""
+    """Return zeros without effect; at least one where there are no digits after the point."""
     max_fraction_digits = limits.max_fraction_digits(whole, digits or "00")
     return repeat(
         _ZERO, 0 if digits else 1, None if max_fraction_digits is None else max_fraction_digits - len(digits)

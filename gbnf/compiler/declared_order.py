@@ -1,7 +1,7 @@
-"""Objects whose properties form one chain: they come in its order, the usual case, written in one sweep.
+"""Objects whose properties form one chain and come in its order: the usual case, compiled in one pass.
 
-A state is how many properties lie behind. What may follow one that can't be left out is written in place;
-the others, which several states lead to, are rules. `gbnf.compiler.objects` has the general automaton.
+A state is how many properties came before. What follows a required property is inline; the other states, to
+which several lead, are rules. `gbnf.compiler.objects` has the general automaton.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, alt, seq
 
-#: How many declared properties are offered in one trie.
+#: The most declared properties in one trie.
 CHUNK = 16
 
 
@@ -27,10 +27,10 @@ def declared_order_expr(
     layout: Layout,
     scope: Scope,
 ) -> Expr:
-    """Return the objects of the properties `names`, those in `required` always there.
+    """Return the objects of the properties `names`, of which `required` are always present.
 
-    `values` holds what stands under each name, none of them impossible; `others` are pairs of key and value
-    that may stand anywhere between.
+    `values` are expressions by name, none of them empty; `others` are pairs of key and value that may come
+    anywhere in between.
     """
     return _DeclaredOrder(names, required, values, others, layout, scope).expression()
 
@@ -61,6 +61,7 @@ class _DeclaredOrder:
         self._later: dict[int, Expr] = {}
 
     def expression(self) -> Expr:
+        """Return the objects, and add the productions that they need."""
         count, layout = len(self._names), self._layout
         first_of_run = 0
         firsts = []  # of each property, the first state from which it may come next
@@ -82,7 +83,7 @@ class _DeclaredOrder:
         return factor_prefixes(alternatives)
 
     def _rest(self, state: int) -> Expr:
-        """Return what follows a value: more pairs, each behind a comma, or the closing bracket."""
+        """Return what follows a value: more pairs, each after a comma, or the closing bracket."""
         if not self._others:
             return self._production(state, EMPTY_LANGUAGE)
         label = f"After {self._names[state - 1]}" if state else "More"
@@ -97,17 +98,17 @@ class _DeclaredOrder:
         return self._or_end(more) if self._may_end[state] else more
 
     def _or_end(self, more: Expr) -> Expr:
-        """Another pair behind its comma, or the closing bracket."""
+        """Return another pair after its comma, or the closing bracket."""
         if isinstance(self._layout.end_object, Literal):  # nothing to share with the comma
             return Alt((more, self._layout.end_object))
         return factor_prefixes([more, self._layout.end_object])
 
     def _pairs(self, state: int, rest: Expr) -> Expr:
-        """Return the pairs that may come next; `rest` stands behind additional ones."""
+        """Return the pairs that may come next; `rest` follows additional ones."""
         return alt(self._declared(state), *[seq(other, rest) for other in self._others])
 
     def _declared(self, state: int) -> Expr:
-        """Return the declared properties that may come next: a few, and by reference those that follow."""
+        """Return the declared properties that may come next: some inline, the others by reference."""
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
         words = [(json_string(self._names[place]), self._entries[place]) for place in range(state, limit)]
@@ -120,9 +121,9 @@ class _DeclaredOrder:
 
 
 def trie(words: Sequence[tuple[str, Expr]]) -> Expr:
-    """Return one of the words and what follows it, shared beginnings written once.
+    """Return one of the words and what follows it, as a trie.
 
-    The words are sorted, and none is the beginning of another.
+    The words are sorted, and none is a prefix of another.
     """
     if len(words) == 1:
         return seq(Literal(words[0][0]), words[0][1])

@@ -1,4 +1,4 @@
-"""How JSON is laid out: where whitespace may stand between its tokens.
+"""Layouts of JSON: where whitespace is allowed between tokens.
 
 default   at most one space after "," and ":", none elsewhere: both `json.dumps(x)` and its compact form
 compact   none at all: separators=(",", ":")
@@ -20,8 +20,8 @@ Whitespace = OneOf["default", "compact", "spaced", "free"]
 class Layout:
     """The punctuation of JSON with the whitespace around it.
 
-    An opening bracket is followed by an item; `empty_object` and `empty_array` stand for those without.
-    `space` is the production of the rule `ws`, None where the layout needs none.
+    An opening bracket is followed by an item; `empty_object` and `empty_array` are without items. `space` is
+    the production of the rule `ws`, None if the layout needs none.
     """
 
     comma: Expr

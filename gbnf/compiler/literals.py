@@ -70,7 +70,7 @@ def value_expr(value: Any, layout: Layout, pairs: JoinPairs | None = None) -> Ex
 
 
 def _number_texts(value: float) -> Iterable[str]:
-    """Return the spellings of a number: those of `json.dumps` and `JSON.stringify`, and without an exponent."""
+    """Return the spellings of a number by `json.dumps` and `JSON.stringify`, and without an exponent."""
     text = _encode(value)
     if isinstance(value, int):
         # From 1e21 on, JavaScript writes an exponent.
@@ -90,6 +90,7 @@ def values_expr(values: Iterable[Any], layout: Layout, pairs: JoinPairs | None =
 
 
 def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:
+    """Return the items with commas between them."""
     parts: list[Expr] = []
     for item in items:
         parts += [comma, item] if parts else [item]
@@ -97,17 +98,17 @@ def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:
 
 
 def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
-    """Return the alternation of the expressions with shared beginnings written once: a trie.
+    """Return the alternation of the expressions as a trie, with shared prefixes factored out.
 
     "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
-    else as a whole. This is what keeps llama.cpp fast: it tries every token against every open branch.
+    others as a whole. This keeps llama.cpp fast: it tries every token against every open branch.
     """
     if len(alternatives) < 2:
         return alternatives[0] if alternatives else EMPTY_LANGUAGE
     return _factor([_items(one) for one in alternatives], 0)
 
 
-#: How deep a trie nests before what is left is listed as it is.
+#: How deeply a trie nests before the rest is listed as it is.
 _TRIE_NESTING = 40
 
 
@@ -129,7 +130,7 @@ def _factor(sequences: list[tuple[Expr, ...]], nesting: int) -> Expr:
 
 
 def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, ...]]]:
-    """Return the longest beginning that all share, up to one item, and what is left of each."""
+    """Return the longest common prefix, of up to one item, and the rest of each."""
     first = group[0][0]
     if not isinstance(first, Literal):
         return first, [items[1:] for items in group]
@@ -146,12 +147,12 @@ def _items(expr: Expr) -> tuple[Expr, ...]:
     return expr.items if isinstance(expr, Seq) else (expr,)
 
 
-#: So many characters of a key nest in one production before the rest gets one of its own.
+#: How many characters of a key nest in one production before the rest becomes its own.
 _KEY_NESTING = 16
 
 
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
-    """Return a key in canonical spelling, quotes included, that is none of `names`."""
+    """Return the keys other than `names` in canonical spelling, quotes included."""
     words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
     return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
 
@@ -169,7 +170,7 @@ def _units(spelled: str) -> tuple[str, ...]:
 
 
 def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
-    """Return what may follow `at` units that the words share, closing quote included, so that none is spelled."""
+    """Return the continuations of `at` common units, with the closing quote, that spell none of the words."""
     if len(words) == 1:
         return _other_than(words[0][at:], scope)
     following: dict[str, list[tuple[str, ...]]] = {}
@@ -185,7 +186,7 @@ def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
 
 
 def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
-    """Return what may follow so that just this word isn't spelled."""
+    """Return the continuations, with the closing quote, that don't spell the word."""
     rest = _WHOLE
     while len(word) > _KEY_NESTING:
         word, last = word[:-_KEY_NESTING], word[-_KEY_NESTING:]
@@ -195,12 +196,12 @@ def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
 
 @lru_cache(maxsize=8192)
 def _along(word: tuple[str, ...], rest: Expr) -> Expr:
-    """Return what may follow: this word and then `rest`, or anything that leaves it."""
+    """Return the word and then `rest`, or anything that deviates from the word."""
     return _unless(((word[0], _along(word[1:], rest)),), ends=False) if word else rest
 
 
 def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
-    """Return one of the units and its rest, or any other; the closing quote too, unless a word `ends` here."""
+    """Return one of the units and its rest, or any other; the closing quote too unless a word `ends`."""
     plain = "".join([unit for unit, _ in rests if len(unit) == 1])
     branches: list[Expr] = [seq(Literal(unit), rest) for unit, rest in rests]
     branches.append(_other_char(plain))
@@ -213,7 +214,7 @@ def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _other_char(excluded: str) -> Expr:
-    """Return a character that is written as it is and none of these, and the rest of a key."""
+    """Return an unescaped character other than these, and the rest of a key."""
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)
 
 

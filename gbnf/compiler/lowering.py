@@ -1,7 +1,7 @@
 """From the value sets of a schema to productions.
 
-Each conjunction becomes an expression: scalars in place, objects, arrays and unions as rules of their own,
-named after the path that leads to them. A conjunction that is met again is the same rule, so recursive
+Each conjunction becomes an expression: scalars inline, objects, arrays and unions as rules of their own,
+named after the path to them. Equal conjunctions are the same rule, so recursive
 schemas become recursive grammars; with `max_depth`, deeper objects and arrays become generic JSON instead.
 """
 
@@ -60,11 +60,11 @@ PropertyOrder = OneOf["declared", "any"]
 class CompileOptions:
     """How a schema becomes a grammar.
 
-    `whitespace`: see `gbnf.compiler.layout`. `max_depth`: how many objects and arrays may stand around one
-    that is still held; None: any number. `closed`: objects that declare properties and say nothing of
-    additional ones have none. `property_order`: declared properties come in declared order, or in any, as
-    far as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.any_order` go. `bounded_digits`: numbers have
-    at most the digits of `gbnf.compiler.decimals.BOUNDED`.
+    `whitespace`: see `gbnf.compiler.layout`. `max_depth`: the most objects and arrays around one that is
+    still constrained; None: any number. If `closed`, an object that declares properties but not
+    `additionalProperties` allows no others. `property_order`: properties in declared order, or in any, as far
+    as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.any_order` go. With `bounded_digits`,
+    numbers have at most the digits of `gbnf.compiler.decimals.BOUNDED_DIGITS`.
     """
 
     whitespace: Whitespace = "default"
@@ -79,16 +79,16 @@ class CompileOptions:
         return BOUNDED_DIGITS if self.bounded_digits else UNBOUNDED_DIGITS
 
 
-#: How many rules one schema may take before the rest of it is left open.
+#: The most rules of one schema; beyond, the rest of it is not constrained.
 MAX_RULES = 8_000
-#: How many properties an object may declare before it is left open.
+#: The most properties of an object; beyond, it is not constrained.
 MAX_PROPERTIES = 8_000
-#: How many rules are written within one another before one is postponed: Python's stack is finite.
+#: How deeply rules are compiled recursively before one is postponed: Python's stack is finite.
 _MAX_NESTING = 25
 
 
 class _Postponed(NamedTuple):
-    """A rule whose production is still to be written."""
+    """A rule whose production is still to be compiled."""
 
     ref: Ref
     values: ValueSet
@@ -112,7 +112,7 @@ class Lowering:
 
     def __post_init__(self) -> None:
         self.report = Report(self.tool)
-        self.reason = ""  # why the last impossible place is impossible
+        self.reason = ""  # why the last unsatisfiable conjunction has no values
         self._layout = LAYOUTS[self.options.whitespace]
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._any_order_rules = 0  # rules that any order takes beyond the declared one
@@ -125,10 +125,10 @@ class Lowering:
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
         """Compile the document's root as the production of `ref`."""
-        places: Conjunction = (self.document.root,)
-        values = self._expander.expand(places)
+        subschemas: Conjunction = (self.document.root,)
+        values = self._expander.expand(subschemas)
         if not self.overrides:
-            self._known[places, 0] = ref
+            self._known[subschemas, 0] = ref
         if values.is_everything:
             self.report.free_form("", "type", "the schema allows every JSON value")
             return self.table.define(ref, Ref("jsonValue"))
@@ -138,19 +138,19 @@ class Lowering:
             self.table.define(late.ref, self._union(late.values, late.scope, late.pointer, late.depth))
         return ref
 
-    def value(self, places: Conjunction, scope: Scope, pointer: str, depth: int) -> Expr:
-        """Return an expression for the values that satisfy `places`, which stand in `depth` objects and arrays."""
-        places, scope = self._canonical(places, scope)
-        key = (places, depth if self.options.max_depth is not None else 0)
+    def value(self, subschemas: Conjunction, scope: Scope, pointer: str, depth: int) -> Expr:
+        """Return an expression for the values of a conjunction, inside `depth` objects and arrays."""
+        subschemas, scope = self._canonical(subschemas, scope)
+        key = (subschemas, depth if self.options.max_depth is not None else 0)
         if key in self._known:
             return self._known[key]
-        pointer = self._expander.pointer(places[0]) if places else pointer
-        if self._is_spent() and places:
+        pointer = self._expander.pointer(subschemas[0]) if subschemas else pointer
+        if self._is_spent() and subschemas:
             self.report.unenforced(pointer, "type", _TOO_LARGE)
             return self._known.setdefault(key, Ref("jsonValue"))
-        values = self._expander.expand(places)
+        values = self._expander.expand(subschemas)
         if values.is_everything:
-            self.report.free_form(pointer, "type", "nothing says what stands here, so any JSON value may")
+            self.report.free_form(pointer, "type", "nothing is declared here, so any JSON value is allowed")
             return self._known.setdefault(key, Ref("jsonValue"))
         if values.is_empty:
             self.reason = values.reason
@@ -171,32 +171,32 @@ class Lowering:
         return self._known[key]
 
     def _is_spent(self) -> bool:
-        """Return whether so much has been written or looked into that what is new has to be left open."""
+        """Return whether the limits are reached, so that new conjunctions are not constrained any more."""
         rules = len(self.table.productions) - self._any_order_rules
         return rules > MAX_RULES or is_spent()
 
-    def _canonical(self, places: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
-        """Return a lone reference is the place that it leads to, and lends it its name."""
+    def _canonical(self, subschemas: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
+        """Resolve a lone reference to its target, which gets the name of the reference."""
         seen = set()
-        while len(places) == 1:
-            raw = places[0].raw
+        while len(subschemas) == 1:
+            raw = subschemas[0].raw
             keyword = next((one for one in REFERENCES if one in raw), "") if isinstance(raw, Mapping) else ""
-            if not keyword or places in seen:
+            if not keyword or subschemas in seen:
                 break
-            seen.add(places)
-            place = self.document.enter(places[0])
-            if keyword not in place.raw:  # its draft doesn't know it
+            seen.add(subschemas)
+            subschema = self.document.enter(subschemas[0])
+            if keyword not in subschema.raw:  # its draft doesn't have it
                 break
             if not self.document.refs_hide_siblings and KEYWORDS & raw.keys() != {keyword}:
                 break
-            places = (self.document.follow(place, keyword),)
-            name = places[0].pointer.rpartition("/")[2]
+            subschemas = (self.document.follow(subschema, keyword),)
+            name = subschemas[0].pointer.rpartition("/")[2]
             if name:
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
-        return places, scope
+        return subschemas, scope
 
     def _union(self, values: ValueSet, scope: Scope, pointer: str, depth: int) -> Expr:
-        alternatives = [self._listed(values.values, scope, pointer)] if values.values else []
+        alternatives = [self._enumerated(values.values, scope, pointer)] if values.values else []
         structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
@@ -209,8 +209,8 @@ class Lowering:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
-    def _listed(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
-        """Return any of the values; objects in them in any order where that is asked for and they are small."""
+    def _enumerated(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
+        """Return any of the values; small objects in them in any order, if that is wanted."""
         try:
             spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except EffortSpent:
@@ -222,11 +222,11 @@ class Lowering:
         return values_expr(values, self._layout, self._pairs(scope, pointer))
 
     def _pairs(self, scope: Scope, pointer: str) -> JoinPairs | None:
-        """Return how the pairs of a listed object are put together; None: in their order."""
+        """Return how to combine the pairs of a listed object; None: in their order."""
         if not self._order_budget.any_order:
             return None
 
-        def together(pairs: Sequence[Expr]) -> Expr:
+        def combine(pairs: Sequence[Expr]) -> Expr:
             count = len(pairs)
             if count > 1:
                 before = len(self.table.productions)
@@ -236,11 +236,11 @@ class Lowering:
                     expr = permuted_expr(pairs, self._layout, scope)
                     self._any_order_rules += len(self.table.productions) - before
                     return expr
-                reason = f"an object of {count} properties that is listed has them in its own order only"
+                reason = f"a listed object of {count} properties is accepted in its own order only"
                 self.report.add_finding(pointer, "enum", "declared_order", reason)
             return join_expressions(pairs, self._layout.comma)
 
-        return together
+        return combine
 
     def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int) -> Expr:
         match shape:
@@ -258,7 +258,7 @@ class Lowering:
                 return self._object(shape, scope, pointer, depth)
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
-        """Numbers of one kind are written once."""
+        """Return the expression of a number; equal shapes share one."""
         known = self._numbers.get(shape)
         if known is None:
             expr, reason = None, ""
@@ -278,7 +278,7 @@ class Lowering:
         return expr
 
     def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
-        """Strings of one kind are written once."""
+        """Return the expression of a string; equal shapes share one."""
         if shape == String():
             return Ref("string")
         known = self._strings.get(shape)
@@ -293,7 +293,7 @@ class Lowering:
         return expr
 
     def _new_string(self, shape: String, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
-        """Return an expression, and each keyword that it doesn't hold, with the reason."""
+        """Return an expression, and each keyword that it doesn't enforce, with the reason."""
         low, high = shape.min_length, shape.max_length
         if shape.language is not None:
             return self._regular(shape, shape.language, scope)
@@ -317,7 +317,9 @@ class Lowering:
 
     def _array(self, shape: Array, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Array():
-            self.report.free_form(pointer, "items", "nothing says what the items are")
+            self.report.free_form(
+                pointer, "items", "no items are declared, so the array may contain anything"
+            )
             return Ref("jsonArray")
         if self._too_deep(depth, pointer, "items"):
             return Ref("jsonArray")
@@ -341,41 +343,41 @@ class Lowering:
         hint = "Match " if also else ""
         prefix = tuple(
             self.value(
-                conjunction(places, also),
+                conjunction(subschemas, also),
                 scope.inside(f"{hint}Item {number}"),
                 f"{pointer}/prefixItems/{number - 1}",
                 depth + 1,
             )
-            for number, places in enumerate(shape.prefix, 1)
+            for number, subschemas in enumerate(shape.prefix, 1)
         )
         rest: Expr = EMPTY_LANGUAGE
         if shape.max_items is None or shape.max_items > len(prefix):
-            places = conjunction(shape.items, also)
-            rest = self.value(places, scope.inside(f"{hint}Item"), f"{pointer}/items", depth + 1)
+            subschemas = conjunction(shape.items, also)
+            rest = self.value(subschemas, scope.inside(f"{hint}Item"), f"{pointer}/items", depth + 1)
         return possible_items(ArrayItems(prefix, rest, shape.min_items, shape.max_items))
 
     def _special_array(
         self, shape: Array, items: ArrayItems, scope: Scope, pointer: str, depth: int
     ) -> Expr | None:
-        """Arrays with `contains` or unique items; None where there are none of these, or it is reported."""
+        """Return arrays with `contains` or unique items; None if there are neither, or they are reported."""
         if shape.unique and not (items.maximum is not None and items.maximum <= 1):
             values = None if shape.prefix or shape.contains else self._few_values(shape.items)
             if values is not None:
                 pairs = self._pairs(scope, pointer)
-                written = [value_expr(value, self._layout, pairs) for value in values]
-                return unique_expr(written, items.minimum, items.maximum, self._layout, scope)
+                values_exprs = [value_expr(value, self._layout, pairs) for value in values]
+                return unique_expr(values_exprs, items.minimum, items.maximum, self._layout, scope)
             self._report_unenforced(shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
         if len(shape.contains) == 1:
             matching = [
                 self.value(
-                    conjunction(places, shape.contains[0]),
+                    conjunction(subschemas, shape.contains[0]),
                     scope.inside("Match"),
                     f"{pointer}/contains",
                     depth + 1,
                 )
-                for places in (*shape.prefix[: len(items.prefix)], shape.items)
+                for subschemas in (*shape.prefix[: len(items.prefix)], shape.items)
             ]
             expr = containing_expr(items, matching, self._layout, scope)
             if expr is not None:
@@ -385,9 +387,9 @@ class Lowering:
         )
         return None
 
-    def _few_values(self, places: Conjunction) -> list[Any] | None:
-        """Return all values that satisfy `places`, where they are few."""
-        allowed = self._expander.expand(places)
+    def _few_values(self, subschemas: Conjunction) -> list[Any] | None:
+        """Return all values that satisfy `subschemas`, where they are few."""
+        allowed = self._expander.expand(subschemas)
         values = list(allowed.values)
         for shape in allowed.shapes:
             if isinstance(shape, Null):
@@ -404,21 +406,21 @@ class Lowering:
     def _object(self, shape: Object, scope: Scope, pointer: str, depth: int) -> Expr:
         if shape == Object():
             self.report.free_form(
-                pointer, "properties", "no properties are declared, so the object may hold anything"
+                pointer, "properties", "no properties are declared, so the object may contain anything"
             )
             return Ref("jsonObject")
         if self._too_deep(depth, pointer, "properties"):
             return Ref("jsonObject")
         if len(shape.properties) > MAX_PROPERTIES:
-            reason = f"it declares more than {MAX_PROPERTIES} properties, so any object may stand here"
+            reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"
             self.report.unenforced(pointer, "type", reason)
             return Ref("jsonObject")
         spend(_PART_WORK * (1 + len(shape.properties)))
         values = {
             name: self.overrides[name]
             if depth == 0 and name in self.overrides
-            else self.value(places, scope.inside(name), f"{pointer}/properties/{name}", depth + 1)
-            for name, places in shape.properties.items()
+            else self.value(subschemas, scope.inside(name), f"{pointer}/properties/{name}", depth + 1)
+            for name, subschemas in shape.properties.items()
         }
         others = []
         for other in shape.others:
@@ -450,17 +452,17 @@ class Lowering:
     def _report_unenforced(
         self, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
     ) -> None:
-        """Report a keyword wherever the shape has it from."""
-        places = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
+        """Report a keyword at every schema that the shape has it from."""
+        found = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
         if keyword == "contains":  # or the complement of `items`
-            places += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
-        for place, name in places or [(pointer, keyword)]:
-            self.report.unenforced(f"{place}/{name}", name, reason)
+            found += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
+        for base, name in found or [(pointer, keyword)]:
+            self.report.unenforced(f"{base}/{name}", name, reason)
 
 
-_TOO_LARGE = "the schema is too large, so any JSON value may stand here"
-_LEFT_OPEN = "the schema is too large, so any value of the same JSON type may stand here"
-#: What it takes to write a value, or a property or an item, in the units of `gbnf.effort`.
+_TOO_LARGE = "the schema is too large, so any JSON value is allowed"
+_LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
+#: The work of emitting a value, or a property or an item, in the units of `gbnf.effort`.
 _VALUE_WORK = 6
 _PART_WORK = 40
 _SHAPE_OF: Mapping[type, type] = {
@@ -475,9 +477,9 @@ _ANY_OF_TYPE: Mapping[type, Expr] = {
     Object: Ref("jsonObject"),
 }
 
-_BEYOND = f"bounds above {MAX_BOUND} are not held"
+_BEYOND = f"bounds above {MAX_BOUND} are not enforced"
 
-#: How much an expression may weigh to be written in several places: about the engine's rules for it.
+#: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
 _LIGHT = 24
 
 

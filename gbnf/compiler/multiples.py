@@ -15,20 +15,20 @@ from gbnf.grammar.ir import Expr, alt, literal
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Bound, Number
 
-#: The greatest divisor, in units of its last decimal, that is held by an automaton.
+#: The greatest divisor, in units of its last decimal, that is enforced by an automaton.
 MAX_DIVISOR = 1000
 _MAX_DECIMALS = 6
-#: So few multiples between the bounds are written out.
+#: The most multiples between the bounds that are listed.
 _MAX_LISTED = 200
 #: The most states of an automaton of multiples that counts digits too.
 _MAX_COUNTED = 400
-#: Doubles from the first to the second are written without exponent by everyone.
+#: Every serialiser writes doubles from the first to the second without exponent.
 _PLAIN = (Fraction(1, 10**4), 10**16)
 _UNCOUNTED = DigitLimits(None, None, None, None)
 
 
 def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Expr | None, str]:
-    """Return the numbers of a shape with divisors, and what is not held of them, "" for nothing.
+    """Return the numbers of a shape with divisors, and the reason if they are not enforced exactly, else "".
 
     Listed where the bounds leave few, else by an automaton, which spells numbers without exponent; None where
     it would be too large. It counts no digits where that would make it too large.
@@ -81,8 +81,8 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """Return the canonical decimals that are multiples of `divisor`.
 
-    A state is the digits read so far modulo the divisor, in units of its last decimal, and how many decimals
-    were read.
+    A state is the number read so far modulo `divisor`, in units of its last decimal, and the number of
+    decimals read.
     """
     places = 0
     while (divisor * 10**places).denominator != 1:
@@ -92,7 +92,7 @@ def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     unit = int(divisor * 10**places)
     if unit * (places + 1) > MAX_DIVISOR * 4 or unit > MAX_DIVISOR:
         return None
-    # states: 0 at the start, 1 behind the sign, 2 behind a zero, then (decimals read, remainder)
+    # states: 0 at the start, 1 after the sign, 2 after a zero, then (decimals read, remainder)
     digits = [str(digit) for digit in range(10)]
     index: dict[tuple[int, int], int] = {}
     rows: list[list[tuple[str, int]]] = [[], [], []]

@@ -1,4 +1,4 @@
-"""Spellings of numbers as regular languages: between expressions and automata, there and back."""
+"""Conversion of the spellings of numbers between expressions and automata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gbnf.regular.automaton import Dfa
 
 
 def intersection(left: Expr, right: Expr) -> Expr:
-    """Return the spellings that both expressions derive. None of the three holds a nonterminal."""
+    """Return the spellings that both expressions derive. None of the three contains a nonterminal."""
     return automaton_expr(expr_language(left) & expr_language(right))
 
 

@@ -1,7 +1,7 @@
 """The numbers of a shape, in canonical spelling: integers as integers, all others in any spelling.
 
-A range holds for a number as it is written and as the double that it is read as: `0.99999999999999999` is
-read as 1, and so is not accepted below 1.
+A number must be in the range both as written and as the double that it is read as: `0.99999999999999999` is
+read as 1, so it is not accepted below 1.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) ->
 
 
 def _least(bound: Bound) -> Fraction:
-    """Return the least number that is not below a lower bound, as a decimal or as the double that it is read as."""
+    """Return the least number within a lower bound, both as a decimal and as the double it is read as."""
     value = bound.value
     if not bound.exclusive:
         return value
@@ -72,7 +72,7 @@ def _least(bound: Bound) -> Fraction:
 
 
 def _not_integers(low: Fraction | None, high: Fraction | None, digits: DigitLimits) -> Expr:
-    """Return the numbers that are no integers: with an exponent where they are small enough to be plainly none."""
+    """Return the numbers that are not integers; with an exponent only if they are close to 0."""
     first = -_SMALL if low is None else max(low, -_SMALL)
     last = _SMALL if high is None else min(high, _SMALL)
     small = scientific_expr(first, last, digits) if first <= last else EMPTY_LANGUAGE

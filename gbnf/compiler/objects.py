@@ -1,11 +1,13 @@
 """Objects as automata over their properties.
 
-The properties that one schema declares are a chain: they come in its order. A state says how far each chain
-is, which `requires_one_of` groups are satisfied and how many properties there were (as far as a bound on
-their number asks). From each state every later property of a chain is offered up to the next one that can't
-be left out, all keys in one trie: so each property comes at most once and in declared order, required ones
-always, and no comma dangles. Chains interleave freely, and other properties may stand anywhere between. In
-any order, every property is a chain of its own; where that takes too many states, see `gbnf.compiler.any_order`.
+The properties that one schema declares are a chain: they come in its order. A state is the position in each
+chain, which `requires_one_of` groups are satisfied and how many properties came before (if their number is
+bounded). From each state, every later property of a chain may come, up to the next required one, all keys in
+one trie. Chains interleave freely, and other properties may come anywhere in between. In any order, every
+property is a chain of its own; where that takes too many states, see `gbnf.compiler.any_order`.
+
+Invariants: each property comes at most once and in declared order, required ones always; there are no
+trailing commas.
 """
 
 from __future__ import annotations
@@ -26,23 +28,23 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Object
 
-#: The most states of one object; beyond, bounds on the number of properties are loosened.
+#: The most states of one object; beyond, bounds on the number of properties are not enforced.
 MAX_STATES = 1000
-#: The most states of an object with `requires_one_of`: each set of groups that are satisfied is one.
+#: The most states of an object with `requires_one_of`: each set of satisfied groups is one.
 MAX_GROUP_STATES = 2000
 #: The greatest number of properties that is counted: each is a level of nesting in the grammar.
 MAX_COUNT = 100
 #: The most declared properties that may come in any order: each set of them is a state.
 MAX_ANY_ORDER = 8
 
-#: The keys of a class of other properties (None: every key), and an expression for what stands under them.
+#: The keys of a class of other properties (None: every key), and an expression for their values.
 Other = tuple["Dfa | None", Expr]
 
 
 class ObjectExpr(NamedTuple):
-    """An object's expression, and each keyword that it doesn't hold, with the reason.
+    """An object's expression, and each keyword that it doesn't enforce, with the reason.
 
-    `rejected_orders` says which orders of the properties it refuses although any was asked for; "" for none.
+    `rejected_orders` says which orders of the properties it rejects though any was wanted; "" for none.
     """
 
     expr: Expr
@@ -58,7 +60,7 @@ def object_expr(
     scope: Scope,
     budget: OrderBudget,
 ) -> ObjectExpr:
-    """Return the objects of `shape`: `values` holds an expression for each declared property."""
+    """Return the objects of `shape`, with `values` as the expressions of declared properties."""
     if any(values[name] == EMPTY_LANGUAGE for name in shape.required):
         return ObjectExpr(EMPTY_LANGUAGE)
     loosened: list[tuple[str, str]] = []
@@ -103,12 +105,12 @@ def object_expr(
 
 
 def _fits(counted: int, chains: list[list[str]]) -> bool:
-    """Return whether so many properties can be counted along the chains."""
+    """Return whether `counted` properties can be counted along the chains."""
     return counted <= MAX_COUNT and counted * math.prod(len(chain) + 1 for chain in chains) <= MAX_STATES
 
 
 def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
-    """Return the properties that are possible, by the schema that declares them, each chain in its order."""
+    """Return the satisfiable properties by the schema that declares them, each chain in its order."""
     possible = [name for name in values if values[name] != EMPTY_LANGUAGE]
     left = set(possible)
     chains = [[name for name in chain if name in left] for chain in shape.chains]
@@ -116,7 +118,7 @@ def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
 
 
 def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
-    """Return the chains, the last ones joined to one where they would take too many pairs to interleave."""
+    """Return the chains; the last ones are joined where they would take too many pairs to interleave."""
     count = sum(map(len, chains))
     while len(chains) > 1 and not budget.reserve_interleaving(
         math.prod(len(chain) + 1 for chain in chains) * count
@@ -127,7 +129,7 @@ def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
 
 
 def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
-    """Return a pair for each class of other keys, the declared ones taken out."""
+    """Return a pair for each class of other keys, without the declared ones."""
     pairs = []
     for keys, value in others:
         if value == EMPTY_LANGUAGE:
@@ -149,13 +151,13 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
 
 
 class _State(NamedTuple):
-    at: tuple[int, ...]  # how many properties of each chain lie behind
+    at: tuple[int, ...]  # how many properties of each chain came before
     satisfied: int  # a bit for each group
     given: int  # properties so far, as far as they are counted
 
 
 class _Pair(NamedTuple):
-    """A declared property that may come, by its chain and place there, and the state behind it."""
+    """A declared property that may come next, by chain and index, and the state after it."""
 
     chain: int
     place: int
@@ -199,6 +201,7 @@ class _ObjectAutomaton:
         self._later: dict[tuple[int, _State], Expr] = {}
 
     def expression(self) -> Expr:
+        """Return the objects, and add the productions that they need."""
         if not all(self._groups):
             return EMPTY_LANGUAGE
         self._write_rests()
@@ -235,7 +238,7 @@ class _ObjectAutomaton:
         return found
 
     def _can_be_satisfied(self, state: _State) -> bool:
-        """Return whether each group that is not satisfied has a property that may still come."""
+        """Return whether each unsatisfied group has a property that may still come."""
         return all(
             state.satisfied & 1 << bit or any(place >= state.at[chain] for chain, place in group)
             for bit, group in enumerate(self._groups)
@@ -251,7 +254,7 @@ class _ObjectAutomaton:
         return f"After {last}" if last else "More"
 
     def _after_other(self, state: _State) -> _State | None:
-        """Return the state behind an additional property; None where there may be none."""
+        """Return the state after an additional property; None if none is allowed."""
         if not self._others or self._full(state):
             return None
         return state._replace(given=self._counting(state))
@@ -264,7 +267,7 @@ class _ObjectAutomaton:
         )
 
     def _write_rests(self) -> None:
-        """Find the states, name the rests that stand in several places, and write them from the end on."""
+        """Find the states, name the rests that are used several times, and build them from the end on."""
         uses: Counter[_State] = Counter()
         entered: Counter[_Pair] = Counter()
         recursive: set[_State] = set()
@@ -314,7 +317,7 @@ class _ObjectAutomaton:
         return [pair for pair in (*self._declared(state), *others) if pair != EMPTY_LANGUAGE]
 
     def _declared(self, state: _State) -> list[Expr]:
-        """Return the declared properties that may come next: a few, and by reference those of the following ones."""
+        """Return the declared properties that may come next: some inline, the others by reference."""
         pairs = self._next(state)
         return [
             expression
@@ -335,7 +338,7 @@ class _ObjectAutomaton:
         return expressions
 
     def _rest_production(self, state: _State) -> Expr:
-        """Return what follows a value: more pairs, each behind a comma, or the closing bracket."""
+        """Return what follows a value: more pairs, each after a comma, or the closing bracket."""
         alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
         if self._may_end(state):
             alternatives.append(self._layout.end_object)

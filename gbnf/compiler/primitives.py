@@ -1,6 +1,6 @@
 """The productions that every grammar shares: JSON's own nonterminals. Source: RFC 8259.
 
-A surrogate pair is one character and a lone surrogate is none, so that lengths count code points as the
+A surrogate pair is one character, and a lone surrogate is not allowed, so lengths count code points as the
 validator does.
 """
 
@@ -14,7 +14,7 @@ from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, repeat, seq
 
 _HEX = char_class((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
 
-#: One character of a JSON string as it is, without an escape.
+#: One unescaped character of a JSON string.
 PLAIN_CHAR = char_class('"\\', (0x00, 0x1F), negated=True)
 
 _BASIC_PLANE_ESCAPE = seq(
@@ -35,7 +35,7 @@ _SURROGATE_PAIR_ESCAPE = seq(
     repeat(_HEX, 2, 2),
 )
 
-#: The escapes that JSON forces on a character. In canonical spelling there are no others.
+#: The escapes that JSON requires. Canonical spelling has no others.
 _FORCED_ESCAPE = seq(
     Literal("\\"),
     alt(
@@ -53,7 +53,7 @@ _FORCED_ESCAPE = seq(
 
 @cache
 def primitives(whitespace: Whitespace, digits: DigitLimits = BOUNDED_DIGITS) -> dict[str, Expr]:
-    """Return every shared production by name, for a layout. Names start with a lower-case letter, as all do."""
+    """Return every shared production by name, for a layout."""
     layout = LAYOUTS[whitespace]
     string = Ref("string")
     value = Ref("jsonValue")
@@ -86,5 +86,5 @@ def primitives(whitespace: Whitespace, digits: DigitLimits = BOUNDED_DIGITS) -> 
     return table
 
 
-#: Names that no compiled rule may take, whatever the layout.
+#: Names that no compiled rule may have, in any layout.
 RESERVED = frozenset({"root", "fromStep", *primitives("free")})

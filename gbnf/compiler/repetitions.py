@@ -1,8 +1,8 @@
-"""Bounded repetitions in a form that llama.cpp takes.
+"""Bounded repetitions in a form that llama.cpp accepts.
 
-llama.cpp refuses more than 2,000 repetitions, silently drops a greater upper bound, and multiplies the
-bound by the rules that the repeated group creates. So what is repeated is a terminal or a rule of its own,
-and greater bounds are split into blocks. Source: `parse_sequence` in llama.cpp's `src/llama-grammar.cpp`.
+llama.cpp rejects more than 2,000 repetitions, silently drops a greater upper bound, and multiplies the bound
+by the rules that the repeated group creates. So only terminals and rules are repeated, and greater bounds are
+split into blocks. Source: `parse_sequence` in llama.cpp's `src/llama-grammar.cpp`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import CharClass, Expr, Ref, alt, repeat, seq
 
-#: The greatest number of repetitions that is written in one piece.
+#: The greatest number of repetitions in one piece.
 BLOCK_LENGTH = 1000
 
-#: The greatest bound that is held at all: the engine unrolls every repetition, of blocks too, into rules.
+#: The greatest bound that is enforced: the engine unrolls every repetition, of blocks too, into rules.
 MAX_BOUND = BLOCK_LENGTH * BLOCK_LENGTH
 
 
 class BoundedRepetition(NamedTuple):
-    """A repeated expression; `exact` is False where a bound beyond `MAX_BOUND` had to be loosened."""
+    """A repeated expression; `exact` is False if a bound above `MAX_BOUND` is not enforced."""
 
     expr: Expr
     exact: bool

@@ -1,4 +1,4 @@
-"""What a grammar's author should know: keywords that it does not enforce, and places that it leaves free."""
+"""What a grammar does not constrain: unenforced keywords, and subschemas that allow anything."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ Kind = Literal["unenforced", "free_form", "declared_order"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """One remark on one place of a schema.
+    """A remark on one keyword of a schema.
 
-    `kind` is "unenforced" where the grammar accepts values that `keyword` forbids; "free_form" where the
-    schema itself gives the grammar nothing to hold; "declared_order" where any order of the properties was
-    asked for, and only some are accepted, the declared one among them. `pointer` is a JSON pointer into the
-    schema, for a pool into the arguments of `tool`. `validator` says whether validation after decoding
-    catches it.
+    `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form" if the schema
+    itself allows anything; "declared_order" if any order of the properties was wanted, but only some orders
+    are accepted, the declared one among them. `pointer` is a JSON Pointer into the schema, for a pool into
+    the arguments of `tool`. `validator` says whether validation after decoding catches it.
     """
 
     tool: str
@@ -36,7 +35,7 @@ class Finding:
 
 
 class Report:
-    """The findings of one compilation, one for each place and keyword: the first that is told of it."""
+    """The findings of one compilation: for each JSON Pointer and keyword the first one."""
 
     def __init__(self, tool: str = "") -> None:
         self._tool = tool
@@ -46,11 +45,14 @@ class Report:
         return iter(self._findings.values())
 
     def unenforced(self, pointer: str, keyword: str, reason: str) -> None:
+        """Add a finding of a keyword that is not enforced."""
         self.add_finding(pointer, keyword, "unenforced", reason)
 
     def free_form(self, pointer: str, keyword: str, reason: str) -> None:
+        """Add a finding of a schema that allows anything."""
         self.add_finding(pointer, keyword, "free_form", reason)
 
     def add_finding(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
+        """Add a finding, unless there is one for this pointer and keyword."""
         if (pointer, keyword) not in self._findings:
             self._findings[pointer, keyword] = Finding(self._tool, pointer, keyword, kind, reason)

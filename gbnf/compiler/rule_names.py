@@ -9,15 +9,15 @@ from functools import lru_cache
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 
 
-#: A longer path gives its first part and its last ones.
+#: Longer paths keep their first part and their last ones.
 MAX_PARTS = 7
 
 
 def camel(*parts: str) -> str:
     """Join parts to lowerCamelCase of `[A-Za-z0-9]`.
 
-    "get_inputs", "dialog" -> getInputsDialog; accents go ("café" -> cafe); what has no Latin letters is
-    spelled by its code points ("日本" -> u65e5u672c).
+    "get_inputs", "dialog" -> getInputsDialog; accents are dropped ("café" -> cafe); characters beyond ASCII
+    become their code points ("日本" -> u65e5u672c).
     """
     shown = parts if len(parts) <= MAX_PARTS else (parts[0], *parts[1 - MAX_PARTS :])
     joined = "".join(map(_capitalised, shown))
@@ -35,14 +35,14 @@ def _capitalised(part: str) -> str:
 
 
 class NameTable:
-    """Gives out names, each once. `taken` are those that others have."""
+    """Generates unique names; `taken` are in use elsewhere."""
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
 
     def fresh(self, *parts: str) -> str:
-        """Return the camelCase of `parts`, with the least number behind it that makes it new."""
+        """Return the camelCase of `parts`, with a number that makes it unique if needed."""
         wanted = name = camel(*parts)
         count = self._counts.get(wanted, 1)
         while name in self._taken:

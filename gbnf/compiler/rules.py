@@ -1,4 +1,4 @@
-"""The productions of one compilation, as they are made."""
+"""The productions of one compilation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gbnf.grammar.passes import renamed
 
 
 class RuleTable:
-    """Productions by name. A production that is there already is not written again: its rule is used."""
+    """Productions by name. Equal productions share one rule."""
 
     def __init__(self, taken: frozenset[str]) -> None:
         self._names = NameTable(taken)
@@ -18,17 +18,15 @@ class RuleTable:
         self.productions: dict[str, Expr] = {}
 
     def reserve(self, *hint: str) -> Ref:
-        """Return a new nonterminal, to refer to before its production is known: until `define`, none."""
+        """Return a new nonterminal for a production that `define` sets later."""
         name = self._names.fresh(*hint)
         self.productions[name] = EMPTY_LANGUAGE
         return Ref(name)
 
     def define(self, ref: Ref, production: Expr) -> Ref:
-        """Give a reserved nonterminal its production. Returns that of an equal one, if there is one."""
+        """Set the production of a reserved nonterminal; return the nonterminal of an equal one, if any."""
         known = self._known.setdefault(production, ref)
-        self.productions.pop(
-            ref.name, None
-        )  # in the order of definition, most rules stand behind their parts
+        self.productions.pop(ref.name, None)  # in the order of definition, most rules come after their parts
         if known != ref and isinstance(production, Seq | Alt):
             self.productions[ref.name] = known  # for those that refer to it already
             return known
@@ -36,7 +34,7 @@ class RuleTable:
         return ref
 
     def add(self, hint: tuple[str, ...], production: Expr) -> Ref:
-        """Return the nonterminal of a production."""
+        """Return the nonterminal of a production, new or known."""
         known = self._known.get(production)
         if known is not None:
             return known
@@ -44,42 +42,46 @@ class RuleTable:
 
 
 class Scope:
-    """A table seen from one place of a schema: the names of its rules begin with `hint`."""
+    """A table with a prefix: the names of rules added here begin with `hint`."""
 
     def __init__(self, table: RuleTable, hint: tuple[str, ...]) -> None:
         self.table = table
         self.hint = hint
 
     def inside(self, *hint: str) -> Scope:
+        """Return the scope of a subschema."""
         deeper = (*self.hint, *hint)
-        if len(deeper) > 2 * MAX_PARTS:  # the names show no more of them
+        if len(deeper) > 2 * MAX_PARTS:  # names contain no more of them
             deeper = (deeper[0], *deeper[-MAX_PARTS:])
         return Scope(self.table, deeper)
 
     def reserve(self, *hint: str) -> Ref:
+        """Reserve a nonterminal, as `RuleTable.reserve` does."""
         return self.table.reserve(*self.hint, *hint)
 
     def define(self, ref: Ref, production: Expr) -> Ref:
+        """Set a production, as `RuleTable.define` does."""
         return self.table.define(ref, production)
 
     def add(self, hint: str, production: Expr) -> Ref:
+        """Add a production, as `RuleTable.add` does."""
         return self.table.add((*self.hint, hint), production)
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """An expression with the productions that it needs, made once and put into many tables."""
+    """An expression with the productions that it needs, built once for many tables."""
 
     expr: Expr
     productions: tuple[tuple[str, Expr], ...]
 
     @staticmethod
     def of(expr: Expr, table: RuleTable) -> Fragment:
-        """Return what was written into a table of its own, with no hint around it."""
+        """Return the fragment of an expression whose productions are in a table of their own."""
         return Fragment(expr, tuple(table.productions.items()))
 
     def instantiate(self, scope: Scope) -> Expr:
-        """Return the expression, its productions written at this place under new names."""
+        """Return the expression, with its productions added to the scope under new names."""
         if not self.productions:
             return self.expr
         refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}

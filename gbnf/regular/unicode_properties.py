@@ -47,8 +47,8 @@ def unicode_property(text: str) -> CharSet | None:
     """Return the characters of a property, as named between the braces of `\\p{...}`; None if it is unknown.
 
     Known are general categories, scripts, ASCII, Any, Alphabetic and the like. Categories follow the Unicode
-    version of `unicodedata`.
-    Scripts go by the characters' names and are an approximation: letters, and for Han also signs.
+    version of `unicodedata`. Scripts follow the names of characters, an
+    approximation: letters, and for Han also signs.
     """
     key, equals, value = text.partition("=")
     if equals:

@@ -117,7 +117,7 @@ class Expander:
                 for keyword in sorted(CHOICES & facet.raw.keys()) if isinstance(facet.raw, Mapping) else ():
                     self._report(f"{facet.pointer}/{keyword}", keyword, _TOO_MUCH)
         except EffortSpent:
-            reason = f"{_TOO_MUCH}, so nearly any JSON value may stand here"
+            reason = f"{_TOO_MUCH}, so nearly any JSON value is allowed"
             self._report(self.pointer(subschemas[0]), "type", reason)
             return _rough(subschemas, self._document)
         return found
