@@ -17,7 +17,7 @@ ViolatedRule: TypeAlias = Literal["syntax", "number", "depth", "duplicate key", 
 
 
 class InvalidJsonError(GbnfError, ValueError):
-    """A text is not one strict JSON value. The message says what is wrong; `kind` is the rule that it breaks."""
+    """A text is not one strict JSON value. The message says what is wrong, `kind` which rule it breaks."""
 
     def __init__(self, problem: str, kind: ViolatedRule = "syntax") -> None:
         self.kind = kind

@@ -1,1 +1,1 @@
-"""What a model reads: the system prompt, tools, results."""
+"""The texts for a model: the system prompt, descriptions of tools, results."""

@@ -1,12 +1,12 @@
-"""Escape the names of control tokens in text, so that no tokenizer reads a control token in it.
+"""Escape the names of control tokens in text, so that no tokenizer produces a control token from it.
 
 The first character of a name becomes a JSON escape: `<|im_end|>` is sent as `\\u003c|im_end|>`. In JSON that
-is the same value, since no bracket stands before such a name outside a string; in other text, a model that
-copies it into a call still writes the same value. All else stays as it is (`a < b`, HTML, links), and
-escaping twice changes nothing.
+is the same value, since such a name occurs only inside strings; in other text, a model that copies it into a
+call still writes the same value. All other text is unchanged (`a < b`, HTML, links), and escaping twice
+changes nothing.
 
-What is escaped are the forms in which models name their control tokens: the vocabulary of a server is not
-known. Where a vocabulary or a template is known, `make_escaper` takes its names as well.
+The vocabulary of a server is unknown, so every common form of such names is escaped. `make_escaper` also
+takes the names of a known vocabulary or template.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KNOWN = re.compile(_FORMS)
 
 
 def escape_control_tokens(text: str) -> str:
-    """Return the text without anything that has the form of a control token's name."""
+    """Return the text with everything escaped that has the form of a control token's name."""
     return _KNOWN.sub(_escaped, text)
 
 
@@ -62,14 +62,14 @@ def make_escaper(names: Iterable[str]) -> Escape:
 
 
 def control_tokens_in(template: str) -> frozenset[str]:
-    """Return what may be a control token in the source of a chat template: tags that are no plain words."""
+    """Return possible control tokens in the source of a chat template: tags that are not plain words."""
     return frozenset(_TAG.findall(template))
 
 
 def strings_removed_by(template: str) -> frozenset[str]:
-    """Return the words that a chat template cuts out of contents, whose two ends would make a name.
+    """Return the strings that a chat template removes from contents: what is left may form a name.
 
-    `<s/no_think>` is no name until the template has removed `/no_think`, as some do.
+    `<s/no_think>` becomes a name when the template removes `/no_think`, as some do.
     """
     return frozenset(found["word"] for found in _REMOVAL.finditer(template))
 

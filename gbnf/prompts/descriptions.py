@@ -1,6 +1,6 @@
-"""How one tool is shown to a model: the styles, each a function from a tool to lines.
+"""Descriptions of tools for a model, in several styles.
 
-Which style a model reads best depends on the model, so it is a choice (`bench/styles.py` compares them):
+Which style is best depends on the model (`bench/styles.py` compares them):
 
     minimal      find_files(base_path, pattern?)
     default      the signature with types, the description, a line per described argument
@@ -8,8 +8,9 @@ Which style a model reads best depends on the model, so it is a choice (`bench/s
     placeholder  the description and the call as JSON with a placeholder for every argument, no signature
     verbose      every argument with its type, whether it is required, its values, bounds and default
 
-What must stay true: placeholders are `<name: type>` and never sample content, which small models copy; the
-JSON of a skeleton is JSON; nothing that the runtime fills in appears.
+Invariants: placeholders are `<name: type>` and never sample content, which small models copy; a skeleton is
+valid JSON; nothing that the runtime fills in appears. Texts for models must not change: the demonstration
+model is trained on them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gbnf.tools import Tool, localized
 from gbnf.tools.languages import supported_language
 
 PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
-"""How tools are shown. "full" is the earlier name of "default", and the same."""
+"""A style of descriptions. "full" is an alias of "default"."""
 
 _WORDS = {
     "en": {
@@ -59,17 +60,21 @@ _LONGEST_TYPE = 250  # characters
 
 
 def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
-    """One tool in a style, in `language` where the manifest has it, else in English. Raises ValueError."""
+    """Describe a tool in a style, in `language` if the manifest has it, otherwise in English.
+
+    Raises InvalidArgumentError for an unknown style.
+    """
     if style not in _STYLE_WRITERS:
-        raise InvalidArgumentError(f"style={style!r} is none of {', '.join(_STYLE_WRITERS)}")
+        raise InvalidArgumentError(f"unknown prompt style {style!r}. Use one of {', '.join(_STYLE_WRITERS)}.")
     return "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
 
 
 def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
-    """A call of the tool as JSON on one line, with a placeholder for each value.
+    """Return a call of the tool as JSON on one line, with a placeholder for each value.
 
-    `{"name": "find_files", "arguments": {"base_path": "<base_path: string>"}}`: those that are required, and
-    the first of each group of which one is. With `optional`, a word, the others too, marked with it.
+    `{"name": "find_files", "arguments": {"base_path": "<base_path: string>"}}`: the required arguments, and
+    the first of each group of `requires_one_of`. `optional`: a word that marks the others; None: without
+    them.
     """
     args = tool.model_args()
     properties = args.get("properties", {})
@@ -83,7 +88,7 @@ def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
 
 
 def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
-    """A line for each group of arguments of which one must be given."""
+    """Yield a line for each group of `requires_one_of`."""
     groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
     for group in groups:
         yield _WORDS[supported_language(language, _WORDS)]["one_of"].format(", ".join(group))
@@ -145,7 +150,7 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
 
 
 def _placeholder(name: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """What stands for a value: text between angle brackets, in a list where the value is one."""
+    """Return the placeholder of a value: text in angle brackets, in a list if the value is a list."""
     if isinstance(schema, Mapping) and schema.get("type") == "array":
         return [_placeholder(name, schema.get("items"), root)]
     if isinstance(schema, Mapping) and schema.get("type") == "object" and schema.get("properties"):
@@ -163,4 +168,4 @@ _STYLE_WRITERS: Mapping[str, Callable[[Tool, str], Iterator[str]]] = {
     "verbose": _verbose,
 }
 PROMPT_STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "placeholder", "verbose")
-"""Every style once, the shortest first."""
+"""Every style without aliases, the shortest first."""

@@ -1,8 +1,8 @@
-"""What the model reads: the system prompt, its own calls, and what came of them.
+"""The messages for a model: the system prompt, its own calls, and their results.
 
-What must stay true: the same pool gives the same text, byte for byte (servers cache prompts by prefix);
-`call_text` and `result_text` are JSON on one line, whatever a tool returns, and hold no name of a control
-token, so that no file can end its message and begin another; nothing that the runtime fills in appears.
+Invariants: the same pool gives the same text, byte for byte (servers cache prompts by prefix); `call_text`
+and `result_text` are JSON on one line, whatever a tool returns, and contain no name of a control token, so
+that no file can end its message and start another; nothing that the runtime fills in appears.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from gbnf.prompts.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
 from gbnf.tools import Tool
 from gbnf.tools.languages import localized_text, supported_language
 
-#: Characters of a result, or of an error, that the model is shown.
+#: Characters of a result, or of an error, in a message.
 RESULT_LIMIT = 2000
 
-#: An entry is rather left out than cut below so many characters: half a path is no path.
+#: Strings are not shortened below this many characters before entries are left out: half a path is useless.
 _MIN_TEXT_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image in a message: a file's bytes, and what they are, such as "image/png"."""
+    """An image in a message: a file's bytes, and their media type, such as "image/png"."""
 
     data: bytes
     media_type: str
 
 
 class Message(TypedDict):
-    """One message of a conversation; roles: system, user, assistant (a call), tool (what came of it).
+    """A message of a conversation. Roles: system, user, assistant (a call), tool (its result).
 
-    `images` are those that it shows, for backends that take some. `thinking` marks a last message that only
-    begins the answer, with thoughts that are still open or closed.
+    `images`: for backends that support them. `thinking`: the last message is the start of the answer, with
+    reasoning that is open or closed.
     """
 
     role: str
@@ -78,12 +78,12 @@ def system_prompt(
     thought: bool = False,
     lines: bool = False,
 ) -> str:
-    """The system message for a pool, tools in pool order.
+    """Return the system prompt for a pool, tools in pool order.
 
-    "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All others:
-    instructions, then each tool as `gbnf.prompts.descriptions` shows it ("full" is "default"). Texts are in
-    `language` where a manifest has it, else in English. `thought` asks for one at the beginning of each call,
-    `lines` for calls in plain lines rather than JSON. Raises ValueError for a style that doesn't exist.
+    "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All other styles:
+    instructions, then a description of each tool (`gbnf.prompts.descriptions`). Texts are in `language` if a
+    manifest has it, otherwise in English. `thought` asks for a thought at the start of each call, `lines` for
+    the line protocol instead of JSON. Raises InvalidArgumentError for an unknown style.
     """
     shown = [describe_tool(tool, style, language) for tool in tools]
     if style == "minimal":
@@ -98,25 +98,25 @@ def system_prompt(
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:
-    """What a later message says of tools that the system message does not tell of."""
+    """Return a later message about tools that the system prompt does not describe."""
     return "\n".join(
         [localized_text(_MORE, language), *(describe_tool(tool, style, language) for tool in tools)]
     )
 
 
 def call_text(call: Mapping[str, Any]) -> str:
-    """A call as the model writes it: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`.
+    """Return a call as JSON: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`.
 
-    Names of control tokens are spelled with an escape: the same JSON, and text to every tokenizer.
+    Names of control tokens are escaped: the same JSON value, and plain text for every tokenizer.
     """
     return escape_control_tokens(json.dumps(call, ensure_ascii=False))
 
 
 def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT) -> str:
-    """A tool's result as the model reads it: `{"step": 1, "result": {"entries": ["trips"]}}`.
+    """Return a result as JSON: `{"step": 1, "result": {"entries": ["trips"]}}`.
 
     A result of more than `limit` characters is shortened: lists and objects lose their last members, long
-    texts their end, and `left_out` beside the result says how much. The text is always valid JSON.
+    strings their end, and `left_out` says how much. The text is always valid JSON.
     """
     whole = _Shortened(result, _WHOLE, _WHOLE)
     if whole.length <= limit:
@@ -131,7 +131,7 @@ def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIM
 
 
 def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
-    """Why a call was refused or failed, as the model reads it: `{"step": 1, "error": "…"}`."""
+    """Return why a call was refused or failed, as JSON: `{"step": 1, "error": "…"}`."""
     text = _clean(error)
     if len(text) > limit:
         text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
@@ -160,7 +160,7 @@ _LINE_PROTOCOL = {
         ),
     ),
 }
-"""What stands in the instructions, and what stands there instead where calls are lines."""
+"""Texts of the instructions, and their replacements for the line protocol."""
 
 _MORE = {"en": "More tools:", "it": "Altri strumenti:"}
 
@@ -171,20 +171,20 @@ _DEPTH = 32
 
 
 class _Shortened:
-    """A value with at most so many members per list and object, and so many characters per text.
+    """A value with a limit on the members of each list and object, and on the characters of each string.
 
-    `length` is that of its JSON text. Values that JSON doesn't have become text.
+    `length` is that of its JSON text. Values that JSON does not have become strings.
     """
 
     def __init__(self, value: Any, members: int, characters: int) -> None:
         self._members, self._characters = members, characters
-        self._entries_gone = self._characters_gone = 0
+        self._entries_left_out = self._characters_left_out = 0
         self.value = self._short(value, _DEPTH)
         self.length = len(call_text(self.value))
 
     def left_out(self) -> str:
-        """What is missing, in words."""
-        counts = ((self._entries_gone, "entries"), (self._characters_gone, "characters of text"))
+        """Return what is missing, in words."""
+        counts = ((self._entries_left_out, "entries"), (self._characters_left_out, "characters of text"))
         return ", ".join(f"{count} {what}" for count, what in counts if count)
 
     def _short(self, value: Any, depth: int) -> Any:
@@ -199,14 +199,14 @@ class _Shortened:
                 return self._text(_clean(value))
             case Mapping() if depth:
                 kept = list(value.items())[: self._members]
-                self._entries_gone += len(value) - len(kept)
+                self._entries_left_out += len(value) - len(kept)
                 return {_clean(str(key)): self._short(member, depth - 1) for key, member in kept}
             case list() | tuple() if depth:
                 members = value[: self._members]
-                self._entries_gone += len(value) - len(members)
+                self._entries_left_out += len(value) - len(members)
                 return [self._short(member, depth - 1) for member in members]
             case Mapping() | list() | tuple():
-                self._entries_gone += len(value)
+                self._entries_left_out += len(value)
                 return "…"
             case _:
                 return self._text(_clean(str(value)))
@@ -214,12 +214,12 @@ class _Shortened:
     def _text(self, text: str) -> str:
         if len(text) <= self._characters:
             return text
-        self._characters_gone += len(text) - self._characters
+        self._characters_left_out += len(text) - self._characters
         return text[: self._characters] + "…"
 
 
 def _largest(fits: Callable[[int], bool], limit: int) -> int:
-    """The largest count up to `limit` that fits, 0 where none does. Where one fits, the smaller ones do."""
+    """Return the largest count up to `limit` that fits, 0 if none does. `fits` is monotonic."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -228,7 +228,7 @@ def _largest(fits: Callable[[int], bool], limit: int) -> int:
 
 
 def _clean(text: str) -> str:
-    """`text` without unpaired surrogates, which UTF-8 doesn't have; undecodable file names hold them."""
+    """Return `text` with "?" for each surrogate, as in undecodable file names."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,9 +1,9 @@
-"""JSON Schemas as short types, in the manner of TypeScript: what a model reads of a tool's arguments.
+"""JSON Schemas as short types in the style of TypeScript, for the signatures of tools.
 
     string   integer   "a"|"b"   string[]   {path: string, content: string}[]
 
-They inform and don't decide: long enumerations and deep objects are cut short, and the grammar and the
-validator hold what stands here and more. Any schema has a type; nothing here raises.
+Types inform the model: long enumerations and deep objects are shortened, and only grammar and validator
+enforce the schema. Every schema has a type; nothing here raises an exception.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN_NAME = re.compile(r"[\w.-]+")
 
 
 def argument_list(args: Mapping[str, Any], *, types: bool) -> str:
-    """The arguments in declared order, `?` after those that may be absent: `path: string, n?: integer`."""
+    """Return the arguments in declared order, `?` after optional ones: `path: string, n?: integer`."""
     required = args.get("required", ())
     return ", ".join(
         _name(name) + ("" if name in required else "?") + (f": {type_text(schema, args)}" if types else "")
@@ -32,17 +32,18 @@ def argument_list(args: Mapping[str, Any], *, types: bool) -> str:
 
 
 def type_text(schema: Any, root: Mapping[str, Any]) -> str:
-    """The type of the values that `schema` allows. `root` is the schema that local references start from."""
+    """Return the type of the values that `schema` allows. `root`: the schema that references resolve in."""
     return _joined(_types(schema, root, 0))
 
 
 def argument_lines(args: Mapping[str, Any], language: str) -> Iterator[tuple[str, str]]:
-    """Each described argument and its description as one line; nested ones by path: `dialog[].schema`."""
+    """Yield each argument with its description on one line, nested ones by path: `dialog[].schema`."""
     for name, schema in args.get("properties", {}).items():
         yield from _described(_name(name), schema, language, 0)
 
 
 def one_line(text: str) -> str:
+    """Return a text with each run of whitespace replaced by a space."""
     return " ".join(text.split())
 
 
@@ -58,7 +59,7 @@ def _described(path: str, schema: Any, language: str, depth: int) -> Iterator[tu
 
 
 _Types: TypeAlias = tuple[list[str], str]
-"""The members of a union or an intersection, and the sign between them."""
+"""The members of a union or an intersection, and the operator between them."""
 
 
 def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:

@@ -4,22 +4,24 @@
     from gbnf.testing import assert_complete, assert_sound
 
     def test_my_tools() -> None:
-        executors = load_manifests("my-tools")
-        grammar = compile_pool(executors)
-        assert_sound(grammar, executors)       # nothing invalid is accepted, or the report says why
-        assert_complete(grammar, executors)    # every valid call is accepted
+        tools = load_manifests("my-tools")
+        grammar = compile_pool(tools)
+        assert_sound(grammar, tools)       # no invalid call is accepted, unless the report says so
+        assert_complete(grammar, tools)    # every valid call is accepted
 
-`derivations`, `calls`, `values` and `near_misses` are strategies for tests of your own. The laws judge texts
-by gbnf's own matcher, or by `accepts`, any function from a text to a verdict: `gbnf_server.inference.grammar_checker` has
-llama.cpp's own engine, and `gbnf test` uses it. What must stay true: what is valid is jsonschema's to say,
-and nothing here looks at how the compiler reads a schema, so that a fault of the compiler can't hide itself.
+`derivations`, `calls`, `values` and `near_misses` are strategies for your own tests. Texts are matched by
+gbnf's own matcher, or by `accepts`, a function from a text to whether the grammar accepts it:
+`gbnf_server.inference.grammar_checker` has llama.cpp's engine, and `gbnf test` uses it.
+
+Invariants: validity is decided by jsonschema, and nothing here uses the compiler's interpretation of a
+schema, so that an error of the compiler cannot hide itself.
 """
 
 from importlib.util import find_spec
 
 if find_spec("hypothesis") is None:
     raise ImportError(
-        "gbnf.testing needs Hypothesis, which is not installed: pip install 'gbnf-toolkit[test]'",
+        "gbnf.testing needs Hypothesis, which is not installed. Run: pip install 'gbnf-toolkit[test]'",
         name="hypothesis",
     )
 

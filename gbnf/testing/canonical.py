@@ -1,4 +1,4 @@
-"""How values are written for a grammar: the canonical spelling, and samples of formats."""
+"""The canonical JSON text of values, and samples of formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
 
-_TOO_GREAT = 10**39
+_TOO_LARGE = 10**39
 _TIMES = st.times().map(lambda time: f"{time.isoformat()}Z")
 
 SAMPLES: Mapping[str, st.SearchStrategy[str]] = {
@@ -34,12 +34,12 @@ SAMPLES: Mapping[str, st.SearchStrategy[str]] = {
 
 
 def canonical(value: Any) -> Any:
-    """The value with whole numbers as integers: `1.0` is an integer, and a grammar spells it `1`.
+    """Return the value with whole numbers as integers: a grammar writes `1.0` as `1`.
 
-    Greater ones than a grammar has digits for stay as they are.
+    Numbers with more digits than a grammar allows are unchanged.
     """
     match value:
-        case float() if value.is_integer() and abs(value) < _TOO_GREAT:
+        case float() if value.is_integer() and abs(value) < _TOO_LARGE:
             return int(value)
         case list():
             return [canonical(item) for item in value]
@@ -50,15 +50,13 @@ def canonical(value: Any) -> Any:
 
 
 def fits(text: str) -> bool:
-    """Whether a number without exponent has so few digits that every grammar takes it."""
+    """Return whether a number without exponent has few enough digits for every grammar."""
     whole, _, fraction = text.removeprefix("-").partition(".")
     return len(whole) <= 39 and len(fraction) <= 20
 
 
 def canonical_json(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
-    """The canonical JSON text: exponents only where digits would be too many, no escape that JSON doesn't ask
-    for, keys as they come.
-    """
+    """Return the canonical JSON text: keys in order, only necessary escapes and exponents."""
     match value:
         case float():
             number = canonical(value)
@@ -86,4 +84,4 @@ SPELLINGS: Mapping[Whitespace, tuple[Callable[[Any], str], ...]] = {
     "spaced": (canonical_json,),
     "free": (canonical_json, _compact),
 }
-"""The texts of a value that a grammar of each layout takes."""
+"""The texts of a value that a grammar of each layout accepts."""

@@ -1,7 +1,6 @@
 """Texts of a grammar's language as a Hypothesis strategy.
 
-Every choice is drawn, and its first possibility is the one that makes the shortest text: so a text shrinks to
-few choices and short ones, and keeps what a test fails on.
+Every choice is drawn, and its first alternative leads to the shortest text, so that texts shrink well.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ _ASCII = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".j
     char for char in map(chr, range(0x20, 0x7F)) if not char.isalnum()
 )
 _ASCII_WEIGHT = 3  # to one for all other characters
-_UPPER_BOUND_TRIED = 12  # one repetition in so many goes to its upper bound, where counting goes wrong
+_UPPER_BOUND_TRIED = 12  # one repetition in 13 reaches its upper bound
 
 
 def derivations(grammar: Grammar, *, size: int = 200) -> st.SearchStrategy[str]:
-    """Texts that a grammar derives.
+    """Return texts that a grammar derives.
 
-    After `size` terminals and rules, what is left of a derivation is the cheapest way out. Raises
-    GrammarError where the grammar derives no finite text.
+    After `size` terminals and rules, a derivation ends in the cheapest way. Raises GrammarError if the
+    grammar derives no finite text.
     """
     rules = grammar.rules
     costs = cheapest_costs(rules)
     if rules.root not in costs:
         raise GrammarError(
-            f"the rule {rules.root} derives no finite text: give its recursion an alternative that ends"
+            f"the rule {rules.root} derives no finite text. Give its recursion an alternative that ends."
         )
     return _derivations(_Language(rules, costs), size)
 
@@ -51,7 +50,7 @@ class _Language:
         return f"<{len(self.rules.productions)} rules>"
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        """The same for Hypothesis, which prints every field of data classes otherwise."""
+        """Print the `repr` in Hypothesis, which otherwise prints every field of a dataclass."""
         printer.text(repr(self))
 
 
@@ -119,7 +118,7 @@ def _holds(ranges: Ranges, code_point: int) -> bool:
 
 
 def _beyond_ascii(ranges: Ranges) -> list[tuple[int, int]]:
-    """The ranges without printable ASCII, cut where UTF-8 takes a byte more."""
+    """Return the ranges without printable ASCII, split by the length of UTF-8."""
     lengths = ((0, 0x1F), (0x7F, 0x7FF), (0x800, 0xFFFF), (0x10000, 0x10FFFF))
     return [
         (max(low, first), min(high, last))

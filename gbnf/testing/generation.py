@@ -1,7 +1,7 @@
-"""Values that often satisfy a schema: a naive reading, on purpose.
+"""Generation of values that often satisfy a schema, deliberately naive.
 
-A conjunction of schemas is walked, branches are drawn, and a value of the type is made near the bounds that
-stand there. Nothing is promised: whoever asks judges what comes. Keys come in declared order: a schema's own
+The schemas that apply together are collected, branches are drawn, and a value of an allowed type is generated
+near the bounds. Values may be invalid: the caller validates them. Keys are in declared order: a schema's own
 before those of its `$ref`, its `allOf` and its branches.
 """
 
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from gbnf.testing.canonical import SAMPLES, canonical
 
-_MANY = 3  # items and additional properties beyond those that are asked for
+_MANY = 3  # items beyond the required ones
 _DEPTH = 5  # levels below which optional parts are left out
-_SPEAKS = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
+_ADDITIONAL = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _KEYS = st.sampled_from(["x", "y", "extra", "x y", 'x"y', "é"])
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _ANYTHING = st.recursive(
@@ -37,16 +37,16 @@ _ANYTHING = st.recursive(
 
 
 class ValueGenerator:
-    """Makes values near the schemas of one document.
+    """Generates values near the schemas of a document.
 
-    `closed`: objects that declare properties and say nothing of additional ones get none.
+    `closed`: objects that declare properties but not `additionalProperties` get no others.
     """
 
     def __init__(self, root: Any, *, closed: bool) -> None:
         self._root, self._closed = root, closed
 
     def facets(self, schemas: Sequence[Any], draw: st.DrawFn | None = None) -> list[Mapping[str, Any]]:
-        """The schema objects that hold together: by reference, `allOf` and, with `draw`, a drawn branch."""
+        """Return the schemas that apply together: references, `allOf` and, with `draw`, a drawn branch."""
         found: list[Mapping[str, Any]] = []
         pending, later = list(schemas), list[list[Any]]()
         while pending or later:
@@ -70,7 +70,7 @@ class ValueGenerator:
         return found
 
     def _target(self, reference: Any) -> Any:
-        """Where a JSON pointer into this document leads; True (nothing is known) for other references."""
+        """Return the target of a JSON Pointer into this document; True for other references."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return True
         place = self._root
@@ -83,6 +83,7 @@ class ValueGenerator:
         return place
 
     def value(self, draw: st.DrawFn, schemas: Sequence[Any], depth: int = 0) -> Any:
+        """Draw a value that often satisfies all of the schemas."""
         facets = self.facets(schemas, draw)
         for facet in facets:
             if "const" in facet:
@@ -111,7 +112,7 @@ class ValueGenerator:
                 return self._object(draw, facets, depth)
 
     def items(self, facets: Sequence[Mapping[str, Any]], index: int) -> list[Any]:
-        """The schemas of the item at `index`."""
+        """Return the schemas of the item at `index`."""
         found = []
         for facet in facets:
             rest = facet.get("items", True)
@@ -138,7 +139,7 @@ class ValueGenerator:
         return found
 
     def property(self, facets: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-        """The schemas of the value under a key."""
+        """Return the schemas of the property `name`."""
         found = []
         for facet in facets:
             own = [facet["properties"][name]] if name in facet.get("properties", {}) else []
@@ -151,13 +152,13 @@ class ValueGenerator:
         return found
 
     def is_closed(self, facets: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a property that nobody declares is refused."""
+        """Return whether undeclared properties are invalid."""
         if any(
             False in (one.get("additionalProperties"), one.get("unevaluatedProperties")) for one in facets
         ):
             return True
         declares = any(facet.get("properties") for facet in facets)
-        return self._closed and declares and not any(_SPEAKS & facet.keys() for facet in facets)
+        return self._closed and declares and not any(_ADDITIONAL & facet.keys() for facet in facets)
 
     def _object(self, draw: st.DrawFn, facets: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
         declared = list(dict.fromkeys(name for facet in facets for name in facet.get("properties", ())))
@@ -188,7 +189,7 @@ class ValueGenerator:
 
 
 def _types(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
-    """The types that all facets allow; None where none speaks of types."""
+    """Return the types that all facets allow, None if no facet declares a type."""
     allowed: list[str] | None = None
     for facet in facets:
         if "type" not in facet:
@@ -204,7 +205,7 @@ def _types(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
     return allowed
 
 
-_SPOKEN_OF = {
+_IMPLIED_TYPES = {
     "properties": "object", "required": "object", "additionalProperties": "object", "items": "array",
     "prefixItems": "array", "minItems": "array", "maxItems": "array", "pattern": "string", "format": "string",
     "minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number",
@@ -214,7 +215,8 @@ _SPOKEN_OF = {
 
 def _implied(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
     return (
-        list(dict.fromkeys(_SPOKEN_OF[key] for facet in facets for key in facet if key in _SPOKEN_OF)) or None
+        list(dict.fromkeys(_IMPLIED_TYPES[key] for facet in facets for key in facet if key in _IMPLIED_TYPES))
+        or None
     )
 
 
@@ -255,7 +257,7 @@ def _strings(facets: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[str]:
     formats = [facet["format"] for facet in facets if facet.get("format") in SAMPLES]
     if patterns:
         try:
-            # ASCII and no line ends: there ECMA-262 and Python read classes and anchors alike.
+            # For ASCII without line ends, ECMA-262 and Python agree on classes and anchors.
             found = st.from_regex(
                 re.compile(patterns[0], re.ASCII), alphabet=st.characters(min_codepoint=0x20)
             )

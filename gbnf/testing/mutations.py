@@ -1,7 +1,7 @@
-"""Near misses: a valid value with one constraint broken.
+"""Near misses: valid values with one constraint broken.
 
-What the schema says of each part of the value is listed as possible breakages, one of them is drawn and done,
-and the validator confirms that the result is invalid.
+The possible mutations are listed from the schemas of each part of the value, one is drawn and applied, and
+the validator confirms that the result is invalid.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ BrokenConstraint = Literal[
     "missing", "extra", "type", "enum", "bound", "multiple", "length", "pattern", "format", "items", "unique",
     "properties", "none_of_group", "other_arguments", "unknown_tool", "unknown_step", "not_offered",
 ]  # fmt: skip
-"""What was broken: a required property is missing, an extra one given; a value is of the wrong type, outside
+"""What is invalid: a required property is missing, an extra one given; a value is of the wrong type, outside
 an enum, a bound, the multiples, a length, a pattern or a format; items are too few, too many or not unique;
 properties are too few or too many; of a requires_one_of group none is given; the arguments are another
-tool's; the tool or the step does not exist; an argument is given that is not the model's to give."""
+tool's; the tool or the step does not exist; an argument is given that is not offered to the model."""
 
-_LONGEST = 3_000  # of a text or an array that is written to break an upper bound
+_LONGEST = 3_000  # length of a string or an array that exceeds an upper bound
 _OTHERS: tuple[Any, ...] = (None, True, 0, 0.5, "", "a", [], {}, [0], {"a": 0})
 _Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """An invalid value, what was broken (see `BrokenConstraint`), and where: a JSON pointer into the value."""
+    """An invalid value, the broken constraint, and its location: a JSON Pointer into the value."""
 
     value: Any
     broken: BrokenConstraint
@@ -41,7 +41,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class _Mutation:
-    """One way to break a value: what to put at a path, `_REMOVED` to take it away."""
+    """A mutation of a value: the replacement at a path, or `_REMOVED`."""
 
     broken: BrokenConstraint
     path: _Path
@@ -54,11 +54,12 @@ _REMOVED = object()
 def near_misses(
     of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None
 ) -> st.SearchStrategy[NearMiss]:
-    """Invalid calls of executors, or invalid values of a schema, each with exactly one constraint broken."""
+    """Return invalid calls of tools, or invalid values of a schema, each with one constraint broken."""
     return near_misses_of(subject(of, steps=steps, closed=closed))
 
 
 def near_misses_of(one: Subject) -> st.SearchStrategy[NearMiss]:
+    """Return the near misses of a subject."""
     return _near_misses(one)
 
 
@@ -116,7 +117,7 @@ def _mutations_of(of: Subject, value: Any) -> Iterator[_Mutation]:
 def _mutations(
     generator: ValueGenerator, schemas: Sequence[Any], value: Any, path: _Path
 ) -> Iterator[_Mutation]:
-    """The ways to break a value by what certainly holds of it: branches are left alone."""
+    """Yield mutations that break the schemas outside of branches."""
     facets = generator.facets(schemas)
     for facet in facets:
         yield from _own_mutations(facet, value, path)
@@ -196,7 +197,7 @@ def _array_mutations(facet: Mapping[str, Any], value: list[Any], path: _Path) ->
 
 
 def _changed(value: Any, path: _Path, replacement: Any) -> Any:
-    """A copy of `value` with `replacement` at `path`."""
+    """Return a copy of `value` with `replacement` at `path`."""
     if not path:
         return replacement
     key, *rest = path

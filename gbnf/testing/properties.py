@@ -1,7 +1,7 @@
-"""The two laws of a grammar, and the search for the smallest text that breaks one.
+"""The two laws of a grammar, and the search for the smallest counterexample.
 
-A grammar is *sound* where nothing invalid is in its language unless the report says so, and *complete* where
-every valid value, in canonical spelling, is. The same seed tries the same examples.
+A grammar is *sound* if its language has no invalid value, except as the report says, and *complete* if it has
+every valid value, in canonical spelling. The same seed gives the same examples.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from gbnf.testing.mutations import NearMiss, near_misses_of
 from gbnf.testing.subjects import Subject, ToolsOrSchema, subject
 
 Accepts: TypeAlias = Callable[[str], bool]
-"""A judge: whether a text is in the grammar's language."""
+"""Returns whether a text is in the grammar's language."""
 Law = Literal["sound", "complete"]
 Progress: TypeAlias = Callable[[], None]
-"""Called for every example that is tried."""
+"""Called for every example."""
 PropertyOrder = Literal["declared", "any"]
 
 _T = TypeVar("_T")
 
 
 class NoExampleError(GbnfError, ValueError):
-    """No example was found to try a law with: what is asked for is too rare to be come upon."""
+    """No example was found to test a law with: valid values are too rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
     """The smallest text found that breaks a law.
 
-    `value` is the JSON value of `text`, None where `text` is no JSON. `engine` says what the judge of the
-    grammar made of it, `errors` what the validator did (none: valid). `broken` tells for a near miss what was
-    broken, and where. `findings` are those of the report that concern the value.
+    `value` is the JSON value of `text`, None if it is not JSON. `engine`: whether the grammar accepted it.
+    `errors`: those of the validator (none: valid). `broken`: for a near miss, the constraint and its
+    location.
+    `findings`: those of the report that concern the value.
     """
 
     law: Law
@@ -64,7 +65,7 @@ class Counterexample:
 
 
 class LawBrokenError(GbnfError, AssertionError):
-    """A grammar that isn't sound, or isn't complete; `counterexample` shows it."""
+    """A grammar is not sound, or not complete, as `counterexample` shows."""
 
     def __init__(self, counterexample: Counterexample) -> None:
         self.counterexample = counterexample
@@ -81,12 +82,11 @@ def assert_sound(
     examples: int = 100,
     seed: int = 0,
 ) -> None:
-    """Raise LawBrokenError if the grammar takes something invalid that the report doesn't explain.
+    """Raise LawBrokenError if the grammar accepts an invalid value that the report does not explain.
 
-    Tried are `examples` derivations of the grammar, which must be JSON and valid, and as many near misses,
-    which must be refused. `of` is what the grammar was compiled from: executors, `FINAL_ANSWER` and
-    `ASK_USER` among them where the grammar has them, or a schema; `steps` and `closed` as for the compiler.
-    `accepts` judges texts (None: gbnf's own matcher).
+    Tests `examples` derivations of the grammar, which must be valid, and as many near misses, which must be
+    refused. `of`: what the grammar was compiled from, a schema or tools, with `FINAL_ANSWER` and `ASK_USER`
+    if the grammar has them. `steps` and `closed` as for the compiler. `accepts`: None for gbnf's own matcher.
     """
     found = find_unsound(
         grammar, subject(of, steps=steps, closed=closed), accepts=accepts, examples=examples, seed=seed
@@ -109,7 +109,7 @@ def assert_complete(
 ) -> None:
     """Raise LawBrokenError if the grammar refuses a valid call or value, in canonical spelling.
 
-    `whitespace` and `property_order` as for the compiler: they say how values are written.
+    `whitespace` and `property_order` as for the compiler.
     """
     found = find_incomplete(
         grammar,
@@ -133,23 +133,23 @@ def find_unsound(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Counterexample | None:
-    """The smallest text that breaks soundness, of `2 * examples` that are tried; None where none is found."""
-    judge = accepts or _own(grammar)
+    """Return the smallest counterexample to soundness among `2 * examples` texts, None without one."""
+    accepted = accepts or _own(grammar)
 
     def wrong_derivation(text: str) -> Counterexample | None:
-        if not judge(text):
+        if not accepted(text):
             return Counterexample("sound", text, None, "refuses its own derivation", ())
         try:
             value = json.loads(text)
         except ValueError as error:
-            return Counterexample("sound", text, None, "accepted", (f"no JSON: {error}",))
-        return _taken(grammar, of, text, value)
+            return Counterexample("sound", text, None, "accepted", (f"not JSON: {error}",))
+        return _unexplained(grammar, of, text, value)
 
     def wrong_near_miss(miss: NearMiss) -> Counterexample | None:
         text = canonical_json(miss.value)
-        if not judge(text):
+        if not accepted(text):
             return None
-        return _taken(grammar, of, text, miss.value, f"{miss.broken} at {miss.pointer or '/'}")
+        return _unexplained(grammar, of, text, miss.value, f"{miss.broken} at {miss.pointer or '/'}")
 
     return _smallest(derivations(grammar), wrong_derivation, examples, seed, progress) or _smallest(
         near_misses_of(of), wrong_near_miss, examples, seed, progress
@@ -167,14 +167,14 @@ def find_incomplete(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Counterexample | None:
-    """The smallest valid value that is refused, of `examples` that are tried; None where none is found."""
-    judge = accepts or _own(grammar)
+    """Return the smallest valid value that is refused among `examples` values, None without one."""
+    accepted = accepts or _own(grammar)
     shuffled = property_order == "any" and all(one.kind != "declared_order" for one in grammar.report)
 
     def refused(value: Any) -> Counterexample | None:
         for spelling in SPELLINGS[whitespace]:
             text = spelling(value)
-            if not judge(text):
+            if not accepted(text):
                 findings = tuple(one for one in grammar.report if of.concerns(one, value))
                 return Counterexample("complete", text, value, "refused", (), findings)
         return None
@@ -187,8 +187,10 @@ def _own(grammar: Grammar) -> Accepts:
     return lambda text: grammar.match(text).complete
 
 
-def _taken(grammar: Grammar, of: Subject, text: str, value: Any, broken: str = "") -> Counterexample | None:
-    """A counterexample where an accepted value is invalid and no finding explains it."""
+def _unexplained(
+    grammar: Grammar, of: Subject, text: str, value: Any, broken: str = ""
+) -> Counterexample | None:
+    """Return a counterexample if an accepted value is invalid and no finding explains it."""
     errors = of.errors(value)
     findings = tuple(one for one in grammar.report if of.concerns(one, value))
     if not errors or any(one.kind == "unenforced" for one in findings):
@@ -198,7 +200,7 @@ def _taken(grammar: Grammar, of: Subject, text: str, value: Any, broken: str = "
 
 @st.composite
 def _reordered(draw: st.DrawFn, value: Any) -> Any:
-    """The value with the arguments of a call, or the keys of an object, in any order."""
+    """Draw an order of a call's arguments, or of an object's keys."""
     if not isinstance(value, dict):
         return value
     if value.keys() == {"name", "arguments"} and isinstance(value["arguments"], dict):
@@ -206,7 +208,7 @@ def _reordered(draw: st.DrawFn, value: Any) -> Any:
     return dict(draw(st.permutations(list(value.items()))))
 
 
-class _Broken(GbnfError):  # noqa: N818  # it carries a result through Hypothesis, no error
+class _Broken(GbnfError):  # noqa: N818  # carries a result through Hypothesis
     def __init__(self, counterexample: Counterexample) -> None:
         self.counterexample = counterexample
         super().__init__()
@@ -220,9 +222,9 @@ def _smallest(
     progress: Progress | None,
     needed: str = "",
 ) -> Counterexample | None:
-    """The smallest example that `check` says is one, after Hypothesis has shrunk it.
+    """Return the smallest counterexample that `check` returns, shrunk by Hypothesis.
 
-    Where there is no example at all, raises NoExampleError if one is `needed`: the word for it.
+    `needed`: the word for examples, if their absence raises NoExampleError.
     """
 
     @hypothesis.seed(seed)
@@ -250,7 +252,5 @@ def _smallest(
         return broken.counterexample
     except Unsatisfiable:
         if needed:
-            raise NoExampleError(
-                f"no {needed} was found to try: test this grammar with texts of yours"
-            ) from None
+            raise NoExampleError(f"no {needed} was found. Test this grammar with your own texts.") from None
     return None

@@ -1,4 +1,4 @@
-"""What a law speaks of: a pool of tools or one schema, with values for it and a judge that isn't ours."""
+"""The subjects of the laws, a pool of tools or a schema: their valid values, and an independent validator."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from gbnf.tools.step_references import offered_args
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 ToolsOrSchema: TypeAlias = Sequence[Tool] | Schema
-"""What people pass: executors, whose values are calls, or a JSON Schema."""
+"""Tools, whose values are calls, or a JSON Schema."""
 
 
 class Subject(Protocol):
-    """Values that a grammar should take, and what is wrong with those that it shouldn't."""
+    """Values that a grammar should accept, and the errors of those that it should not."""
 
     def valid(self) -> st.SearchStrategy[Any]:
-        """Values without errors, keys in declared order."""
+        """Return valid values, keys in declared order."""
         ...
 
     def errors(self, value: Any) -> tuple[str, ...]:
-        """What the validator says, a line each; empty where the value is valid."""
+        """Return the validator's errors, one line each; empty if the value is valid."""
         ...
 
     def concerns(self, finding: Finding, value: Any) -> bool:
-        """Whether a finding speaks of the part of the grammar that `value` belongs to."""
+        """Return whether a finding is about the part of the grammar that `value` belongs to."""
         ...
 
 
 def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
-    """`steps` are the earlier steps that calls may refer to. `closed`: as in `compile_pool` and
-    `compile_schema`, with their defaults.
+    """Return the subject for tools or a schema.
+
+    `steps`: the earlier steps that calls may refer to. `closed`: as in `compile_pool` and `compile_schema`.
     """
     if isinstance(of, bool | Mapping):
         return SchemaSubject(of)
@@ -52,43 +53,43 @@ def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None
 
 
 def calls(tools: Sequence[Tool], *, steps: Sequence[int] = (), closed: bool = True) -> st.SearchStrategy[Any]:
-    """Calls of any of the tools that `validate_call` finds valid, keys in declared order.
+    """Return valid calls of the tools, keys in declared order.
 
-    Raises ValueError where no tool can be called.
+    Raises InvalidArgumentError if no tool can be called.
     """
     return PoolSubject(tuple(tools), tuple(steps), closed=closed).valid()
 
 
 def values(schema: Schema) -> st.SearchStrategy[Any]:
-    """Values that jsonschema finds valid, keys in declared order."""
+    """Return valid values of a schema, keys in declared order."""
     return SchemaSubject(schema).valid()
 
 
 @dataclass(frozen=True)
 class PoolSubject:
-    """Calls of these tools."""
+    """Calls of tools."""
 
     tools: tuple[Tool, ...]
     steps: tuple[int, ...] = ()
     closed: bool = True
     only: str | None = None
-    """The one tool whose calls are drawn; the others stay callable."""
+    """The tool whose calls are drawn, None for all; the others stay callable."""
 
     def __repr__(self) -> str:
         return f"<{', '.join(tool.name for tool in self.tools)}>"
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        """The same for Hypothesis, which prints every field of data classes otherwise."""
+        """Print the `repr` in Hypothesis, which otherwise prints every field of a dataclass."""
         printer.text(repr(self))
 
     def __post_init__(self) -> None:
         if not self.offered:
             wanted = self.only or ", ".join(tool.name for tool in self.tools) or "no tool at all"
-            raise InvalidArgumentError(f"none can be called with steps={self.steps}: {wanted}")
+            raise InvalidArgumentError(f"no tool can be called with steps={self.steps}: {wanted}")
 
     @cached_property
     def offered(self) -> dict[str, Mapping[str, Any]]:
-        """The schema of the arguments by tool, of those that can be called."""
+        """The schemas of the arguments, by the names of the tools that can be called."""
         return {
             tool.name: self._arguments(args)
             for tool in self.tools
@@ -96,24 +97,29 @@ class PoolSubject:
         }
 
     def _arguments(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        silent = not {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "allOf",
+        unlimited = not {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref",
+        "allOf",
                       "anyOf", "oneOf"} & args.keys()  # fmt: skip
-        return {**args, "additionalProperties": False} if self.closed and silent else args
+        return {**args, "additionalProperties": False} if self.closed and unlimited else args
 
     def references(self, tool: str) -> Mapping[str, str | None]:
-        """The tool's step references: the argument, and what it fills."""
+        """Return the tool's step references: the argument, and the property that it fills."""
         return next(one.step_references for one in self.tools if one.name == tool)
 
     def generator(self, tool: str) -> ValueGenerator:
+        """Return the generator of a tool's arguments."""
         return ValueGenerator(self.offered[tool], closed=self.closed)
 
     def valid(self) -> st.SearchStrategy[Any]:
+        """Return valid values."""
         return _valid_calls(self)
 
     def errors(self, value: Any) -> tuple[str, ...]:
+        """Return the validator's errors."""
         return validate_call(value, self.tools, steps=self.steps, closed=self.closed).errors
 
     def concerns(self, finding: Finding, value: Any) -> bool:
+        """Return whether the finding is about the called tool."""
         return isinstance(value, dict) and finding.tool == value.get("name")
 
 
@@ -145,15 +151,19 @@ class SchemaSubject:
         return exact(self.schema, format_checker=base.FORMAT_CHECKER)
 
     def generator(self) -> ValueGenerator:
+        """Return the generator of the schema's values."""
         return ValueGenerator(self.schema, closed=False)
 
     def valid(self) -> st.SearchStrategy[Any]:
+        """Return valid values."""
         return _valid_values(self)
 
     def errors(self, value: Any) -> tuple[str, ...]:
+        """Return the validator's errors."""
         return tuple(error.message for error in self._validator.iter_errors(value))
 
     def concerns(self, finding: Finding, value: Any) -> bool:
+        """Return True: there is only one schema."""
         del finding, value
         return True
 
@@ -166,7 +176,7 @@ def _valid_values(draw: st.DrawFn, of: SchemaSubject) -> Any:
 
 
 def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    """As ECMA-262 has it, where Python differs: `$` is the very end, `\\d` and `\\w` are ASCII."""
+    """Check a pattern as in ECMA-262: `$` matches only at the end, `\\d` and `\\w` are ASCII."""
     if isinstance(value, str) and not re.search(_END.sub(r"\1\\Z", pattern), value, re.ASCII):
         yield ValidationError(f"{value!r} does not match {pattern!r}")
 
@@ -175,7 +185,7 @@ _END = re.compile(r"((?<!\\)(?:\\\\)*)\$(?=$|\)|\|)")
 
 
 def _multiple_of(_validator: Any, divisor: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    """In exact decimals: 0.3 is a multiple of 0.1, which floats deny."""
+    """Check in exact decimals: 0.3 is a multiple of 0.1, but not in floats."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     if (Fraction(str(value)) / Fraction(str(divisor))).denominator != 1:

@@ -1,12 +1,13 @@
-"""Arithmetic, exact as long as it can be: a walk over Python's syntax tree, never `eval`.
+"""Arithmetic, exact if possible: evaluates Python's syntax tree itself, without `eval`.
 
 Integers and decimal fractions are exact (0.1 + 0.2 is 0.3, 1/3*3 is 1); roots that are not exact,
 logarithms and the like are floating-point numbers, and shown with 15 significant digits. ``%`` and ``//``
 are Python's, and so is `round` (half to even). `log` is the natural logarithm, `log(x, 10)` and `log10` the
 decimal one; angles are radians.
 
-Other spellings are accepted where they have one reading: × · ÷ − ^ ² ³ √ π, ``15% of 200``, ``200 * 15%``,
-``3,5`` and ``1,234.56`` outside a function's arguments. ``1,234`` and ``200 + 10%`` have two: refused.
+Other spellings are accepted if they are unambiguous: × · ÷ − ^ ² ³ √ π, ``15% of 200``, ``200 * 15%``,
+``3,5`` and ``1,234.56`` outside a function's arguments. ``1,234`` and ``200 + 10%`` are ambiguous, and
+refused.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ MAX_BITS = 14_000
 MAX_FACTORIAL = 1_000
 
 MAX_LENGTH = 5_000
-"""Characters of an expression: reading it takes time that grows with their square."""
+"""Characters of an expression: the time to parse it grows with their square."""
 
 
-def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - arithmetic needs no world
+def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - arithmetic needs no context
+    """Return the value of `expression`."""
     value = compute(arguments["expression"])
     return {"value": value, "entries": [format_number(value)]}
 
 
 def compute(expression: str) -> int | float:
-    """The value: an int where it is whole and exact. Raises `ExecutorError` with the reason."""
+    """Return the value, an int if it is whole and exact. Raises ExecutorError with the reason."""
     if len(expression) > MAX_LENGTH:
         raise ExecutorError(
             f"the expression has {len(expression):,} characters: write it with at most {MAX_LENGTH:,}"
@@ -48,7 +50,7 @@ def compute(expression: str) -> int | float:
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", SyntaxWarning
-            )  # "perhaps you missed a comma": the walk refuses it
+            )  # "perhaps you missed a comma": the evaluation refuses it
             tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ExecutorError(
@@ -65,6 +67,7 @@ def compute(expression: str) -> int | float:
 
 
 def format_number(value: float) -> str:
+    """Return a number as text."""
     return str(value) if isinstance(value, int) else repr(value)
 
 
@@ -76,11 +79,11 @@ _SYMBOLS = str.maketrans({
 })  # fmt: skip
 
 _NUMBER = r"(?<![\d.])(?:\d++(?:\.\d*+)?|\.\d++)"
-"""Whole numbers only, and without going back into one: what follows is looked for once for each."""
+"""Whole numbers only, and possessive: there is no backtracking into a number."""
 
 
 def normalised(expression: str) -> str:
-    """The expression in Python's spelling. Raises `ExecutorError` where a spelling has two readings."""
+    """Return the expression as Python. Raises ExecutorError if it is ambiguous."""
     text = expression.translate(_SYMBOLS).strip().rstrip("=? ")
     text = re.sub(r"(?<=[\d)])\s+[xX]\s+(?=[\d(.])", " * ", text)  # 3 x 4
     text = re.sub(rf"\bsqrt\s+({_NUMBER})", r"sqrt(\1)", text)  # √2
@@ -90,7 +93,7 @@ def normalised(expression: str) -> str:
 
 
 def _without_commas(text: str) -> str:
-    """Commas in numbers, where no function's arguments stand: decimal or between thousands."""
+    """Replace commas in numbers outside of function arguments: decimal or thousands separators."""
     calls: list[bool] = []
     pieces: list[str] = []
     position = 0
@@ -127,7 +130,7 @@ def _number(text: str) -> str:
 
 
 def _without_percent(text: str) -> str:
-    """``15% of 200`` and ``200 * 15%``; a remainder stays. What could be either is refused."""
+    """Replace ``15% of 200`` and ``200 * 15%``; the remainder operator stays. Ambiguous text is refused."""
     text = re.sub(rf"({_NUMBER})\s*%\s*(?:of|di|del|dei)\b", r"(\1/100)*", text, flags=re.IGNORECASE)
     if re.search(rf"{_NUMBER}%(\s*[+-]|\s+[\w(.])", text):  # 50% - 3
         raise _unclear_percent(text)
@@ -135,7 +138,7 @@ def _without_percent(text: str) -> str:
 
 
 def _per_cent(found: re.Match[str]) -> str:
-    """200 * 15% -> 200 * (15/100)"""
+    """Replace ``200 * 15%`` by ``200 * (15/100)``."""
     added = re.search(r"[\w).]\s*[+-]\s*$", found.string[: found.start()])
     if added and found.string[found.end() : found.end() + 1] not in {"*", "/"}:  # 200 + 10%
         raise _unclear_percent(found.string)
@@ -312,7 +315,7 @@ def _call(name: str, arguments: list[Number]) -> Number:
 
 
 def _decimal(value: float) -> Fraction:
-    """The decimal number that was written, not its nearest binary one."""
+    """Return the exact value of a decimal number, not that of the nearest float."""
     return Fraction(repr(value))
 
 
@@ -336,7 +339,7 @@ def _bounded(value: Number) -> Number:
 
 
 def _plain(value: Number) -> int | float:
-    """As JSON has it: an int where it is whole, else a float of 15 significant digits."""
+    """Return an int if the value is whole, otherwise a float with 15 significant digits."""
     value = _whole(value)
     if isinstance(value, int):
         return value

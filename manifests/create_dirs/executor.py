@@ -1,4 +1,4 @@
-"""Folders, with those above them. A folder that exists already stays as it is."""
+"""Creation of folders and their parents. Existing folders are unchanged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Create the folders of `paths`."""
     workspace = context.workspace
     paths = list(dict.fromkeys(workspace.relative(workspace.resolve(path)) for path in arguments["paths"]))
     context.change(*map(MakeFolder, paths))

@@ -1,7 +1,7 @@
-"""Events in ``calendar.ics``, one for each start.
+"""Creation of events in ``calendar.ics``, one for each start.
 
-A start is local unless it names an offset: ``2026-03-05T09:30``, ``2026-03-05T09:30+01:00``. An interval
-``start/end`` has its own end (a time alone is on the same day); a date alone, or two, are whole days.
+A start is in local time unless it has an offset: ``2026-03-05T09:30``, ``2026-03-05T09:30+01:00``. An
+interval ``start/end`` has its own end (a time alone is on the same day). One date, or two, are whole days.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ DURATION_MINUTES = 60
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Add an event for each of `starts` to the calendar."""
     duration = timedelta(minutes=arguments.get("duration_minutes", DURATION_MINUTES))
     title = _line("title", arguments["title"])
     location = _line("location", arguments.get("location", ""))
     events = [_event(start, duration, context) for start in arguments["starts"]]
     journal = context.journal
-    with journal.locked():  # from reading to writing: two runs lose no event of each other
+    with journal.locked():  # from reading to writing, so that concurrent runs lose no event
         calendar = calendar_file.load(context.workspace)
         for start, end in events:
             calendar_file.add(calendar, title, start, end, location, context.now())
@@ -50,7 +51,7 @@ def _event(text: str, duration: timedelta, context: Context) -> tuple[Moment, Mo
     if isinstance(start, datetime) != isinstance(end, datetime):
         raise ExecutorError(f"'{text}': give both ends with a time, or both without")
     if not isinstance(start, datetime):
-        end += timedelta(days=1)  # the last day is part of it, and DTEND is not (RFC 5545, 3.6.1)
+        end += timedelta(days=1)  # the last day is included, and DTEND is exclusive (RFC 5545, 3.6.1)
     if not _instant(start) < _instant(end):
         raise ExecutorError(f"'{text}' ends before it starts")
     return start, end

@@ -1,7 +1,7 @@
-"""Files, folders and links, moved to the trash: all of the list, or none of it.
+"""Deletion of files, folders and links, which are moved to the trash: all of them, or none.
 
-Of a link that stays inside the workspace the link goes, not its target. What lies in a folder that is listed
-too goes with the folder.
+Of a link inside the workspace, the link is deleted, not its target. The contents of a listed folder are
+deleted with the folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Move `paths` to the trash."""
     workspace = context.workspace
     listed = {workspace.relative(workspace.locate(path)): None for path in arguments["paths"]}
     outermost = [

@@ -1,9 +1,9 @@
-"""An image in words, by plain measurements: a vision front end as a tool, for planners that see nothing.
+"""Description of an image by measurements, for models without vision.
 
-Nothing is recognised here. What it measures, on a copy of at most 256 pixels a side: brightness (mean of the
-luma, 0 to 255), contrast (its standard deviation), the share of dark and of bright pixels, edges (mean
-gradient), and the colours that cover most. An executor of your own that asks a vision model has the same
-shape: a path in, `entries` of text out.
+It recognises no objects. It measures, on a copy of at most 256 pixels a side: brightness (mean of the luma, 0
+to 255), contrast (its standard deviation), the share of dark and of bright pixels, edges (mean gradient), and
+the most frequent colours. An executor that asks a vision model has the same interface: a path as argument,
+texts in `entries`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context
 
 LIMIT = 32 * 1024 * 1024
-"""Bytes of a file."""
+"""Maximum size of a file, in bytes."""
 
 PIXELS = 64_000_000
-"""Of an image; more is a bomb rather than a frame."""
+"""Maximum of an image: larger ones are likely decompression bombs."""
 
 _SIDE = 256
 _DARK, _BRIGHT = 40, 215
@@ -37,6 +37,7 @@ _COLOURS = {
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Describe the image at `path`."""
     path = arguments["path"].strip()
     image, kind = _opened(path, context.workspace.read(path, limit=LIMIT))
     width, height = image.size
@@ -62,9 +63,9 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 
 
 def _opened(path: str, data: bytes) -> tuple[Image, str]:
-    """The image, upright, in RGB over white; and its format's name."""
+    """Return the image, upright, in RGB over white, and the name of its format."""
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415  # an extra, for this tool alone
+        from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415  # an optional extra
     except ImportError:
         raise ExecutorError("images need Pillow: pip install 'gbnf-toolkit[images]'") from None
     Image.MAX_IMAGE_PIXELS = PIXELS
@@ -105,7 +106,7 @@ def _light(image: Image) -> dict[str, float]:
 
 
 def _colours(image: Image) -> list[tuple[str, float]]:
-    """Names of colours and the share of the pixels nearest to each, the largest first."""
+    """Return names of colours and the share of the pixels nearest to each, the largest first."""
     small = image.copy()
     small.thumbnail((64, 64))
     shares: dict[str, float] = {}
@@ -118,7 +119,7 @@ def _colours(image: Image) -> list[tuple[str, float]]:
 
 
 def _distance(first: tuple[int, int, int], second: Any) -> float:
-    """Between two colours, weighed as the eye does, roughly."""
+    """Return the distance of two colours, weighted roughly as in human vision."""
     red, green, blue = (a - b for a, b in zip(first, second, strict=True))
     return float(2 * red * red + 4 * green * green + 3 * blue * blue)
 

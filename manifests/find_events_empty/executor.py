@@ -1,11 +1,11 @@
-"""Free slots in ``calendar.ics``: the first ones, in order, one after the other, none in the past.
+"""Search for free slots in ``calendar.ics``: the first ones, in order, without overlap, none in the past.
 
 - Hours, local: morning 09–12, afternoon 13–18, evening 18–21, any 09–18. Slots start on a quarter of an hour.
 - ``this_week`` is from now to Sunday, ``next_week`` Monday to Sunday, ``next_month`` the calendar month. Of
-  these only Monday to Friday count; but where no such day is left of this week, its weekend does.
-- ``today``, ``tomorrow`` and days given as dates count whatever weekday they are. ``start_date`` goes before
+  these only Monday to Friday count; if no such day is left of this week, its weekend counts.
+- ``today``, ``tomorrow`` and days given as dates count on any weekday. ``start_date`` has priority over
   ``period``.
-- Busy is every event, all-day and repeated ones too, unless it is cancelled or marked as free.
+- Every event is busy, all-day and repeated ones too, unless it is cancelled or marked as free.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ DAY = timedelta(days=1)
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return free slots of the calendar."""
     duration = timedelta(minutes=arguments.get("duration_minutes", DURATION_MINUTES))
     part = arguments.get("part_of_day", "any")
     first_hour, last_hour = HOURS[part]
@@ -60,7 +61,7 @@ def _instant(day: date, hour: int, context: Context) -> datetime:
 def _slots(
     opens: datetime, closes: datetime, duration: timedelta, busy: list[tuple[datetime, datetime]]
 ) -> Iterator[datetime]:
-    """Starts of free slots inside a window, in UTC; no slot touches another or anything busy."""
+    """Yield the starts of free slots in a window, in UTC; no slot overlaps another or an event."""
     start = _on_grid(opens)
     while start + duration <= closes:
         blocking = [last for first, last in busy if first < start + duration and start < last]
@@ -77,7 +78,7 @@ def _on_grid(moment: datetime) -> datetime:
 
 
 def _days(arguments: dict[str, Any], today: date) -> list[date]:
-    """The days to search, in order, none in the past."""
+    """Return the days to search, in order, none in the past."""
     if "start_date" in arguments:
         first = _date("start_date", arguments["start_date"])
         last = _date("end_date", arguments["end_date"]) if "end_date" in arguments else first
@@ -106,7 +107,7 @@ def _date(name: str, text: str) -> date:
 
 
 def _period(period: str, today: date) -> tuple[date, date, bool]:
-    """First day, last day, and whether only Monday to Friday count."""
+    """Return the first day, the last day, and whether only Monday to Friday count."""
     monday = today - today.weekday() * DAY
     match period:
         case "today":

@@ -1,15 +1,15 @@
-"""Files by glob pattern, in a folder and all below it.
+"""Search for files by glob pattern, in a folder and its subfolders.
 
-A pattern without ``/`` is compared with names, at any depth; one with ``/`` with the path below the start
-folder, where ``**`` stands for any number of folders. ``*``, ``?`` and ``[abc]`` stay within one name, and
-``{a,b}`` is either. Upper and lower case are the same, and so are the two Unicode spellings of an accented
-letter. A pattern that ends with ``/`` looks for folders. As in a shell, names that start with a dot are found
-only by a pattern that writes the dot; the runtime's own folder never is. Links to folders are not followed;
-a link to a file inside the workspace counts as a file.
+A pattern without ``/`` matches names, at any depth; one with ``/`` matches the path below the start folder,
+where ``**`` matches any number of folders. ``*``, ``?`` and ``[abc]`` match within one name, and ``{a,b}``
+matches either. Case is ignored, and so is the Unicode normalization form. A pattern that ends with ``/``
+matches folders. As in a shell, names that start with a dot match only patterns with that dot; the runtime's
+own folder is never found. Links to folders are not followed; a link to a file inside the workspace counts as
+a file.
 
 A folder that cannot be read, such as one whose path is too long for the system, is skipped and reported, and
-so is what comes after the first `MAX_ENTRIES`. A name that is not valid Unicode is skipped: no model can
-repeat it.
+so are entries after the first `MAX_ENTRIES`. A name that is not valid Unicode is skipped: no model can repeat
+it.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context, Workspace
 
 LIMIT = 5000
-"""Entries of one answer."""
+"""Maximum number of paths in a result."""
 
 MAX_ENTRIES = 200_000
-"""Files and folders that one search looks at."""
+"""Maximum number of files and folders that a search examines."""
 
 _MAX_ALTERNATIVES = 100
 _SHOWN, _LONG = 5, 200
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the paths that match the patterns."""
     workspace = context.workspace
     base = workspace.resolve(arguments["base_path"])
     if not base.is_dir():
@@ -57,7 +58,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 
 
 class _GlobSearch:
-    """One walk. `problems`: sentences on what it could not look at."""
+    """A search. `problems`: what it could not examine, in sentences."""
 
     def __init__(self, workspace: Workspace, patterns: list[tuple[str, ...]]) -> None:
         self._workspace, self._patterns = workspace, patterns
@@ -66,6 +67,7 @@ class _GlobSearch:
 
     @property
     def problems(self) -> list[str]:
+        """Sentences about what was not searched."""
         problems = []
         if self._unreadable:
             shown = ", ".join(f"'{path}'" for path in self._unreadable[:_SHOWN])
@@ -76,10 +78,9 @@ class _GlobSearch:
         return problems
 
     def walk(self, base: Path) -> Iterator[str]:
-        """Paths that fit, relative to the workspace; folders end with ``/``.
+        """Yield matching paths, relative to the workspace; folders end with ``/``.
 
-        Names that are no text are left out, with all that is in such a folder, and so is a folder in which
-        nothing can fit.
+        Skips names that are not valid Unicode, and folders in which nothing can match.
         """
         start = self._workspace.relative(base)
         begun = [frozenset(_from(pattern, 0)) for pattern in self._patterns]
@@ -91,9 +92,8 @@ class _GlobSearch:
                 self._left -= 1
                 if self._left < 0:
                     return
-                if entry.name == STATE_FOLDER or not is_text(
-                    entry.name
-                ):  # of a workspace inside this one too
+                # also the state folder of a workspace inside this one
+                if entry.name == STATE_FOLDER or not is_text(entry.name):
                     continue
                 path = prefix + entry.name if prefix else self._workspace.relative(entry.path)
                 after = self._after(at, unicodedata.normalize("NFC", entry.name))
@@ -108,7 +108,7 @@ class _GlobSearch:
             waiting += reversed(folders)
 
     def _after(self, at: list[frozenset[int]], part: str) -> list[frozenset[int]]:
-        """The places in each pattern that one more part of a path leads to."""
+        """Return the positions in each pattern after one more part of a path."""
         return [
             _step(pattern, positions, part) for pattern, positions in zip(self._patterns, at, strict=True)
         ]
@@ -120,11 +120,11 @@ class _GlobSearch:
         try:
             with os.scandir(self._workspace.root / prefix) as entries:
                 yield from entries
-        except OSError:  # no permission, gone by now, or a path longer than the system takes
+        except OSError:  # no permission, deleted meanwhile, or a path too long for the system
             self._unreadable.append(prefix if len(prefix) < _LONG else f"{prefix[:_LONG]}…")
 
     def _is_file(self, entry: os.DirEntry[str], path: str) -> bool:
-        """Whether it is a regular file, or a link to one inside the workspace."""
+        """Return whether it is a regular file, or a link to one inside the workspace."""
         try:
             if not entry.is_symlink():
                 return entry.is_file(follow_symlinks=False)
@@ -134,7 +134,7 @@ class _GlobSearch:
 
 
 def _compile(pattern: str) -> Iterator[tuple[str, ...]]:
-    """The parts of a pattern between ``/``, once for each way to read its braces."""
+    """Yield the parts of a pattern between ``/``, for each alternative of its braces."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ExecutorError(f"pattern '{pattern}' is refused: it is compared with paths below 'base_path'")
     for text in _alternatives(unicodedata.normalize("NFC", pattern).removeprefix("./")):
@@ -142,7 +142,7 @@ def _compile(pattern: str) -> Iterator[tuple[str, ...]]:
         if parts:
             anywhere = [] if "/" in text.rstrip("/") else ["**"]
             whole = [*anywhere, *parts, *([""] if text.endswith("/") else [])]
-            # one ** after another says no more than one
+            # several ** in a row are equivalent to one
             yield tuple(
                 part
                 for part, after in zip(whole, [*whole[1:], ""], strict=True)
@@ -151,7 +151,7 @@ def _compile(pattern: str) -> Iterator[tuple[str, ...]]:
 
 
 def _alternatives(text: str) -> list[str]:
-    """``a{b,c}d`` -> ``abd``, ``acd``"""
+    """Return the alternatives of braces: ``abd`` and ``acd`` for ``a{b,c}d``."""
     done: list[str] = []
     waiting = [text]
     while waiting:
@@ -169,9 +169,9 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _step(pattern: Sequence[str], positions: frozenset[int], part: str) -> frozenset[int]:
-    """Where in a pattern one more part of a path leads, from each of the places before it.
+    """Return the positions in a pattern after one more part of a path.
 
-    A folder's last part is empty, and so is its pattern's.
+    The last part of a folder's path is empty, and so is that of its pattern.
     """
     reached: set[int] = set()
     for position in positions:
@@ -186,7 +186,7 @@ def _step(pattern: Sequence[str], positions: frozenset[int], part: str) -> froze
 
 
 def _from(pattern: Sequence[str], position: int) -> Iterator[int]:
-    """The place, and the next behind a ``**`` there, which stands for no folder too."""
+    """Yield the position, and the next one if a ``**`` is there: it may match no folder."""
     yield position
     if position < len(pattern) and pattern[position] == "**":
         yield position + 1

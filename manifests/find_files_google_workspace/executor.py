@@ -1,7 +1,7 @@
-"""Files in Google Drive, by the Drive API v3 (files.list).
+"""Search for files in Google Drive, by the Drive API v3 (files.list).
 
 Settings: ``GBNF_GOOGLE_TOKEN``, an OAuth 2.0 access token with the scope drive.metadata.readonly or wider
-(drive.readonly to look into contents); ``GBNF_GOOGLE_API_URL``, where the API is.
+(drive.readonly to search contents); ``GBNF_GOOGLE_API_URL``, the URL of the API.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ TIMEOUT_S = 20.0
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Search Google Drive."""
     token = context.settings.get("GBNF_GOOGLE_TOKEN")
     if not token:
         raise ExecutorError(
@@ -61,7 +62,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 
 
 def _query(words: str) -> str:
-    """Drive's search language, in which ``\\`` and ``'`` are escaped by ``\\``."""
+    """Return a query of Drive's search language, which escapes ``\\`` and ``'`` by ``\\``."""
     escaped = words.replace("\\", "\\\\").replace("'", "\\'")
     return f"(name contains '{escaped}' or fullText contains '{escaped}') and trashed = false"
 
@@ -87,7 +88,7 @@ def _page(response: httpx.Response) -> dict[str, Any]:
 
 
 def _words(response: httpx.Response) -> str:
-    """The API's own message, else the beginning of the answer."""
+    """Return the API's error message, otherwise the start of the response."""
     match _json(response):
         case {"error": {"message": str(message)}}:
             return message

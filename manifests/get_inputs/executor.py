@@ -1,8 +1,8 @@
-"""A form that the person fills in.
+"""A form that the user fills in.
 
-Choices come from the field's own `options`, else from the earlier step's entries. What is typed as a
-credential stays out of the conversation: the runner puts a handle such as ``secret:1f0c…`` in its place, for
-which an executor that takes credentials gets it by `Context.secret`.
+The choices of a field are its `options`, otherwise the earlier step's entries. Credentials stay out of the
+conversation: the runner replaces each by a handle such as ``secret:1f0c…``, and an executor that needs the
+credential gets it by `Context.secret`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Ask the user to fill in a form."""
     offered = arguments.get("entries", [])
     fields = tuple(_field(each, offered) for each in arguments["dialog"])
     names = [field.var for field in fields]

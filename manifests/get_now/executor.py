@@ -1,4 +1,4 @@
-"""The date, the time and the weekday, in the person's time zone or in one that is named."""
+"""The date, time and weekday, in the user's time zone or in a given one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the current date, time and weekday."""
     zone = _zone(arguments["timezone"]) if "timezone" in arguments else context.timezone
     now = context.now().astimezone(zone)
     return {

@@ -1,4 +1,4 @@
-"""The contents of text files: UTF-8, or UTF-16 with its byte order mark. All of them, or an error."""
+"""Reading of text files in UTF-8, or UTF-16 with a byte order mark: all of them, or an error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context, Workspace
 
 LIMIT = 2 * 1024 * 1024
-"""Bytes, of all the files together."""
+"""Maximum size of all files together, in bytes."""
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the texts of `paths`."""
     entries, paths, faults, left = [], [], [], LIMIT
     for path in arguments["paths"]:
         try:

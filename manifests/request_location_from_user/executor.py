@@ -1,4 +1,4 @@
-"""Asks the person where they are, in their own words."""
+"""A question for the user's location, answered in their own words."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Ask the user for their location."""
     title = arguments.get("reason") or "Your location is needed"
     answers = context.ask(Form(title, (Field("location", "Where are you?", "location"),)))
     return {"location": answers["location"], "entries": [answers["location"]]}

@@ -1,4 +1,4 @@
-"""Notes down a tool that is missing, one JSON line each, in the runtime's own folder of the workspace."""
+"""Requests for missing tools, one line of JSON each, in the runtime's own folder of the workspace."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ FILE = "requests.jsonl"
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Append the request to the list."""
     request = {
         "at": context.now().isoformat(timespec="seconds"),
         "turn": context.turn,

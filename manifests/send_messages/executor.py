@@ -1,10 +1,10 @@
-"""An email message (RFC 5322): sent by SMTP where a server is set, else left in ``outbox/``.
+"""Email messages (RFC 5322): sent by SMTP if a server is configured, otherwise stored in ``outbox/``.
 
 Settings: ``GBNF_USER_EMAIL`` (who "me" is, and the sender), ``GBNF_SMTP_HOST``, ``GBNF_SMTP_PORT``,
 ``GBNF_SMTP_SECURITY`` (starttls, the default; tls; none), ``GBNF_SMTP_USER``, ``GBNF_SMTP_PASSWORD``,
-``GBNF_SMTP_CA_FILE`` (a certificate authority of one's own), ``GBNF_SMTP_TIMEOUT_S``.
+``GBNF_SMTP_CA_FILE`` (a private certificate authority), ``GBNF_SMTP_TIMEOUT_S``.
 
-A copy of what was sent lies in ``sent/``. Undo takes a message out of the outbox; what was sent stays sent.
+Copies of sent messages are in ``sent/``. Undo removes a message from the outbox; it cannot unsend one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context
 
 SECURITY = {"starttls": 587, "tls": 465, "none": 25}
-"""How the connection is protected, and the port that goes with it."""
+"""Security of the connection, and its default port."""
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Send an email message, or put it in the outbox."""
     recipients = list(dict.fromkeys(_address(each, context) for each in arguments["to"]))
     message = _message(recipients, arguments, context)
     host = context.settings.get("GBNF_SMTP_HOST")
@@ -57,7 +58,7 @@ def _message(recipients: list[str], arguments: dict[str, Any], context: Context)
     if any(unicodedata.category(character) == "Cc" for character in subject):
         raise ExecutorError("'subject' holds a line break or another control character, which no header may")
     sender = _address("me", context)
-    message = EmailMessage(policy=policy.SMTP.clone(cte_type="7bit"))  # every server takes it
+    message = EmailMessage(policy=policy.SMTP.clone(cte_type="7bit"))  # every server accepts it
     try:
         message["From"] = sender
         message["To"] = ", ".join(recipients)
@@ -71,14 +72,14 @@ def _message(recipients: list[str], arguments: dict[str, Any], context: Context)
 
 
 def _address(text: str, context: Context) -> str:
-    """A bare address. Raises `ExecutorError` where there is none, or more than one."""
+    """Return the bare address. Raises ExecutorError if there is none, or more than one."""
     given = context.user_email if text.strip().casefold() in {"me", "myself", "io"} else text
     if any(unicodedata.category(character) == "Cc" for character in given):
         raise ExecutorError(f"{given!r} is no address: it holds a line break or another control character")
     named = "<" in given or '"' in given
     address = parseaddr(given)[1] if named else given.strip()
     local, at, domain = address.rpartition("@")
-    with suppress(UnicodeError):  # no domain name: refused below
+    with suppress(UnicodeError):  # not a domain name: refused below
         address = f"{local}{at}{domain.encode('idna').decode()}"
     if (
         not _ADDRESS.fullmatch(address)
@@ -104,7 +105,7 @@ def _free_name(folder: str, subject: str, context: Context) -> str:
 
 
 def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
-    """The recipients that the server refused, with its words. `ExecutorError`: nothing was sent."""
+    """Send a message, and return the refused recipients. Raises ExecutorError if it was not sent."""
     import smtplib  # noqa: PLC0415 - only who sends waits for it and for ssl
 
     settings = context.settings

@@ -1,8 +1,8 @@
-"""Takes back all that the latest earlier request changed: files, folders, deletions, calendar events.
+"""Undo of the latest earlier request's changes: files, folders, deletions, calendar events.
 
-A request is a planner run. Each further request goes one further back. What someone changed since is left as
-it is, and what was sent stays sent: both are told. What is in the way may be moved away: the next request
-takes up what was left, and goes no further back before it is done.
+A request is a planner run. Each further call undoes one more request. Files changed since are left unchanged,
+and sent messages stay sent: the result reports both. If the user moves an obstacle away, the next call
+finishes the interrupted undo before it goes back further.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context
 
 
-def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - it takes none
+def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - it has no arguments
+    """Undo the changes of the latest earlier request."""
     outcome = context.journal.undo_last_turn(context.turn)
     if outcome.kept and not outcome.undone:
         raise ExecutorError(f"nothing could be undone: {'; '.join(outcome.kept)}")

@@ -1,4 +1,4 @@
-"""Text files, written as UTF-8, new or in place of what is there: all of the list, or none of it."""
+"""Writing of text files in UTF-8, which replace existing ones: all of them, or none."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Write `files`."""
     workspace = context.workspace
     writes: dict[str, Write] = {}
     for file in arguments["files"]:

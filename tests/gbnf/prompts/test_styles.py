@@ -97,5 +97,5 @@ def test_what_each_style_says() -> None:
 
 
 def test_a_style_that_is_none_is_an_error() -> None:
-    with pytest.raises(ValueError, match="none of default"):
+    with pytest.raises(ValueError, match="Use one of default"):
         system_prompt([TOOL], style="terse")  # type: ignore[arg-type]  # that is the point
