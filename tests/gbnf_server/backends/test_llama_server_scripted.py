@@ -220,7 +220,9 @@ def test_a_server_that_never_answers(ask: Ask) -> None:
     for timeout in limits_s(0.2):
         release = threading.Event()
         with scripted(completion=[release.wait]) as script, hasty(script.url, timeout=timeout) as client:  # type: ignore[list-item]  # what it returns is dropped
-            with pytest.raises(BackendUnreachable, match=re.escape(f"did not finish its answer within {timeout:g} s")):
+            with pytest.raises(
+                BackendUnreachable, match=re.escape(f"did not finish its answer within {timeout:g} s")
+            ):
                 ask(client)
             release.set()
             asked = [path for path, _ in script.asked].count("/completion")
