@@ -1,7 +1,4 @@
-"""The demonstration model that comes with the package, and the programs that make it.
-
-Importing this imports nothing heavy: torch and tokenizers are only for training (the `train` extra).
-"""
+"""The bundled demonstration model."""
 
 from __future__ import annotations
 
@@ -10,5 +7,5 @@ from pathlib import Path
 
 
 def model_path() -> Path:
-    """The embedded GGUF model's file."""
+    """Return the path of the bundled GGUF model."""
     return Path(str(files(__package__) / "model.gguf"))

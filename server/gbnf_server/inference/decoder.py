@@ -23,7 +23,7 @@ OnText = Callable[[str], None]
 
 @dataclass(slots=True)
 class Generation:
-    """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: a time, in s."""
+    """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s."""
 
     tokens: list[int] = field(default_factory=list)
     text: str = ""
@@ -56,8 +56,8 @@ class Decoder:
         self._stop, self._on_text = stop, on_text
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
-        # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may be
-        # cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
+        # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may
+        # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
         self._logits: dict[int, Logits] = {}
         self._spaced = True  # whether the model last wrote an optional space
 

@@ -183,7 +183,7 @@ def guard_grammar(gbnf: str) -> None:
 
 
 def _lone_surrogate(text: str) -> int:
-    """Return the index of the first lone surrogate, which UTF-8 cannot encode; the length if there is none."""
+    """Return the index of the first lone surrogate, which UTF-8 cannot encode; the length for none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

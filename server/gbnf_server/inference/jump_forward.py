@@ -6,9 +6,9 @@
 
 The tokens are those of the whole text's tokenization, so the last sampled tokens may be replaced by ones that
 include forced text. Final are the tokens that are the same whatever follows: at the end of the forced text, a
-token might merge with the next character. The tokens from there on are *drafts*: they are evaluated along with
-the final ones, but the model then samples each among all that the grammar allows, and a draft that it does not
-sample is rolled back. Optional spaces can be guessed in the same way.
+token might merge with the next character. The tokens from there on are *drafts*: they are evaluated along
+with the final ones, but the model then samples each among all that the grammar allows, and a draft that it
+does not sample is rolled back. Optional spaces can be guessed in the same way.
 """
 
 from __future__ import annotations

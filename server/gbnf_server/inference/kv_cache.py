@@ -1,9 +1,10 @@
 """The KV cache of one llama.cpp context, shared by several sequences.
 
-Each call has a sequence (`CachedSequence`) of its own, which stays in the cache for the next call with the same
-prefix. Invariants:
+Each call has a sequence (`CachedSequence`) of its own, which stays in the cache for the next call with the
+same prefix. Invariants:
 
-- `CachedSequence.cached_tokens` is a prefix of what the cache has of the sequence. Where the two may differ, an
+- `CachedSequence.cached_tokens` is a prefix of what the cache has of the sequence. Where the two may differ,
+  an
   evaluation first rolls back the cache. So whatever interrupts a call (an error, Ctrl-C, a cancellation), the
   next one starts from a known state.
 - The context is used only under `_lock`. Calls that arrive at about the same time are evaluated in one batch,
@@ -102,11 +103,12 @@ class KVCache:
             self._slots.add(slot)
 
     def acquire(self, slot: Slot, tokens: Sequence[int]) -> tuple[CachedSequence, int]:
-        """Wait for a free sequence, assign it to the slot, and roll it back to its common prefix with `tokens`.
+        """Wait for a free sequence, assign it to the slot, and roll it back to its prefix shared with `tokens`.
 
-        Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its logits.
-        Picks the free sequence with the longest shared prefix, but prefers an empty one to one that would lose
-        many tokens, and copies the longest prefix that any sequence has. The slot must be registered.
+        Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
+        logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
+        would lose many tokens, and copies the longest prefix that any sequence has. The slot must be
+        registered.
         """
         with self._free:
             while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):
@@ -148,8 +150,9 @@ class KVCache:
     ) -> list[Logits]:
         """Evaluate tokens at the end of a sequence; return the logits after those at `output_positions`.
 
-        The positions are ascending indices into `tokens`, all in one batch. With `parallel` 1, the logits are a
-        view that is valid until the next evaluation. Raises BackendError if llama.cpp fails, or `stop` is set.
+        The positions are ascending indices into `tokens`, all in one batch. With `parallel` 1, the logits are
+        a view that is valid until the next evaluation. Raises BackendError if llama.cpp fails, or `stop` is
+        set.
         """
         logits: list[Logits] = []
         first = 0
@@ -291,8 +294,8 @@ def _new_context(model: NativeModel, length: int, parallel: int, threads: int) -
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
         raise ModelLoadError(
-            f"{model.path}: cannot create a context of {length} tokens for {parallel} at once. Is there enough "
-            "memory? Try a shorter one."
+            f"{model.path}: cannot create a context of {length} tokens for {parallel} at once. Is there "
+            "enough memory? Try a shorter one."
         )
     return context
 

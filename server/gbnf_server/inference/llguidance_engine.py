@@ -1,8 +1,8 @@
 """llguidance as the grammar engine: token masks of the whole vocabulary in about 50 microseconds.
 
-Optional: `pip install gbnf-toolkit[llguidance]`. It takes our grammar in its own dialect (`gbnf.dialects.lark`)
-and uses the model's own tokenizer. It raises no errors: a matcher that fails stays in an error state, so every
-call here checks what it returned.
+Optional: `pip install gbnf-toolkit[llguidance]`. It takes our grammar in its own dialect
+(`gbnf.dialects.lark`) and uses the model's own tokenizer. It raises no errors: a matcher that fails stays in
+an error state, so every call here checks what it returned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LlguidanceEngine:
             from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: PLC0415  # likewise
         except ImportError:
             raise SetupError(
-                "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use the engine llama.cpp"
+                "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use llama.cpp"
             ) from None
         self._model = model
         self._matcher: Any = llguidance.LLMatcher

@@ -193,8 +193,8 @@ class NativeModel:
         """Return how many bytes of a text are tokenized the same whatever follows (a lower bound).
 
         `boundaries`: where its tokens begin. `following`: the bytes that may come next. A token that begins
-        with the text after a boundary, and continues with one of these bytes, might replace it; a user-defined
-        token, which the tokenizer matches first, also elsewhere.
+        with the text after a boundary, and continues with one of these bytes, might replace it; a
+        user-defined token, which the tokenizer matches first, also elsewhere.
         """
         fixed, others = self._sorted_pieces
         for start in range(max(0, len(raw) - fixed.longest + 1), len(raw)):
