@@ -53,15 +53,15 @@ def jump(
         return Jump(whole, forced_continuation.text, shared_prefix_length(tokens, whole), [])
     offsets = list(accumulate((len(model.piece(token)) for token in whole), initial=0))
     raw = (text + forced_continuation.text).encode()
-    begun = len(text.encode())
+    started = len(text.encode())
     choices: list[tuple[int, int]] = []  # byte offsets: up to where the tokens are final, and of the choice
     for position, possible in forced_continuation.choices:
-        at = begun + len(forced_continuation.text[:position].encode())
+        at = started + len(forced_continuation.text[:position].encode())
         choices.append((model.stable_length(raw[:at], offsets, first_bytes(possible)), at))
     certain = max(
         count for count, at in enumerate(offsets) if at <= choices[0][0] and not _is_inside(raw, at)
     )
-    if offsets[certain] <= begun:
+    if offsets[certain] <= started:
         if whole[: len(tokens)] != list(tokens):
             return None
         certain = len(tokens)
@@ -69,7 +69,7 @@ def jump(
         (token, not _is_final(offsets[index], offsets[index + 1], choices))
         for index, token in enumerate(whole[certain : certain + _MOST_DRAFTS], certain)
     ]
-    added = raw[begun : offsets[certain]].decode()
+    added = raw[started : offsets[certain]].decode()
     return Jump(whole[:certain], added, shared_prefix_length(tokens, whole[:certain]), likely)
 
 

@@ -103,7 +103,7 @@ class KVCache:
             self._slots.add(slot)
 
     def acquire(self, slot: Slot, tokens: Sequence[int]) -> tuple[CachedSequence, int]:
-        """Wait for a free sequence, assign it to the slot, and roll it back to its prefix shared with `tokens`.
+        """Wait for a free sequence, assign it to the slot, and roll it back to what it shares with `tokens`.
 
         Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
         logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
@@ -204,9 +204,9 @@ class KVCache:
                 leads = self._is_decoding = True
                 chosen = self._gather(request)
             with self._lock:
-                begun = time.monotonic()
+                started = time.monotonic()
                 self._decode(chosen)
-                self._last_s = time.monotonic() - begun
+                self._last_s = time.monotonic() - started
         finally:
             with self._turn:
                 self._waiting.remove(request)

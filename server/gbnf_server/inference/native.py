@@ -161,7 +161,7 @@ class NativeModel:
             capacity = -count
 
     def tokenize_exactly(self, text: str) -> list[int] | None:
-        """The tokens that spell the text, names of special tokens being text; None where no tokens do.
+        """Return the tokens that spell the text, names of special tokens as text; None if none do.
 
         A tokenizer may add a space of its own, or know a text that names a special token only as that one.
         """
@@ -171,14 +171,14 @@ class NativeModel:
         return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
 
     def piece(self, token: int) -> bytes:
-        """The bytes that the token stands for, the name of a special one included; often no whole UTF-8."""
+        """Return the bytes of a token, for a special one those of its name. They may be incomplete UTF-8."""
         known = self._pieces.get(token)
         if known is None:
             known = self._pieces[token] = self._piece(token)
         return known
 
     def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
-        """The tokens whose piece begins with one of these bytes, ascending. Don't change the array."""
+        """Return the tokens whose piece begins with one of these bytes, ascending. Treat as immutable."""
         known = self._by_first_byte.get(first)
         if known is None:
             wanted = np.zeros(257, dtype=np.bool_)
