@@ -283,7 +283,7 @@ def test_the_model_and_its_context() -> None:
         client(script.url).complete(ASK, grammar=None)
     with (
         served(chat(), listed=Reply(200, {"data": 5})) as script,
-        pytest.raises(BackendError, match="with 5"),
+        pytest.raises(BackendError, match="returned 5"),
     ):
         client(script.url).complete(ASK, grammar=None)
 

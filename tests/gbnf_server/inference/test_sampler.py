@@ -191,7 +191,7 @@ def test_a_seed_of_minus_one_is_another_each_time() -> None:
 
 @pytest.mark.parametrize("wrong", [{"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}, {"min_p": -0.1}])
 def test_senseless_truncations_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"is -?[0-9.]+; it is"):
+    with pytest.raises(ValueError, match=r"is -?[0-9.]+; it must be"):
         Truncation(**wrong)
 
 
