@@ -121,7 +121,7 @@ class ExecutorTimeout(ExecutorError):  # noqa: N818
 
 
 class SetupError(GbnfServerError):
-    """This machine lacks something that the run needs; the message says how to fix that."""
+    """The machine lacks something that the run needs; the message says how to fix that."""
 
 
 class InputError(GbnfServerError):

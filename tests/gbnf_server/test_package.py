@@ -44,5 +44,5 @@ def test_installed_they_lie_inside_the_package(tmp_path: Path, monkeypatch: pyte
     (package / "manifests" / "a" / "manifest.toml").unlink()
     assert bundled.manifests_path() == tmp_path / "manifests"
     (tmp_path / "manifests" / "b" / "manifest.toml").unlink()
-    with pytest.raises(SetupError, match="install gbnf-toolkit again"):
+    with pytest.raises(SetupError, match="Reinstall gbnf-toolkit"):
         bundled.manifests_path()

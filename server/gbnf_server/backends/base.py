@@ -52,13 +52,13 @@ DEMO_MODEL_NAME = "gbnf-planner-demo"
 class Completion:
     """One answer of a model. Times are in seconds.
 
-    `finish`: "length" for a truncated text, whose calls must not be executed. `cached_tokens`: how many of the
-    `prompt_tokens` were in the KV cache. `grammar_violation`: None if the text fits the grammar (a truncated
-    text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning before the
-    text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and computing
-    token masks, None if unknown or without a grammar. `forced_tokens`: how many of the `completion_tokens` the
-    grammar forced, without a step of the model. `reclaimed`: the server returned the text as reasoning, but
-    it fits the grammar.
+    `finish`: "length" for a truncated text, whose calls must not be executed. `cached_tokens`: how many of
+    the `prompt_tokens` were in the KV cache. `grammar_violation`: None if the text fits the grammar (a
+    truncated text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning
+    before the text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and
+    computing token masks, None if unknown or without a grammar. `forced_tokens`: how many of the
+    `completion_tokens` the grammar forced, without a step of the model. `reclaimed`: the server returned the
+    text as reasoning, but it fits the grammar.
     """
 
     text: str

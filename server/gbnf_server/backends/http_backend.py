@@ -1,4 +1,4 @@
-"""The common part of the HTTP backends: a call is a `Flow`, which an `HttpClient` drives, blocking or async."""
+"""The common part of the HTTP backends: a call is a `Flow`, which an `HttpClient` drives."""
 
 from __future__ import annotations
 

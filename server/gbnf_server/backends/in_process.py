@@ -159,10 +159,10 @@ class InProcess:
             self._kv_cache.register(slot)
             prompt = self._template.prompt(messages, constrained=grammar is not None)
             tokens = self._encoded(prompt)
-            begun = time.perf_counter()
+            started = time.perf_counter()
             constrained = None if grammar is None else self._engine.constraint(grammar)
             if constrained is not None:
-                constrained.seconds = time.perf_counter() - begun
+                constrained.seconds = time.perf_counter() - started
             open_tags = open_reasoning_tags(prompt)
             reasoning_filter = (
                 None

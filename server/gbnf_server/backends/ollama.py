@@ -1,16 +1,16 @@
 """Ollama's `/api/chat`. It takes no grammar: the union of calls is sent as a JSON Schema, in `format`.
 
-Ollama's default context is short, and it truncates longer conversations silently. So `num_ctx` is always sent,
-`truncate` and `shift` are disabled (servers since late 2025 then answer with an error), and truncation by older
-servers is detected from their own count of the prompt's tokens. A truncated prompt is an error: the model has
-not seen its tools.
+Ollama's default context is short, and it truncates longer conversations silently. So `num_ctx` is always
+sent, `truncate` and `shift` are disabled (servers since late 2025 then answer with an error), and truncation
+by older servers is detected from their own count of the prompt's tokens. A truncated prompt is an error: the
+model has not seen its tools.
 
 After truncation, by `llm/llama_server.go` and earlier runners, a prompt has as many tokens as the context, or
 one less; or half of them and half of `num_keep`. So a complete prompt is refused only if it leaves no space
 for an answer, or if by chance it has the tokens of half a context and many bytes per token. Not detected:
 servers before late 2025 first drop the oldest messages (never the system message) and count the rest; servers
-before 0.4 keep any number of tokens between half of the context and all of it; some use a shorter context than
-requested.
+before 0.4 keep any number of tokens between half of the context and all of it; some use a shorter context
+than requested.
 
 Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its issue tracker.
 """
@@ -41,8 +41,8 @@ from gbnf_server.backends.wire import message_text, parse_count, parse_number, v
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
 _BYTES_PER_TOKEN = 6.0
-"""Prompts of tools and JSON have 3 to 4 bytes per token; one truncated to half the context has twice as many or
-more for each counted token. So may prose and tables: this alone proves nothing."""
+"""Prompts of tools and JSON have 3 to 4 bytes per token; one truncated to half the context has twice as many
+or more per counted token. So may prose and tables: this alone proves nothing."""
 
 _KEPT = 16
 """How many tokens beyond half of the context a server may keep: half of `num_keep`, by default 4."""
@@ -180,9 +180,9 @@ class Ollama(HttpBackend):
     def _check_whole(self, answer: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> None:
         """Raise ContextOverflow if the count of tokens shows that the prompt was truncated.
 
-        The server counts the tokens that it kept. A prompt of no more bytes than the context has tokens always
-        fits. A longer one was truncated, or leaves no space for an answer, if it fills the context; or if the
-        count is what a server keeps that halves the context, and too low for the prompt's bytes.
+        The server counts the tokens that it kept. A prompt of no more bytes than the context has tokens
+        always fits. A longer one was truncated, or leaves no space for an answer, if it fills the context; or
+        if the count is what a server keeps that halves the context, and too low for the prompt's bytes.
         """
         counted = parse_count(answer.get("prompt_eval_count"))
         size = sum(len(message["content"].encode()) for message in messages)

@@ -162,7 +162,7 @@ def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
     last = text.rfind("</parameter>")
     while found := (_IN_JSON if depth else _IN_PROSE).search(text, at):
         at, sign = found.end(), found.group()
-        if found["marker"]:
+        if found["tag"]:
             return _ENDS[sign], found.start()
         if sign in {"{", "}"}:
             depth += 1 if sign == "{" else -1
@@ -174,12 +174,13 @@ def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
 
 
 _ENDS = {each.end: each for each in KNOWN_REASONING_TAGS}
-_MARKER = rf"(?P<marker>{'|'.join(map(re.escape, _ENDS))})"
+_CLOSING_TAG = rf"(?P<tag>{'|'.join(map(re.escape, _ENDS))})"
 _VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
-_IN_PROSE = re.compile(rf"{_MARKER}|\{{(?=\s*[\"'])|(?<![^\n])```|`|<parameter[=: ]|{_VALUE}")
+_IN_PROSE = re.compile(rf"{_CLOSING_TAG}|\{{(?=\s*[\"'])|(?<![^\n])```|`|<parameter[=: ]|{_VALUE}")
 """What may enclose text: objects, code blocks, inline code, tags, and values of Python and YAML."""
 _IN_JSON = re.compile(
-    rf"""{_MARKER}|[{{}}]|"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[\s{{\[,:])'[^'\\]*(?:\\.[^'\\]*)*'?""", re.DOTALL
+    rf"""{_CLOSING_TAG}|[{{}}]|"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[\s{{\[,:])'[^'\\]*(?:\\.[^'\\]*)*'?""",
+    re.DOTALL,
 )
 """Brackets and strings of an object as models write it; an unclosed string extends to the end."""
 

@@ -4,8 +4,8 @@
     chat servers   data: {"choices": [{"delta": {"content": "…"}}]}, at the end data: [DONE]
     Ollama         {"message": {"content": "…"}, "done": false}
 
-Each parser takes lines, passes each piece of text to a `ReasoningFilter`, and returns at the end the object that
-the server would have sent without streaming, so that both are parsed by the same code.
+Each parser takes lines, passes each piece of text to a `ReasoningFilter`, and returns at the end the object
+that the server would have sent without streaming, so that both are parsed by the same code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ OnText = Callable[[str], None]
 class ReasoningFilter:
     """Passes on the pieces of an answer's text as they arrive, without the reasoning before it.
 
-    `constrained`: there is a grammar, so that all of the answer is text. `open_tags`: the tags of the reasoning
-    that the prompt began. Otherwise its opening tag shows it; reasoning that only a closing tag shows
-    (`find_unopened_end`) is passed on. In all other cases the pieces add up to the text of `split_reasoning`.
+    `constrained`: there is a grammar, so that all of the answer is text. `open_tags`: the tags of the
+    reasoning that the prompt began. Otherwise its opening tag shows it; reasoning that only a closing tag
+    shows (`find_unopened_end`) is passed on. In all other cases the pieces add up to the text of
+    `split_reasoning`.
     """
 
     def __init__(self, on_text: OnText, *, constrained: bool, open_tags: ReasoningTags | None = None) -> None:
@@ -166,7 +167,8 @@ class _Message:
     def feed(self, pieces: Any) -> None:
         """Add the pieces in an object, if it has some.
 
-        Raises BackendError if the content is not a string or too long, MalformedText if it is not valid Unicode.
+        Raises BackendError if the content is not a string or too long, MalformedText if it is not valid
+        Unicode.
         """
         for key, joined in self._joined.items():
             piece = value_at(pieces, key)

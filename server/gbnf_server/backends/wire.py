@@ -25,7 +25,8 @@ _MOST = 2**53
 class LineDecoder:
     """Splits a stream of UTF-8 into lines, only at line feeds: JSON may contain all other separators.
 
-    `str.splitlines`, and so httpx's `iter_lines`, also splits at U+2028, U+0085 and more. Raises MalformedText.
+    `str.splitlines`, and so httpx's `iter_lines`, also splits at U+2028, U+0085 and more. Raises
+    MalformedText.
     """
 
     def __init__(self, on_line: Callable[[str], None]) -> None:

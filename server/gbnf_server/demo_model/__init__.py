@@ -7,5 +7,5 @@ from pathlib import Path
 
 
 def model_path() -> Path:
-    """Return the path of the GGUF file."""
+    """Return the path of the bundled GGUF model."""
     return Path(str(files(__package__) / "model.gguf"))

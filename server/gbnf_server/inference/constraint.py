@@ -106,22 +106,22 @@ class ConstraintBase:
 
     def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
         """Return the forced text; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         state = self._current_state() if self._utf8.is_complete else None
         found = None if state is None else forcing.forced_continuation(state, spaced=spaced)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return found
 
     def accept_text(self, text: str) -> bool:
         """Advance by forced text; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         tokens = self._model.tokenize_exactly(text)
         accepted = tokens is not None and self._accept_all(tokens)
         if accepted:
             self._pending_text += text
         else:
             self._state = None  # engine and automaton disagree: nothing is forced from here on
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return accepted
 
     def _accept_all(self, tokens: list[int]) -> bool:
@@ -146,14 +146,14 @@ class LlamaCppConstraint(ConstraintBase):
 
     def allows(self, token: int) -> bool:
         """Return whether the token may come next; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         allowed = self._grammar.allows(token) and self._utf8.accepts(token)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return allowed
 
     def candidates(self) -> TokenIds | None:
         """Return a superset of the allowed tokens, by their first byte; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         tokens: TokenIds | None = None
         if not self._utf8.is_complete:
             tokens = self._model.tokens_by_first_byte(_CONTINUATION_BYTES)
@@ -161,25 +161,25 @@ class LlamaCppConstraint(ConstraintBase):
             tokens = self._model.tokens_by_first_byte(first_bytes(state.allowed()))
             if state.can_end:
                 tokens = np.union1d(tokens, list(self._model.end_tokens))
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return tokens
 
     def allowed(self, tokens: TokenIds) -> TokenMask:
         """Return `allows` for each token."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         found = self._grammar.allowed(tokens)
         for index in np.flatnonzero(found):
             found[index] = self._utf8.accepts(int(tokens[index]))
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return found
 
     def accept(self, token: int) -> None:
         """Advance by an allowed token; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         self._grammar.accept(token)
         self._accepted_tokens.append(token)
         self._pending_text += self._utf8.decode(token)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
 
     def _accept_all(self, tokens: list[int]) -> bool:
         for token in tokens:

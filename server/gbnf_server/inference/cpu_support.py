@@ -10,8 +10,8 @@ compiled by GCC 12, they get SIGSEGV at the first matrix product on CPUs with In
   probe failed for another reason (a full disk, no memory), it is not saved, and weights are not repacked.
 
 Repacking is disabled as a whole, rather than AMX alone by recompiling: that works for the library that pip
-compiled, for our llama-server and for any other. It does not affect results; on a CPU with AVX-512, prompts of
-Q4_0 models are evaluated at less than half the speed, those of Q8_0 and Q4_K at the same or a higher one.
+compiled, for our llama-server and for any other. It does not affect results; on a CPU with AVX-512, prompts
+of Q4_0 models are evaluated at less than half the speed, those of Q8_0 and Q4_K at the same or a higher one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The decoding loop: an answer grows by tokens that the model chooses and by text that the grammar forces."""
+"""The decoding loop: adds tokens that the model samples and text that the grammar forces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OnText = Callable[[str], None]
 
 @dataclass(slots=True)
 class Generation:
-    """What has been written so far. `forced_tokens` of the `tokens` cost no step; `first_token_at`: when the first came."""
+    """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s."""
 
     tokens: list[int] = field(default_factory=list)
     text: str = ""
@@ -33,15 +33,15 @@ class Generation:
 
 
 class Decoder:
-    """Writes one answer behind a prompt, in a row of the model's memory that shares its beginning.
+    """Generates one answer after a prompt, in a sequence of the KV cache.
 
-    `jumps`: forced text is appended instead of sampled. `on_text` gets each new piece of the text.
+    `jumps`: append forced text instead of sampling it. `on_text` gets each new piece of the text.
     """
 
     def __init__(
         self,
         model: NativeModel,
-        memory: KVCache,
+        kv_cache: KVCache,
         sequence: CachedSequence,
         sampler: Sampler,
         constraint: Constraint | None,
@@ -50,35 +50,35 @@ class Decoder:
         stop: threading.Event,
         on_text: OnText | None = None,
     ) -> None:
-        self._model, self._kv_cache, self._sequence, self._sampler = model, memory, sequence, sampler
+        self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
         self._jumps = jumps and constraint is not None
         self._stop, self._on_text = stop, on_text
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
-        # The logits behind the first so many tokens of prompt and answer, from the last evaluation. What was
-        # evaluated may be ahead of the answer, by drafts: `row.past` agrees with it as far as both go.
+        # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may
+        # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
         self._logits: dict[int, Logits] = {}
-        self._spaced = True  # whether the model writes optional spaces, as far as it has been seen
+        self._spaced = True  # whether the model last wrote an optional space
 
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
-        """Answer with at most `room` tokens, for which the memory has place. Raises BackendError."""
+        """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
         answer = self._answer
         while True:
             drafts: list[tuple[int, bool]] = []
             if self._constraint is not None and self._jumps:
                 forced_continuation = self._constraint.forced_continuation(spaced=self._spaced)
-                made = (
+                jumped = (
                     None
                     if forced_continuation is None
                     else jump(self._model, answer.tokens, answer.text, forced_continuation)
                 )
-                if made is not None and len(made.tokens) > max_tokens:
-                    self._truncate(made.tokens[:max_tokens])
+                if jumped is not None and len(jumped.tokens) > max_tokens:
+                    self._truncate(jumped.tokens[:max_tokens])
                     break
-                if made is not None and (not made.text or self._constraint.accept_text(made.text)):
-                    self._append_forced(made, len(prompt))
-                    drafts = made.drafts[: max_tokens - len(answer.tokens)]
+                if jumped is not None and (not jumped.text or self._constraint.accept_text(jumped.text)):
+                    self._append_forced(jumped, len(prompt))
+                    drafts = jumped.drafts[: max_tokens - len(answer.tokens)]
                     if forced_continuation is not None and forced_continuation.ends:
                         answer.finish = "stop"
                         break
@@ -95,18 +95,18 @@ class Decoder:
             self._emit(self._characters.decode(b"", final=True))
         return answer
 
-    def _append_forced(self, made: Jump, start: int) -> None:
+    def _append_forced(self, jumped: Jump, start: int) -> None:
         answer = self._answer
-        answer.forced_tokens = max(0, answer.forced_tokens + len(made.tokens) - len(answer.tokens))
-        for index in range(made.kept, len(made.tokens)):
-            self._commit_token(start + index, made.tokens[index])
-        answer.tokens = made.tokens
-        self._emit(made.text)
+        answer.forced_tokens = max(0, answer.forced_tokens + len(jumped.tokens) - len(answer.tokens))
+        for index in range(jumped.kept, len(jumped.tokens)):
+            self._commit_token(start + index, jumped.tokens[index])
+        answer.tokens = jumped.tokens
+        self._emit(jumped.text)
 
     def _commit_token(self, index: int, token: int) -> bool:
-        """The token of prompt and answer at an index is this one: forget what was evaluated otherwise.
+        """Set the token at an index of prompt and answer; roll back the cache if it has another one there.
 
-        Returns whether it has been evaluated already.
+        Returns whether the token is already cached.
         """
         cached_tokens = self._sequence.cached_tokens
         if index < len(cached_tokens) and cached_tokens[index] != token:
@@ -119,17 +119,17 @@ class Decoder:
         return index < len(cached_tokens)
 
     def _truncate(self, tokens: list[int]) -> None:
-        """End with the tokens that there is room for."""
+        """End with the forced tokens that are within `max_tokens`."""
         answer = self._answer
         raw = b"".join([self._model.piece(token) for token in tokens])
         text = codecs.getincrementaldecoder("utf-8")().decode(raw)
-        if len(text) >= len(answer.text):  # fewer only if the model had spelled it in fewer tokens
+        if len(text) >= len(answer.text):  # shorter only if the model used fewer tokens for it
             answer.forced_tokens = max(0, answer.forced_tokens + len(tokens) - len(answer.tokens))
             answer.tokens = tokens
             self._emit(text[len(answer.text) :])
 
     def _next_logits(self, prompt: Sequence[int], drafts: Sequence[tuple[int, bool]]) -> Logits:
-        """The logits of the next token. Where they have to be computed, those that drafts need are, too."""
+        """Return the logits of the next token; an evaluation also computes those for the drafts."""
         tokens, sequence = self._answer.tokens, self._sequence
         length = len(prompt) + len(tokens)
         known = min(len(sequence.cached_tokens), length)
@@ -158,10 +158,10 @@ class Decoder:
         try:
             token = self._sampler.sample(logits, self._constraint)
         except ValueError as error:
-            raise BackendError(f"the model computes nonsense: {error}. Is its file whole?") from None
+            raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:
             raise BackendError(
-                "the grammar leaves no token of this model's vocabulary possible: it has a dead end here."
+                "the grammar allows no token of this model's vocabulary: it has a dead end here."
             )
         if self._constraint is not None and token not in self._model.end_tokens:
             self._constraint.accept(token)

@@ -23,11 +23,11 @@ from gbnf_server.inference.native import NativeGrammar, NativeModel
 
 @dataclass(frozen=True, slots=True)
 class EngineMatch:
-    """What the engine says of a text.
+    """The engine's result for a text.
 
-    `accepted`: every token may follow the one before, so the text is a prefix of the language. `complete`:
-    it may also end there, so the text is in the language. `consumed_tokens` were taken, and `position`
-    characters; where the text is refused, `position` is the index of the first character that does not fit.
+    `accepted`: the text is a prefix of the language. `complete`: the text is in the language.
+    `consumed_tokens`: how many tokens the engine accepted. `position`: how many characters it accepted, so
+    the index of the first character that does not fit, if there is one.
     """
 
     accepted: bool
@@ -37,11 +37,11 @@ class EngineMatch:
 
 
 class GrammarChecker:
-    """A vocabulary, and the grammar engine over it. May be used by several threads at once."""
+    """The grammar engine over a vocabulary. Thread-safe."""
 
     def __init__(self, model: NativeModel) -> None:
         if not model.end_tokens:
-            raise ModelLoadError(f"{model.path} has no end-of-generation token, so no text could ever end.")
+            raise ModelLoadError(f"{model.path} has no end-of-generation token, so a text could not end.")
         self.model = model
         self._end = min(model.end_tokens)
 
@@ -52,6 +52,7 @@ class GrammarChecker:
 
     @property
     def name(self) -> str:
+        """The model's name."""
         return self.model.name
 
     def check(self, grammar: Grammar | str) -> None:
@@ -76,11 +77,11 @@ class GrammarChecker:
         return NativeGrammar.parse(self.model, str(grammar))
 
     def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
-        """Go through the text token by token, as a model would write it.
+        """Match the text token by token, as a model would write it.
 
-        Where a token is refused its characters are tried one by one: that finds the exact place, and lets
-        through a text that only another tokenization can write (one that spells the name of an
-        end-of-generation token, say, which some vocabularies read as that token).
+        If a token is refused, its characters are tried one by one: that finds the exact position, and accepts
+        a text that only another tokenization can spell (such as the name of an end-of-generation token, which
+        some vocabularies tokenize to that token).
         """
         encodable = text[: _lone_surrogate(text)]
         raw = encodable.encode()
@@ -127,9 +128,9 @@ class GrammarChecker:
         return True
 
     def _token_starts(self, text: str, raw: bytes) -> dict[int, int]:
-        """The vocabulary's own tokenization, by byte offset; {} where its tokens do not spell the text.
+        """Return the text's tokens by byte offset; {} if the tokens do not spell the text.
 
-        Special tokens' names are read as ordinary text: a grammar speaks of texts.
+        Names of special tokens are tokenized as ordinary text, since a grammar describes text.
         """
         starts, offset = {}, 0
         for token in self.model.tokenize(text, special=False):
@@ -141,7 +142,7 @@ class GrammarChecker:
         return starts if offset == len(raw) else {}
 
     def _spell(self, character: bytes) -> Sequence[int | None]:
-        """Write one character's UTF-8 as one token, else as one for each byte; None where a byte has none."""
+        """Return a character's token, otherwise one for each byte; None for a byte without a token."""
         whole = self._tokens_by_piece.get(character)
         if whole is not None:
             return [whole]
@@ -149,7 +150,7 @@ class GrammarChecker:
 
     @cached_property
     def _tokens_by_piece(self) -> dict[bytes, int]:
-        """The tokens that stand for one character or less."""
+        """The tokens of one character or a part of one."""
         pieces = ((self.model.piece(token), token) for token in reversed(range(self.model.size)))
         return {
             piece: token
@@ -159,7 +160,7 @@ class GrammarChecker:
 
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
-_MOST_RULES = 20_000  # the engine looks for left recursion recursively; a chain of 100,000 rules crashed it
+_MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
 
 
 @lru_cache(maxsize=64)
@@ -186,7 +187,7 @@ def guard_grammar(grammar: object) -> Grammar:
 
 
 def _lone_surrogate(text: str) -> int:
-    """The index of the first half surrogate pair, which no UTF-8 text holds; the length where none is."""
+    """Return the index of the first lone surrogate, which UTF-8 cannot encode; the length for none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,6 +1,7 @@
 """The grammar engines by name: llama.cpp's own, and llguidance if it is installed.
 
-A `GrammarEngine` parses a grammar once and caches it: the next answer with the same grammar starts from a copy.
+A `GrammarEngine` parses a grammar once and caches it: the next answer with the same grammar starts from a
+copy.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Jumping over forced text: the tokens of what must come next, and which of them are certain.
+"""Jump-forward decoding: the tokens of forced text, and which of them are final.
 
     answer so far   {"                        tokens  {"
     forced          name":                            {"   name
-    likely           "                                {"   name   ":   <space>"
+    drafts           "                                {"   name   ":   <space>"
 
-The tokens are those that the tokenizer gives for the whole text, so what the model has sampled last may be
-taken back and merged with what is forced. Certain are those that stay the same whatever follows: where the
-forced text ends, the last of its tokens might merge with the next character. From there on the tokens are
-only *drafts*: they are evaluated along with the certain ones, but the model then chooses at each of them
-among all that the grammar allows, and a draft that it does not choose is forgotten. So can be guessed, too,
-that a space will stand where one may.
+The tokens are those of the whole text's tokenization, so the last sampled tokens may be replaced by ones that
+include forced text. Final are the tokens that are the same whatever follows: at the end of the forced text, a
+token might merge with the next character. The tokens from there on are *drafts*: they are evaluated along
+with the final ones, but the model then samples each among all that the grammar allows, and a draft that it
+does not sample is rolled back. Optional spaces can be guessed in the same way.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _MOST_DRAFTS = 32
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """`tokens`: the whole answer's, as far as they are certain. `text`: what they add to it.
+    """The final `tokens` of the answer after a jump, and the `text` that they add to it.
 
-    `kept`: how many of the answer's tokens are still the first ones. `drafts`: what likely follows, each
-    token with whether the model has to choose it; else it is certain, once those before it are chosen.
+    `kept`: how many tokens of the answer before stay. `drafts`: the likely next tokens, each with whether the
+    model has to sample it; otherwise it is final once those before it are sampled.
     """
 
     tokens: list[int]
@@ -44,7 +43,7 @@ class Jump:
 def jump(
     model: NativeModel, tokens: Sequence[int], text: str, forced_continuation: ForcedContinuation
 ) -> Jump | None:
-    """Go on from an answer, its tokens and its text, along a course; None where nothing is gained."""
+    """Extend an answer, given as tokens and text, by forced text; None if that saves nothing."""
     if not forced_continuation.text:
         return Jump(list(tokens), "", len(tokens), []) if forced_continuation.ends else None
     whole = model.tokenize_exactly(text + forced_continuation.text)
@@ -54,32 +53,32 @@ def jump(
         return Jump(whole, forced_continuation.text, shared_prefix_length(tokens, whole), [])
     offsets = list(accumulate((len(model.piece(token)) for token in whole), initial=0))
     raw = (text + forced_continuation.text).encode()
-    begun = len(text.encode())
-    choices: list[tuple[int, int]] = []  # in bytes: up to where all is settled, and the choice
-    for place, possible in forced_continuation.choices:
-        at = begun + len(forced_continuation.text[:place].encode())
+    started = len(text.encode())
+    choices: list[tuple[int, int]] = []  # byte offsets: up to where the tokens are final, and of the choice
+    for position, possible in forced_continuation.choices:
+        at = started + len(forced_continuation.text[:position].encode())
         choices.append((model.stable_length(raw[:at], offsets, first_bytes(possible)), at))
     certain = max(
         count for count, at in enumerate(offsets) if at <= choices[0][0] and not _is_inside(raw, at)
     )
-    if offsets[certain] <= begun:
+    if offsets[certain] <= started:
         if whole[: len(tokens)] != list(tokens):
             return None
         certain = len(tokens)
     likely = [
-        (token, not _is_settled(offsets[index], offsets[index + 1], choices))
+        (token, not _is_final(offsets[index], offsets[index + 1], choices))
         for index, token in enumerate(whole[certain : certain + _MOST_DRAFTS], certain)
     ]
-    added = raw[begun : offsets[certain]].decode()
+    added = raw[started : offsets[certain]].decode()
     return Jump(whole[:certain], added, shared_prefix_length(tokens, whole[:certain]), likely)
 
 
-def _is_settled(start: int, end: int, choices: Sequence[tuple[int, int]]) -> bool:
-    """Whether a token between these bytes is the same whatever the next choice is."""
+def _is_final(start: int, end: int, choices: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a token between these bytes is the same whatever the next choice is."""
     index = bisect_left(choices, start, key=lambda choice: choice[1])
     return index < len(choices) and end <= choices[index][0]
 
 
 def _is_inside(raw: bytes, offset: int) -> bool:
-    """Whether a character goes on at the offset."""
+    """Return whether the offset is inside a character."""
     return offset < len(raw) and raw[offset] & 0b1100_0000 == 0b1000_0000

@@ -1,14 +1,15 @@
-"""A model's memory: one context of llama.cpp, shared by several sequences of tokens.
+"""The KV cache of one llama.cpp context, shared by several sequences.
 
-Each call has a sequence (a `CachedSequence`) to itself, kept after the call for the next one that begins alike. What
-must stay true:
+Each call has a sequence (`CachedSequence`) of its own, which stays in the cache for the next call with the
+same prefix. Invariants:
 
-- `CachedSequence.past` holds a prefix of what the context remembers of the sequence, and where the two may differ, an
-  evaluation first cuts the context back to it. So whatever interrupts a call (an error, Ctrl-C, a
-  cancellation), the next one goes on from a state that is known.
-- The context is touched only under `_lock`. Calls that come at about the same time are evaluated in one
-  batch, by one of them: several sequences cost little more than one.
-- No sequence grows beyond `length`, so that there is room for all.
+- `CachedSequence.cached_tokens` is a prefix of what the cache has of the sequence. Where the two may differ,
+  an
+  evaluation first rolls back the cache. So whatever interrupts a call (an error, Ctrl-C, a cancellation), the
+  next one starts from a known state.
+- The context is used only under `_lock`. Calls that arrive at about the same time are evaluated in one batch,
+  by one of their threads: several sequences take little longer than one.
+- No sequence is longer than `length`, so that all fit.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from gbnf_server.inference.native import NativeModel
 
 Logits = npt.NDArray[np.float32]
 
-_BATCH_SIZE = 512  # tokens evaluated at once; between two batches Ctrl-C is heard
-_NEGLIGIBLE = 32  # tokens that a sequence may lose before another one is taken instead
-_WAIT_FRACTION = 0.2  # of the time of an evaluation: for so long one waits for others to join the next
+_BATCH_SIZE = 512  # tokens evaluated at once; Ctrl-C is handled between two batches
+_NEGLIGIBLE = 32  # cached tokens that a sequence may lose before another sequence is preferred
+_WAIT_FRACTION = 0.2  # of the last evaluation's time, to wait for other calls to join the batch
 _MAX_WAIT_S = 0.01  # seconds
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A call's claim on a sequence, so that whatever happens in between, it can be given back."""
+    """A call's right to one sequence, which it can release whatever interrupts it."""
 
 
 @dataclass(eq=False)
 class CachedSequence:
-    """One sequence. `cached_tokens`: its tokens that the context surely remembers; nothing else, if it is `is_synchronized`."""
+    """One sequence. `cached_tokens`: tokens that are in the cache; if `is_synchronized`, it has no others."""
 
     seq_id: int
     cached_tokens: list[int] = field(default_factory=list)
@@ -51,13 +52,13 @@ class CachedSequence:
     last_used: float = 0.0
 
     def shared_prefix(self, tokens: Sequence[int]) -> int:
-        """How many tokens the two begin with in common."""
+        """Return the number of tokens that both begin with."""
         return shared_prefix_length(self.cached_tokens, tokens)
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Tokens to be evaluated at the end of a sequence, with the logits behind those at `asked`."""
+    """Tokens to evaluate at the end of a sequence, and the logits after those at `output_positions`."""
 
     sequence: CachedSequence
     tokens: Sequence[int]
@@ -68,7 +69,7 @@ class _Request:
 
 
 def shared_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens the two begin with in common."""
+    """Return the number of tokens that both begin with."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return index
@@ -76,10 +77,10 @@ def shared_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 class KVCache:
-    """The context of a model for `parallel` sequences of up to `length` tokens. For several threads."""
+    """The context of a model, for `parallel` sequences of up to `length` tokens. Thread-safe."""
 
     def __init__(self, model: NativeModel, *, length: int, parallel: int, threads: int) -> None:
-        """Raises ModelLoadError where there is no room for it."""
+        """Create the context. Raises ModelLoadError if there is not enough memory."""
         self._model, self.length, self.parallel = model, length, parallel
         self.context: Any = _new_context(model, length, parallel, threads)
         self._memory = llama_cpp.llama_get_memory(self.context)
@@ -95,22 +96,19 @@ class KVCache:
         self._is_closed = False
 
     def register(self, slot: Slot) -> None:
-        """Keep the model from being freed until the lease is given back.
-
-        Raises BackendError where the memory has been closed.
-        """
+        """Keep the model from being freed until the slot is released. Raises BackendError after `close`."""
         with self._free:
             if self._is_closed:
-                raise BackendError(f"the model {self._model.name} has been closed. Load it again.")
+                raise BackendError(f"the model {self._model.name} is closed. Load it again.")
             self._slots.add(slot)
 
     def acquire(self, slot: Slot, tokens: Sequence[int]) -> tuple[CachedSequence, int]:
-        """Wait for a sequence, give it to the lease, and cut it to what it shares with `tokens`.
+        """Wait for a free sequence, assign it to the slot, and roll it back to what it shares with `tokens`.
 
-        Returns it with the number of tokens that need not be evaluated; one is always left to evaluate, its
-        logits being what an answer begins with. Taken is the free sequence that shares most; one that would
-        lose much by it is spared while another is empty, and what any sequence remembers of `tokens`, busy
-        or free, is copied. The lease has entered.
+        Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
+        logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
+        would lose many tokens, and copies the longest prefix that any sequence has. The slot must be
+        registered.
         """
         with self._free:
             while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):
@@ -130,7 +128,7 @@ class KVCache:
         return sequence, len(sequence.cached_tokens)
 
     def release(self, slot: Slot) -> None:
-        """Give back what the lease holds, if anything."""
+        """Release the slot and its sequence, if it has one."""
         with self._free:
             self._slots.discard(slot)
             for sequence in self._sequences:
@@ -139,7 +137,7 @@ class KVCache:
             self._free.notify_all()
 
     def roll_back(self, sequence: CachedSequence, length: int) -> None:
-        """Forget all but the first `length` tokens of the sequence; the context does so at its next turn."""
+        """Roll back the sequence to its first `length` tokens; the cache follows at the next evaluation."""
         sequence.is_synchronized = False
         del sequence.cached_tokens[length:]
 
@@ -150,10 +148,11 @@ class KVCache:
         stop: threading.Event,
         output_positions: Sequence[int],
     ) -> list[Logits]:
-        """Evaluate tokens at the end of a sequence; the logits behind those at the indices `asked`, rising.
+        """Evaluate tokens at the end of a sequence; return the logits after those at `output_positions`.
 
-        With one sequence they are a view that lasts until the next evaluation. Those asked for lie within a
-        batch. Raises BackendError where llama.cpp fails, or `stop` is set before a batch.
+        The positions are ascending indices into `tokens`, all in one batch. With `parallel` 1, the logits are
+        a view that is valid until the next evaluation. Raises BackendError if llama.cpp fails, or `stop` is
+        set.
         """
         logits: list[Logits] = []
         first = 0
@@ -172,23 +171,23 @@ class KVCache:
         return logits
 
     def clear_unused(self) -> None:
-        """Forget what free sequences remember: their next calls go the way that they go in a new context."""
+        """Clear the free sequences: their next calls compute the same as in a new context."""
         with self._free, self._lock:
             free = [sequence for sequence in self._sequences if sequence.slot is None]
             for sequence in free:
                 self._roll_back(sequence, 0)
-            if len(free) == len(self._sequences):  # the places in the context count too
+            if len(free) == len(self._sequences):  # the cells of the cache matter too
                 llama_cpp.llama_memory_clear(self._memory, False)
 
     def close(self) -> None:
-        """Let nobody enter any more, and wait for those that have."""
+        """Refuse new slots, and wait until all are released."""
         with self._free:
             self._is_closed = True
             while self._slots:
                 self._free.wait()
 
     def _run(self, request: _Request) -> None:
-        """Have a request done: by this thread, together with others that wait, or by another thread."""
+        """Evaluate a request: in this thread, together with other waiting requests, or in another thread."""
         if self.parallel == 1:
             with self._lock:
                 self._decode([request])
@@ -205,9 +204,9 @@ class KVCache:
                 leads = self._is_decoding = True
                 chosen = self._gather(request)
             with self._lock:
-                begun = time.monotonic()
+                started = time.monotonic()
                 self._decode(chosen)
-                self._last_s = time.monotonic() - begun
+                self._last_s = time.monotonic() - started
         finally:
             with self._turn:
                 self._waiting.remove(request)
@@ -216,16 +215,16 @@ class KVCache:
                     self._turn.notify_all()
 
     def _gather(self, request: _Request) -> list[_Request]:
-        """The request and what others ask for, as far as it fits into a batch. Under `_turn`."""
+        """Return the request and waiting ones that fit into the same batch. Under `_turn`."""
         until = time.monotonic() + min(_WAIT_FRACTION * self._last_s, _MAX_WAIT_S)
         busy = sum(sequence.slot is not None for sequence in self._sequences)
         while len(self._waiting) < busy and (left := until - time.monotonic()) > 0:
             self._turn.wait(left)
-        chosen, room = [request], _BATCH_SIZE - len(request.tokens)
+        chosen, free = [request], _BATCH_SIZE - len(request.tokens)
         for other in self._waiting:
-            if other is not request and not other.is_done and len(other.tokens) <= room:
+            if other is not request and not other.is_done and len(other.tokens) <= free:
                 chosen.append(other)
-                room -= len(other.tokens)
+                free -= len(other.tokens)
         return chosen
 
     def _decode(self, requests: Sequence[_Request]) -> None:
@@ -237,20 +236,20 @@ class KVCache:
             if not sequence.is_synchronized:
                 self._roll_back(sequence, start)
             assert len(sequence.cached_tokens) == start, (
-                "a memory that can't be cut is cut at the start of a call only"
+                "a recurrent state is rolled back only at the start of a call"
             )
             sequence.is_synchronized = False
             for index, token in enumerate(request.tokens):
                 batch.token[size], batch.pos[size] = token, start + index
                 batch.n_seq_id[size], batch.seq_id[size][0] = 1, sequence.seq_id
-                batch.logits[size] = is_asked = index in request.output_positions
-                if is_asked:
+                batch.logits[size] = has_output = index in request.output_positions
+                if has_output:
                     outputs.append((request, size))
                 size += 1
         batch.n_tokens = size
         status = llama_cpp.llama_decode(self.context, batch)
         if status and len(requests) > 1:
-            for request in requests:  # each gets its own chance
+            for request in requests:  # one of them may be the reason
                 self._decode([request])
             return
         if status:
@@ -271,16 +270,16 @@ class KVCache:
         return np.ctypeslib.as_array(pointer, shape=(self._model.size,))
 
     def _roll_back(self, sequence: CachedSequence, length: int) -> None:
-        """Make the context remember just the first `length` tokens of the sequence. Under `_lock`."""
+        """Roll back sequence and cache to the first `length` tokens. Under `_lock`."""
         del sequence.cached_tokens[length:]
         if not llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, length, -1):
-            sequence.cached_tokens.clear()  # recurrent memories cannot be cut: forget all
+            sequence.cached_tokens.clear()  # a recurrent state cannot be rolled back: clear it
             llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, -1, -1)
         sequence.is_synchronized = True
 
 
 def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int]) -> tuple[bool, int, float]:
-    """The smallest is the sequence to take."""
+    """Return a sort key: the sequence with the smallest is the one to use."""
     shared_prefix = sequence.shared_prefix(tokens)
     return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
 
@@ -289,20 +288,20 @@ def _new_context(model: NativeModel, length: int, parallel: int, threads: int) -
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_seq_max = length * parallel, parallel
     params.n_batch = params.n_ubatch = _BATCH_SIZE
-    params.kv_unified = True  # sequences that begin alike share what they remember
+    params.kv_unified = True  # sequences share the cells of a common prefix
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
         raise ModelLoadError(
-            f"{model.path}: no context of {length} tokens could be made for {parallel} at once. Is there "
-            "memory? Try a shorter one."
+            f"{model.path}: cannot create a context of {length} tokens for {parallel} at once. Is there "
+            "enough memory? Try a shorter one."
         )
     return context
 
 
 def free(model: NativeModel, context: ctypes.c_void_p, batch: Any) -> None:
-    """Free a context and then its model, in the order that llama.cpp asks for."""
+    """Free a context and then its model, in the order that llama.cpp requires."""
     llama_cpp.llama_batch_free(batch)
     llama_cpp.llama_free(context)
     model.close()

@@ -1,8 +1,8 @@
 """llguidance as the grammar engine: token masks of the whole vocabulary in about 50 microseconds.
 
-Optional: `pip install gbnf-toolkit[llguidance]`. It takes our grammar in its own dialect (`gbnf.dialects.lark`)
-and uses the model's own tokenizer. It raises no errors: a matcher that fails stays in an error state, so every
-call here checks what it returned.
+Optional: `pip install gbnf-toolkit[llguidance]`. It takes our grammar in its own dialect
+(`gbnf.dialects.lark`) and uses the model's own tokenizer. It raises no errors: a matcher that fails stays in
+an error state, so every call here checks what it returned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LlguidanceEngine:
             from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: PLC0415  # likewise
         except ImportError:
             raise SetupError(
-                "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use the engine llama.cpp"
+                "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use llama.cpp"
             ) from None
         self._model = model
         self._matcher: Any = llguidance.LLMatcher
@@ -72,36 +72,36 @@ class LlguidanceConstraint(ConstraintBase):
 
     def allows(self, token: int) -> bool:
         """Return whether the token may come next; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         if token in self._model.end_tokens:
             allowed = bool(self._matcher.is_accepting())
         else:
             allowed = self._matcher.validate_tokens([token]) == 1 and self._utf8.accepts(token)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return allowed
 
     def candidates(self) -> TokenIds:
         """Return the allowed tokens; see `Constraint`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         tokens = np.flatnonzero(self._mask())
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return tokens
 
     def allowed(self, tokens: TokenIds) -> TokenMask:
         """Return `allows` for each token."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         flags = np.asarray(self._mask()[tokens])
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
         return flags
 
     def accept(self, token: int) -> None:
         """Advance by an allowed token. Raises BackendError if llguidance fails."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         self._token_mask = None
         if not self._matcher.consume_token(token):
             raise BackendError(f"llguidance failed: {self._matcher.get_error()}")
         self._pending_text += self._utf8.decode(token)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
 
     def _accept_all(self, tokens: list[int]) -> bool:
         self._token_mask = None

@@ -1,11 +1,11 @@
-"""llama.cpp through ctypes: the one place where a wrong call would end the process.
+"""llama.cpp's models and grammars through ctypes, where a wrong call would crash the process.
 
-Two handles are offered, `NativeModel` (weights or just the vocabulary) and `NativeGrammar` (a parsed grammar
-and how far a text has come in it). Invariants:
+`NativeModel` has weights or just a vocabulary; `NativeGrammar` is a parsed grammar and its state in a text.
+Invariants:
 
-- No grammar reaches the engine that is empty (it would constrain nothing), holds NUL (the rest would be cut
-  off) or is no UTF-8; whether it is otherwise harmless is `guard_grammar`'s business, in `gbnf_server.inference.grammar_checker`.
-- `NativeGrammar.accept` is called only with a token that `allows` has just let through, and never with an
+- The engine never gets a grammar that is empty (it would constrain nothing), contains NUL (the rest would be
+  ignored) or is not UTF-8; `grammar_checker.guard_grammar` does all other checks.
+- `NativeGrammar.accept` is called only with a token that `allows` has just allowed, and never with an
   end-of-generation token: the engine aborts the process otherwise.
 - The engine's messages go to the logger `gbnf_server.inference.bindings`, never to the terminal.
 
@@ -42,13 +42,13 @@ class NativeModel:
     """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
 
     def __init__(self, path: Path | str, *, vocab_only: bool = False, gpu_layers: int | None = None) -> None:
-        """Raises ModelLoadError where the file is missing or llama.cpp cannot use it.
+        """Load the file. Raises ModelLoadError if it is missing or llama.cpp cannot use it.
 
-        Raises SetupError where this build of llama.cpp does not compute on this CPU.
+        Raises SetupError if this build of llama.cpp does not work on this CPU.
         """
         self.path = Path(path)
         if not self.path.is_file():
-            raise ModelLoadError(f"there is no model file {self.path}. Give the path of a GGUF file.")
+            raise ModelLoadError(f"there is no model file {self.path}. Use the path of a GGUF file.")
         initialize_engine()
         params = llama_cpp.llama_model_default_params() if vocab_only else model_params()
         params.vocab_only = vocab_only
@@ -58,12 +58,12 @@ class NativeModel:
             self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
         if not self.handle:
             reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
-            raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a whole GGUF model?")
+            raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a complete GGUF model?")
         self.close = weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
         self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         if not self.size:
-            raise ModelLoadError(f"{self.path} has no vocabulary. Give a GGUF of a language model.")
+            raise ModelLoadError(f"{self.path} has no vocabulary. Use a GGUF file of a language model.")
         self._pieces: dict[int, bytes] = {}
         self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 
@@ -79,18 +79,18 @@ class NativeModel:
 
     @property
     def name(self) -> str:
-        """The model's own name, or the file's where it has none."""
+        """The model's own name, or the file's if it has none."""
         return self.metadata.get("general.name") or self.path.stem
 
     @cached_property
     def training_context_length(self) -> int:
-        """The length in tokens that the model was trained for; 0 where the file does not say."""
+        """The context length of the model's training, in tokens; 0 if unknown."""
         architecture = self.metadata.get("general.architecture", "")
         return int(self.metadata.get(f"{architecture}.context_length", 0))
 
     @property
     def default_context(self) -> int:
-        """How many tokens a conversation may have if nobody chooses: the trained context, up to 8192."""
+        """The default context length in tokens: that of the training, up to 8192."""
         return min(self.training_context_length or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
 
     def memory_estimate(self) -> int:
@@ -110,7 +110,7 @@ class NativeModel:
 
     @property
     def is_small(self) -> bool:
-        """Whether one thread runs it best: several wait for each other more than they work.
+        """Whether one thread is fastest: several would wait for each other most of the time.
 
         Measured on a busy machine of two cores, 221 tokens into 3.5 million parameters: 0.03 s with one
         thread, 0.9 s with two.
@@ -119,7 +119,7 @@ class NativeModel:
 
     @cached_property
     def has_recurrent_state(self) -> bool:
-        """Whether its memory can be cut back only as a whole: that of a recurrent model."""
+        """Whether the model is recurrent, so that its cache can be cleared but not rolled back."""
         is_recurrent, is_hybrid = llama_cpp.llama_model_is_recurrent, llama_cpp.llama_model_is_hybrid
         return bool(is_recurrent(self.handle) or is_hybrid(self.handle))
 
@@ -131,7 +131,7 @@ class NativeModel:
 
     @cached_property
     def control_token_texts(self) -> frozenset[str]:
-        """The texts that `tokenize` reads as control tokens where names of special tokens count."""
+        """The texts that `tokenize(special=True)` turns into control tokens."""
         handle, text = self.vocabulary, llama_cpp.llama_vocab_get_text
         control = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
         attributes = llama_cpp.llama_vocab_get_attr
@@ -140,28 +140,28 @@ class NativeModel:
 
     @property
     def bos_token(self) -> int | None:
-        """The token that every prompt begins with, where the vocabulary asks for one."""
+        """The token that every prompt begins with, None if the vocabulary adds none."""
         wanted = llama_cpp.llama_vocab_get_add_bos(self.vocabulary)
         token = int(llama_cpp.llama_vocab_bos(self.vocabulary))
         return token if wanted and token >= 0 else None
 
     def token_text(self, token: int) -> str:
-        """The text of a special token such as the end-of-sequence token, "" where there is none."""
+        """Return the text of a special token such as the end-of-sequence token; "" for a negative one."""
         return self.piece(token).decode(errors="replace") if token >= 0 else ""
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """Split into tokens, without any that mark start or end. `special`: names of special tokens count."""
+        """Return the tokens of a text, without start or end. `special`: names become special tokens."""
         raw = text.encode()
-        room = len(raw) + 16
+        capacity = len(raw) + 16
         while True:
-            tokens = (llama_cpp.llama_token * room)()
-            count = llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), tokens, room, False, special)
+            tokens = (llama_cpp.llama_token * capacity)()
+            count = llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), tokens, capacity, False, special)
             if count >= 0:
                 return list(tokens[:count])
-            room = -count
+            capacity = -count
 
     def tokenize_exactly(self, text: str) -> list[int] | None:
-        """The tokens that spell the text, names of special tokens being text; None where no tokens do.
+        """Return the tokens that spell the text, names of special tokens as text; None if none do.
 
         A tokenizer may add a space of its own, or know a text that names a special token only as that one.
         """
@@ -171,14 +171,14 @@ class NativeModel:
         return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
 
     def piece(self, token: int) -> bytes:
-        """The bytes that the token stands for, the name of a special one included; often no whole UTF-8."""
+        """Return the bytes of a token, for a special one those of its name. They may be incomplete UTF-8."""
         known = self._pieces.get(token)
         if known is None:
             known = self._pieces[token] = self._piece(token)
         return known
 
     def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
-        """The tokens whose piece begins with one of these bytes, ascending. Don't change the array."""
+        """Return the tokens whose piece begins with one of these bytes, ascending. Treat as immutable."""
         known = self._by_first_byte.get(first)
         if known is None:
             wanted = np.zeros(257, dtype=np.bool_)
@@ -190,11 +190,11 @@ class NativeModel:
         return known
 
     def stable_length(self, raw: bytes, boundaries: Sequence[int], following: frozenset[int]) -> int:
-        """How much of a text (in bytes) is tokenized alike whatever follows it, as far as one can tell.
+        """Return how many bytes of a text are tokenized the same whatever follows (a lower bound).
 
         `boundaries`: where its tokens begin. `following`: the bytes that may come next. A token that begins
-        with the text from a boundary on, and goes on with one of these bytes, might take its place; one that
-        the vocabulary reads before all others (a user-defined one), from anywhere on.
+        with the text after a boundary, and continues with one of these bytes, might replace it; a
+        user-defined token, which the tokenizer matches first, also elsewhere.
         """
         fixed, others = self._sorted_pieces
         for start in range(max(0, len(raw) - fixed.longest + 1), len(raw)):
@@ -214,29 +214,29 @@ class NativeModel:
         return _Pieces(kinds[0]), _Pieces(kinds[1])
 
     def _read_pieces(self) -> list[bytes]:
-        """The pieces of all tokens."""
-        to_piece, room = llama_cpp.llama_token_to_piece, 256
-        buffer = ctypes.create_string_buffer(room)
+        """Return the pieces of all tokens."""
+        to_piece, capacity = llama_cpp.llama_token_to_piece, 256
+        buffer = ctypes.create_string_buffer(capacity)
         if len(self._pieces) < self.size:
             for token in range(self.size):
-                size = to_piece(self.vocabulary, token, buffer, room, 0, True)
+                size = to_piece(self.vocabulary, token, buffer, capacity, 0, True)
                 self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
         return [self._pieces[token] for token in range(self.size)]
 
     @cached_property
     def _first_bytes(self) -> npt.NDArray[np.uint16]:
-        """For each token the byte that its piece begins with, 256 for one without a piece."""
+        """The first byte of each token's piece, 256 for an empty one."""
         firsts = (piece[0] if piece else 256 for piece in self._read_pieces())
         return np.fromiter(firsts, dtype=np.uint16, count=self.size)
 
     def _piece(self, token: int) -> bytes:
-        room = 64
+        capacity = 64
         while True:
-            buffer = ctypes.create_string_buffer(room)
-            size = llama_cpp.llama_token_to_piece(self.vocabulary, token, buffer, room, 0, True)
+            buffer = ctypes.create_string_buffer(capacity)
+            size = llama_cpp.llama_token_to_piece(self.vocabulary, token, buffer, capacity, 0, True)
             if size >= 0:
                 return buffer.raw[:size]
-            room = -size
+            capacity = -size
 
 
 class _Pieces:
@@ -247,7 +247,7 @@ class _Pieces:
         self.longest = max(map(len, pieces), default=0)
 
     def extend(self, start: bytes, following: frozenset[int]) -> bool:
-        """Whether one begins with `start` and goes on with one of these bytes."""
+        """Return whether a piece begins with `start` and continues with one of these bytes."""
         at = bisect_right(self._sorted, start)
         while at < len(self._sorted) and self._sorted[at].startswith(start):
             byte = self._sorted[at][len(start)]
@@ -260,7 +260,7 @@ class _Pieces:
 
 
 class NativeGrammar:
-    """A grammar of the engine, and how far a text has come in it."""
+    """A grammar of the engine, and its state in a text."""
 
     def __init__(self, model: NativeModel, sampler: Any) -> None:
         self._model, self._sampler = model, sampler
@@ -270,7 +270,7 @@ class NativeGrammar:
 
     @staticmethod
     def parse(model: NativeModel, gbnf: str) -> NativeGrammar:
-        """Raises GrammarRefused with llama.cpp's reason."""
+        """Parse a grammar. Raises GrammarRefused with llama.cpp's reason."""
         if not gbnf.strip():
             raise GrammarRefused("it is empty. Give at least the rule 'root'.")
         if "\0" in gbnf:
@@ -286,11 +286,11 @@ class NativeGrammar:
         return NativeGrammar(model, sampler)
 
     def clone(self) -> NativeGrammar:
-        """The same grammar at the same place, without parsing again."""
+        """Return a copy in the same state, without parsing again."""
         return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler))
 
     def allows(self, token: int) -> bool:
-        """Tell whether the token may come next (one that ends the generation: whether the text may end)."""
+        """Return whether the token may come next (one that ends the generation: whether the text may end)."""
         entry, array = self._one[0], self._array
         entry.id, entry.logit, entry.p = token, 0.0, 0.0
         array.size, array.selected, array.sorted = 1, -1, False
@@ -298,11 +298,11 @@ class NativeGrammar:
         return bool(self._one[0].logit == 0.0)
 
     def accept(self, token: int) -> None:
-        """Go on by a token that `allows` has just let through, and that does not end the generation."""
+        """Advance by a token that `allows` has just allowed, and that does not end the generation."""
         llama_cpp.llama_sampler_accept(self._sampler, token)
 
     def allowed(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """For each of several tokens what `allows` says, in one go."""
+        """Return `allows` for each token, in one call."""
         entries = np.zeros(len(tokens), dtype=_TOKEN_DATA)
         entries["id"] = tokens
         array = llama_cpp.llama_token_data_array(
@@ -327,18 +327,18 @@ _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float3
 
 
 def _read_string(read: Any, model: Any, index: int) -> str:
-    """What a llama.cpp function of the form (model, index, buffer, size) -> length writes."""
-    room = 256
+    """Return the text of a llama.cpp function of the form (model, index, buffer, size) -> length."""
+    capacity = 256
     while True:
-        buffer = ctypes.create_string_buffer(room)
-        size = read(model, index, buffer, room)
-        if size < room:
+        buffer = ctypes.create_string_buffer(capacity)
+        size = read(model, index, buffer, capacity)
+        if size < capacity:
             return buffer.value.decode(errors="replace")
-        room = size + 1
+        capacity = size + 1
 
 
 def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
-    """llama.cpp's own words for refusing a grammar, with the place where they end in the rest of the text."""
+    """Return llama.cpp's reason for refusing a grammar, with the location of the error."""
     _, found, reason = printed.partition("error parsing grammar: ")
     if not found:
         last = logged[-1] if logged else "llama.cpp gave no reason"

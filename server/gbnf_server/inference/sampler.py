@@ -1,15 +1,15 @@
-"""Which token comes next: chosen from the logits by the sampler's settings, among those that are allowed.
+"""Sample the next token from the logits, among the tokens that a constraint allows.
 
-Every choice is that of masking the whole vocabulary first, without the mask:
+The result is the same as with a mask over the whole vocabulary, without computing one:
 
-- Each token gets a key that does not depend on the constraint, and the allowed one with the greatest key
-  wins. Greedy, the key is the logit. At a temperature it is logit / T - ln E with E exponential: among
-  whatever set, so also among the allowed ones, the greatest of such keys falls on a token with the
-  probability of the softmax over that set (the Gumbel-max trick).
-- So tokens are tried in the order of their keys. The first nearly always passes. When it does not, what
-  cannot begin the next character goes, and the rest is tried in widening batches of the greatest keys.
-- A truncation (`top_k`, `top_p`, `min_p`) is that of the allowed tokens: what it keeps is found in the order
-  of the logits, as far as it takes to know, and the keys are drawn among what is kept.
+- Each token gets a key that does not depend on the constraint; the allowed token with the greatest key is
+  sampled. Greedy, the key is the logit. At a temperature T it is logit / T - ln E with E exponential: in any
+  set, so also in the allowed one, a token has the greatest key with its probability in the softmax over that
+  set (the Gumbel-max trick).
+- So tokens are tried in the order of their keys. The first is nearly always allowed. Otherwise, tokens that
+  cannot begin the next character are excluded, and the rest is tried in growing batches of the greatest keys.
+- A truncation (`top_k`, `top_p`, `min_p`) applies to the allowed tokens: they are enumerated in the order of
+  the logits as far as necessary, and the keys are drawn among the ones it keeps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Logits = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Ordered = npt.NDArray[np.float64]
 
-_WIDTHS = (64, 1024, 16384)  # of the batches in which tokens are tried; the last is all that is left
+_WIDTHS = (64, 1024, 16384)  # of the batches in which tokens are tried; the last batch is the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,22 @@ class Truncation:
 
     def __post_init__(self) -> None:
         if self.top_k < 0:
-            raise ValueError(f"top_k is {self.top_k}; it is 0 for no limit, or the number of tokens to keep")
+            raise ValueError(f"top_k is {self.top_k}; it must be the number of tokens to keep, or 0 for all")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it is above 0, and at most 1, which keeps all")
+            raise ValueError(f"top_p is {self.top_p}; it must be above 0, and at most 1, which keeps all")
         if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p is {self.min_p}; it is between 0, which keeps all, and 1")
+            raise ValueError(f"min_p is {self.min_p}; it must be between 0, which keeps all, and 1")
 
     @property
     def keeps_all(self) -> bool:
+        """Whether nothing is truncated."""
         return not self.top_k and self.top_p == 1 and self.min_p == 0
 
     def kept(self, known: Ordered, left: Ordered) -> int | None:
-        """How many of the tokens are kept; None where that can't be told yet.
+        """Return how many tokens are kept; None if `known` is too short to determine that.
 
-        `known`: the logits of the first allowed tokens, descending, at least one. `left`: of all that may be
-        allowed beside them, none of them greater.
+        `known`: the logits of the first allowed tokens, descending, at least one. `left`: those of all other
+        tokens that may be allowed, none of them greater.
         """
         if self.top_k and len(known) >= self.top_k:
             known, left = known[: self.top_k], left[:0]
@@ -64,7 +65,7 @@ class Truncation:
         before = np.cumsum(weights) - weights
         likely = int(np.count_nonzero(weights >= self.min_p))
         least = most = len(known)
-        if self.top_p < 1:  # of the mass of the allowed, which is known up to what is left
+        if self.top_p < 1:  # of the mass of the allowed tokens, which is known up to that of `left`
             mass = weights.sum()
             least = int(np.count_nonzero(before < self.top_p * mass))
             most = int(np.count_nonzero(before < self.top_p * (mass + np.exp(left - known[0]).sum())))
@@ -73,22 +74,22 @@ class Truncation:
 
 
 class Sampler:
-    """Chooses tokens: the likeliest at temperature 0, else at random by their probabilities.
+    """Samples tokens: the likeliest at temperature 0, otherwise at random by their probabilities.
 
-    `seed` -1 is another one each time, as in llama.cpp.
+    `seed` -1 is a random one, as in llama.cpp.
     """
 
     def __init__(self, temperature: float, seed: int, truncation: Truncation | None = None) -> None:
         if not temperature >= 0 or temperature == np.inf:
-            raise ValueError(f"the temperature is {temperature}; it is a number, at least 0")
+            raise ValueError(f"temperature is {temperature}; it must be a number, at least 0")
         if seed < -1:
-            raise ValueError(f"the seed is {seed}; it is at least 0, or -1 for another each time")
+            raise ValueError(f"seed is {seed}; it must be at least 0, or -1 for a random one")
         self._temperature = temperature
         self._truncation = truncation or Truncation()
         self._random = np.random.default_rng(None if seed == -1 else seed)
 
     def sample(self, logits: Logits, constraint: Constraint | None) -> int | None:
-        """One token that is allowed, None where none is. Raises ValueError where a logit is no number."""
+        """Return an allowed token, None if there is none. Raises ValueError if a logit is NaN."""
         if self._temperature == 0:
             return _greatest(logits, constraint)
         if self._truncation.keeps_all:
@@ -97,14 +98,12 @@ class Sampler:
         return None if kept is None else int(kept[np.argmax(self._keys(logits[kept]))])
 
     def _keys(self, logits: Logits) -> npt.NDArray[np.float64]:
-        noise = self._random.standard_exponential(
-            len(logits)
-        )  # in float32 it would be 0 too often: a sure win
+        noise = self._random.standard_exponential(len(logits))  # in float32 it would be 0 too often
         np.log(noise, out=noise)
         return np.subtract(logits / np.float64(self._temperature), noise, out=noise)
 
     def _kept(self, logits: Logits, constraint: Constraint | None) -> TokenIds | None:
-        """What the truncation keeps of the allowed tokens."""
+        """Return the allowed tokens that the truncation keeps."""
         found = np.empty(0, dtype=np.int64)
         for allowed, left in _batches(logits, constraint):
             found = np.concatenate([found, allowed])
@@ -116,17 +115,17 @@ class Sampler:
 
 
 def _greatest(keys: Keys, constraint: Constraint | None) -> int | None:
-    """The allowed token of the greatest key, None where none is."""
+    """Return the allowed token with the greatest key, None if there is none."""
     greatest = int(np.argmax(keys))
     if np.isnan(keys[greatest]):
-        raise ValueError("a logit is no number")
+        raise ValueError("a logit is NaN")
     if constraint is None or constraint.allows(greatest):
         return greatest
     return next((int(allowed[0]) for allowed, _ in _batches(keys, constraint) if len(allowed)), None)
 
 
 def _batches(keys: Keys, constraint: Constraint | None) -> Iterator[tuple[TokenIds, Keys]]:
-    """The allowed tokens by descending keys, in widening batches, each with the keys that are left."""
+    """Yield the allowed tokens by descending keys, in growing batches, each with the keys of the rest."""
     tokens = constraint.candidates() if constraint is not None else None
     if tokens is None:
         tokens = np.arange(len(keys))

@@ -1,8 +1,8 @@
-"""API keys of the llama-servers that this user has started, so that the user's own clients find them.
+"""API keys of the llama-servers that this user has started, for the user's own clients.
 
-Without a key every web page and every user of the machine could use a server on loopback. A key lies in a
-file that only its user can read, named by the server's port, for as long as the server runs. A file that a
-killed process left behind holds a key that nothing accepts any more.
+Without a key, every web page and every user of the machine could use a server on loopback. A key is in a file
+that only its user can read, named by the server's port, while the server runs. The file of a killed process
+remains, but no server accepts its key any more.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def save(url: str, key: str) -> None:
     file = key_file(url)
     assert file is not None, url
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    arriving = file.with_suffix(f".{os.getpid()}")
-    with suppress(FileNotFoundError):  # what a killed process of the same number left
-        arriving.unlink()
-    with os.fdopen(os.open(arriving, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        opened.write(key)
-    arriving.replace(file)
+    temporary = file.with_suffix(f".{os.getpid()}")
+    with suppress(FileNotFoundError):  # from a killed process with the same id
+        temporary.unlink()
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(key)
+    temporary.replace(file)
 
 
 def find(url: str) -> str | None:
@@ -40,7 +40,7 @@ def find(url: str) -> str | None:
 
 
 def delete(url: str, key: str) -> None:
-    """Remove this key; another one, of a server that took the address since, stays."""
+    """Delete this key, unless another server has taken the address since."""
     file = key_file(url)
     if file is not None and find(url) == key:
         with suppress(OSError):
@@ -48,7 +48,7 @@ def delete(url: str, key: str) -> None:
 
 
 def key_file(url: str) -> Path | None:
-    """Return where the key of a server at this address lies; None for an address that is not on loopback."""
+    """Return the file of the key for this address; None for an address that is not on loopback."""
     try:
         parts = urlsplit(url)
         port = parts.port

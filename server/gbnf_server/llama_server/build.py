@@ -1,11 +1,11 @@
-"""Build llama-server from the source that llama-cpp-python ships, into a cache folder.
+"""Build llama-server from llama-cpp-python's source distribution, into a cache folder.
 
-No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python holds llama.cpp
-as a whole, so that the server and the engine in this process are of one version. Invariants:
+No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python contains all of
+llama.cpp, so that the server and the engine in this process have the same version. Invariants:
 
-- The cache has a finished server or none: it is built in another folder, tested, and then renamed.
+- The cache has a working server or none: it is built in another folder, tested, and then renamed.
 - An interrupted install continues where it stopped.
-- Of two installs at once, the second waits, and uses the result of the first.
+- Of two concurrent installs, the second waits, and uses the result of the first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
 _SETTINGS = (
     "-DCMAKE_BUILD_TYPE=Release",
-    "-DBUILD_SHARED_LIBS=OFF",  # one file, which can be moved to its place
+    "-DBUILD_SHARED_LIBS=OFF",  # one file, which can be moved
     "-DLLAMA_OPENSSL=OFF",
     "-DLLAMA_BUILD_UI=OFF",
     "-DLLAMA_USE_PREBUILT_UI=OFF",
@@ -49,7 +49,7 @@ _SHOWN_LINES = 15  # of a log, in an error
 
 @dataclass(frozen=True, slots=True)
 class InstallProgress:
-    """How far an install is: its stage, how much of that is done (0 to 1, None: unknown), what happens."""
+    """The progress of an install: its stage, the fraction of it that is done (None: unknown), a message."""
 
     stage: Literal["wait", "download", "unpack", "configure", "build", "done"]
     fraction: float | None
@@ -57,29 +57,29 @@ class InstallProgress:
 
 
 def find_llama_server() -> Path | None:
-    """The llama-server to use: $GBNF_LLAMA_SERVER, else what `install` has built, else None.
+    """Return the llama-server to use: $GBNF_LLAMA_SERVER, otherwise what `install` has built, otherwise None.
 
-    Raises SetupError where the variable names no program.
+    Raises SetupError if the variable is not the path of a program.
     """
     chosen = os.environ.get(SERVER_VARIABLE)
     if chosen:
         path = Path(chosen).expanduser().absolute()
         if not path.is_file() or not os.access(path, os.X_OK):
-            raise SetupError(f"${SERVER_VARIABLE} is {chosen}, which is no program. Correct or unset it.")
+            raise SetupError(f"${SERVER_VARIABLE} is {chosen}, which is not a program. Correct or unset it.")
         return path
     built = _binary_path(cache_folder())
     return built if built.is_file() else None
 
 
 def install(*, jobs: int | None = None, progress: Callable[[InstallProgress], None] = lambda _: None) -> Path:
-    """Return the path of a llama-server, built with `jobs` processes (None: one per CPU) where there is none.
+    """Build llama-server with `jobs` processes (None: one per CPU), unless there is one; return its path.
 
-    The build takes some five minutes on two cores. Raises SetupError, which says what is missing or shows
-    the end of the log.
+    The build takes about five minutes on two cores. Raises SetupError with what is missing, or with the end
+    of the log.
     """
     found = find_llama_server()
     if found is not None:
-        progress(InstallProgress("done", 1.0, f"llama-server is there: {found}"))
+        progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
         return found
     _check_tools()
     cache = cache_folder()
@@ -87,7 +87,7 @@ def install(*, jobs: int | None = None, progress: Callable[[InstallProgress], No
         cache.mkdir(parents=True, exist_ok=True)
         with _install_lock(cache, progress):
             binary_path = _binary_path(cache)
-            if not binary_path.is_file():  # another install may have just made it
+            if not binary_path.is_file():  # another install may have just built it
                 _Build(cache, progress).run(jobs or os.cpu_count() or 1, binary_path)
     except OSError as error:
         raise SetupError(f"llama-server cannot be installed in {cache}: {error}.") from error
@@ -106,21 +106,21 @@ def start(
     timeout: float = 300.0,
     extra: Sequence[str] = (),
 ) -> LlamaServerProcess:
-    """Run llama-server on loopback with a GGUF and wait until it is ready; `LlamaServerProcess` stops it.
+    """Run llama-server on loopback with a GGUF file, and wait until it is ready.
 
-    `port` 0 takes a free one. `context_length` is in tokens for each of the `slots` (conversations at once),
-    by default what the model was trained for, up to 8192. `threads`: by default llama-server's own choice, or
-    one for a small model. `api_key`: by default $LLAMA_API_KEY, else a random one, which the HTTP backends of
-    this user find by the address. `timeout`: seconds for the model to load. `extra`: more arguments for
-    llama-server. Raises SetupError with the log's last lines where it does not come up, ModelLoadError where
-    the file is no model.
+    `port` 0 picks a free one. `context_length` is in tokens for each of the `slots` (concurrent calls), by
+    default that of the model's training, up to 8192. `threads`: by default llama-server's own choice, or one
+    for a small model. `api_key`: by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends
+    of this user find by the address. `timeout`: seconds for loading the model. `extra`: more arguments for
+    llama-server. Raises SetupError with the end of the log if it does not start, ModelLoadError if the file
+    is not a model.
     """
     check_port(port)
     binary = find_llama_server()
     if binary is None:
         raise SetupError(
             "there is no llama-server yet. Build one with `gbnf server install`, "
-            f"or name one in ${SERVER_VARIABLE}."
+            f"or set ${SERVER_VARIABLE} to one."
         )
     return start_binary(
         binary,
@@ -150,7 +150,7 @@ def _version() -> str:
 
 
 def _path() -> str:
-    """Where programs are looked for: the system's places, then beside this Python, where pip puts cmake."""
+    """Return the search path for programs: the system's, then this Python's, where pip installs cmake."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
@@ -167,24 +167,24 @@ def _check_tools() -> None:
     if missing:
         raise SetupError(
             f"llama-server cannot be built without {', '.join(missing)}. On Debian or Ubuntu: "
-            f"apt install cmake g++ make python3-pip. Or name a finished one in ${SERVER_VARIABLE}."
+            f"apt install cmake g++ make python3-pip. Or set ${SERVER_VARIABLE} to a finished one."
         )
 
 
 @contextmanager
 def _install_lock(cache: Path, progress: Callable[[InstallProgress], None]) -> Iterator[None]:
-    """Hold the cache's lock; the system lets go of it if this process dies."""
+    """Lock the cache; the system releases the lock if this process is killed."""
     with (cache / "install.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress(InstallProgress("wait", None, "another install is under way"))
+            progress(InstallProgress("wait", None, "waiting for another install"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 class _Build:
-    """One build, in `<cache>/building-<version>`, which stays until it succeeds."""
+    """One build, in `<cache>/building-<version>`, which is kept until it succeeds."""
 
     def __init__(self, cache: Path, progress: Callable[[InstallProgress], None]) -> None:
         self._progress = progress
@@ -192,10 +192,11 @@ class _Build:
         self._log = self._folder / "build.log"
 
     def run(self, jobs: int, binary_path: Path) -> None:
+        """Run all steps that are not done yet."""
         self._folder.mkdir(exist_ok=True)
         source = self._unpack(self._download())
         build = self._folder / "build"
-        self._progress(InstallProgress("configure", None, "cmake looks at this machine"))
+        self._progress(InstallProgress("configure", None, "cmake checks this machine"))
         self._call(
             "configure", ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *_SETTINGS]
         )
@@ -203,24 +204,24 @@ class _Build:
             "build", ["cmake", "--build", str(build), "--target", "llama-server", "--parallel", str(jobs)]
         )
         binary = build / "bin" / "llama-server"
-        self._call("build", [str(binary), "--version"])  # a server that cannot run never gets to its place
+        self._call("build", [str(binary), "--version"])  # a server that does not run is not installed
         binary_path.parent.mkdir(parents=True, exist_ok=True)
         binary.replace(binary_path)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _download(self) -> Path:
-        """The source distribution of the installed llama-cpp-python, by pip."""
+        """Download the source distribution of the installed llama-cpp-python with pip."""
         wanted = f"llama_cpp_python-{_version()}.tar.gz"
         archive = self._folder / wanted
         if not archive.is_file():
-            self._progress(InstallProgress("download", None, f"pip fetches {wanted}"))
-            arriving = self._folder / "arriving"
+            self._progress(InstallProgress("download", None, f"pip downloads {wanted}"))
+            downloaded = self._folder / "downloaded"
             pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
-            source_only = ["--no-binary", "llama-cpp-python", "--dest", str(arriving)]
+            source_only = ["--no-binary", "llama-cpp-python", "--dest", str(downloaded)]
             self._call("download", [*pip, *source_only, f"llama-cpp-python=={_version()}"])
-            found = next(iter(arriving.glob("*.tar.gz")), None)
+            found = next(iter(downloaded.glob("*.tar.gz")), None)
             if found is None:
-                raise SetupError(f"pip brought no source of llama-cpp-python {_version()}. See {self._log}.")
+                raise SetupError(f"pip found no source of llama-cpp-python {_version()}. See {self._log}.")
             found.replace(archive)
         return archive
 
@@ -228,23 +229,23 @@ class _Build:
         source = self._folder / "source"
         if not source.is_dir():
             self._progress(InstallProgress("unpack", None, archive.name))
-            arriving = self._folder / "unpacking"
-            shutil.rmtree(arriving, ignore_errors=True)
+            unpacked = self._folder / "unpacking"
+            shutil.rmtree(unpacked, ignore_errors=True)
             try:
                 with tarfile.open(archive) as files:
-                    files.extractall(arriving, filter="data")
+                    files.extractall(unpacked, filter="data")
             except tarfile.TarError as error:
                 archive.unlink()
                 raise SetupError(
-                    f"{archive.name} is damaged ({error}). Install again to fetch it anew."
+                    f"{archive.name} is damaged ({error}). Install again to download it again."
                 ) from error
-            (arriving / archive.name.removesuffix(".tar.gz")).replace(source)
+            (unpacked / archive.name.removesuffix(".tar.gz")).replace(source)
         return source
 
     def _call(self, stage: Literal["download", "configure", "build"], command: Sequence[str]) -> None:
-        """Run a program to its end, its output into the log and cmake's percentages into the progress.
+        """Run a program, with its output in the log and cmake's percentages in the progress.
 
-        Raises SetupError with the log's end. Whatever interrupts this ends the program and its children too.
+        Raises SetupError with the end of the log. An interrupt also ends the program and its children.
         """
         tail: deque[str] = deque(maxlen=_SHOWN_LINES)
         with self._log.open("a") as log:
@@ -277,12 +278,12 @@ class _Build:
             raise SetupError(
                 f"'{' '.join(command[:3])} …' {describe_exit(status)}. "
                 f"The log is {self._log}; its end:\n{shown}\n"
-                "Fix that and install again: finished steps are not repeated."
+                "Fix the error and install again: finished steps are not repeated."
             )
 
 
 def _step(line: str) -> InstallProgress | None:
-    """The progress in a line of make's (`[ 45%] Building x.o`) or ninja's (`[45/100] Building x.o`)."""
+    """Return the progress in a line of make (`[ 45%] Building x.o`) or ninja (`[45/100] Building x.o`)."""
     match = re.match(r"\[ *(\d+)(%|/(\d+))\] (.*)", line)
     if match is None:
         return None

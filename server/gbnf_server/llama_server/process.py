@@ -1,7 +1,7 @@
 """Run a llama-server on this machine's loopback interface, until this process stops it.
 
-Invariants: no server outlives the process that started it (`gbnf_server.system.parent_watchdog`), and the error for a server
-that does not start, or crashes, has the last lines of its log.
+Invariants: no server outlives the process that started it (`parent_watchdog`); the error for a server that
+does not start, or crashes, has the end of its log.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from gbnf_server.system import parent_watchdog
 from gbnf_server.system.processes import CRASH_SIGNALS, describe_exit, exit_signal, kill_group
 
 API_KEY_VARIABLE = "LLAMA_API_KEY"
-CRASH_HINT = "A build that does not fit the CPU does that: `gbnf doctor` finds out"
+CRASH_HINT = "The build may not fit the CPU: run `gbnf doctor`"
 
 _KEPT_LINES = 400  # of the log
-_SHOWN_LINES = 15  # of them, in an error
+_SHOWN_LINES = 15  # of the log, in an error
 _LISTENING = re.compile(r"listening on (http://\S+:\d+)")
 _NO_REPACK = "--no-repack"
-_PATIENCE = 10.0  # seconds that a stopping server is given before it is killed
+_GRACE_PERIOD = 10.0  # seconds for a server to stop before it is killed
 
 
 class LlamaServerProcess:
-    """A llama-server of ours. A context manager; `stop` and the end of this process end it."""
+    """A running llama-server. A context manager; `stop` or the end of this process ends it."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], api_key: str) -> None:
         """Start the program. It is not ready yet."""
         self.url, self.api_key = "", api_key
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self.process = subprocess.Popen(  # noqa: S603 - the program that the person has named or built
+        self.process = subprocess.Popen(  # noqa: S603 - a program that the user has chosen or built
             [sys.executable, "-I", parent_watchdog.__file__, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,7 +55,7 @@ class LlamaServerProcess:
             text=True,
             errors="replace",
             env=environment,
-            start_new_session=True,  # Ctrl-C is for this process, which decides
+            start_new_session=True,  # Ctrl-C goes to this process only
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -63,6 +63,7 @@ class LlamaServerProcess:
 
     @property
     def is_running(self) -> bool:
+        """Whether the server has not ended."""
         return self.process.poll() is None
 
     def log(self, lines: int = _SHOWN_LINES) -> list[str]:
@@ -70,7 +71,7 @@ class LlamaServerProcess:
         return list(self._lines)[-lines:]
 
     def wait(self) -> int:
-        """Block until the server ends by itself, and return its status."""
+        """Wait until the server ends by itself, and return its status."""
         return self.process.wait()
 
     def stop(self) -> None:
@@ -78,10 +79,10 @@ class LlamaServerProcess:
         self._end()
         if self.url:
             api_keys.delete(self.url, self.api_key)
-        self._reader.join(_PATIENCE)
+        self._reader.join(_GRACE_PERIOD)
 
     def wait_ready(self, timeout: float) -> None:
-        """Wait until the model is loaded. Raises SetupError, the server then stopped, where that fails."""
+        """Wait until the model is loaded. Stops the server and raises SetupError if that fails."""
         try:
             self._await_ready(timeout)
         except BaseException:
@@ -100,7 +101,7 @@ class LlamaServerProcess:
         deadline = time.monotonic() + timeout
         while not self._is_ready():
             if not self.is_running:
-                self._reader.join(_PATIENCE)
+                self._reader.join(_GRACE_PERIOD)
                 raise self.failure()
             if time.monotonic() > deadline:
                 raise SetupError(self._with_log(f"llama-server was not ready after {timeout:g} s"))
@@ -114,7 +115,7 @@ class LlamaServerProcess:
                 self._lines.append(line.rstrip())
 
     def _is_ready(self) -> bool:
-        """Read the port from the log, which names the one that the system chose, then ask for health."""
+        """Read the port from the log, since the system may have chosen it; then query `/health`."""
         if not self.url:
             found = next(
                 (match for line in self.log(_KEPT_LINES) if (match := _LISTENING.search(line))), None
@@ -129,12 +130,12 @@ class LlamaServerProcess:
 
     @property
     def has_crashed(self) -> bool:
-        """Whether the server has died of a signal that it brought on itself."""
+        """Whether the server was killed by a signal of its own fault."""
         status = self.process.poll()
         return status is not None and exit_signal(status) in CRASH_SIGNALS
 
     def failure(self) -> SetupError:
-        """Return the error for a server that has ended by itself."""
+        """Return the error for a server that ended by itself."""
         hint = f". {CRASH_HINT}" if self.has_crashed else ""
         return SetupError(self._with_log(f"llama-server {describe_exit(self.process.wait())}{hint}"))
 
@@ -144,9 +145,9 @@ class LlamaServerProcess:
 
 
 def check_port(port: int) -> None:
-    """Raise SetupError where no server can listen on this port of loopback; 0 stands for a free one."""
+    """Raise SetupError if no server can listen on this port of loopback; 0 is a free one."""
     with socket.socket() as tried:
-        # a server that has just ended is no hindrance
+        # a server that has just ended does not block the port
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
@@ -169,7 +170,7 @@ def start_binary(
     timeout: float,
     extra: Sequence[str],
 ) -> LlamaServerProcess:
-    """Run this llama-server; `gbnf_server.llama_server.build.start` says what the arguments are."""
+    """Run this llama-server; see `gbnf_server.llama_server.build.start` for the arguments."""
     from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
 
     vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
@@ -182,9 +183,9 @@ def start_binary(
     chosen = api_key or os.environ.get(API_KEY_VARIABLE)
     key = chosen or secrets.token_urlsafe(32)
     environment = {
-        "LLAMA_ARG_CORS_ORIGINS": "",  # no web page is answered; its own default is any page of any site
+        "LLAMA_ARG_CORS_ORIGINS": "",  # no web page may use it; its default allows all
         **os.environ,
-        API_KEY_VARIABLE: key,  # an argument would be seen by every user of the machine
+        API_KEY_VARIABLE: key,  # every user of the machine can see arguments
     }
     repacks = cpu_support().repacks
     server = LlamaServerProcess([*command, *([] if repacks else [_NO_REPACK]), *extra], environment, key)
@@ -193,20 +194,20 @@ def start_binary(
     except SetupError:
         if not (repacks and server.has_crashed):
             raise
-        # Another compiler than the library's made it: it may fail where the library does not.
+        # It may be of another compiler than the library, and crash where the library does not.
         server = LlamaServerProcess([*command, _NO_REPACK, *extra], environment, key)
         server.wait_ready(timeout)
     if not chosen:
-        with suppress(OSError):  # without the file, clients need to be given the key
+        with suppress(OSError):  # without the file, clients need the key as an argument
             api_keys.save(server.url, key)
     return server
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Close the keeper's input, which ends the server; by force where that takes too long."""
+    """Close the watchdog's input, which ends the server; kill it if that takes too long."""
     assert process.stdin is not None
     try:
         process.stdin.close()
-        process.wait(_PATIENCE)
+        process.wait(_GRACE_PERIOD)
     except (OSError, subprocess.TimeoutExpired):
         kill_group(process)

@@ -1,1 +1,1 @@
-"""What the operating system gives: folders, processes, files that only grow."""
+"""Folders, processes and append-only files."""

@@ -1,7 +1,7 @@
-"""A file of JSON values, one a line, that only grows: what is in it survives whatever ends the process.
+"""An append-only file of JSON values, one per line, that survives any end of the process.
 
-Invariants: what `append` has written is read again, complete and in order; a line that an interruption
-truncated is dropped; two processes never write to one log at a time.
+Invariants: appended values are read again, complete and in order; a line that an interruption truncated is
+dropped; two processes never write to one log at the same time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Self
 from gbnf_server.errors import InputError, SetupError
 
 MAX_DEPTH = 100
-"""How many arrays and objects of a line inside each other are read; null stands for those that are deeper.
+"""The deepest nesting of arrays and objects that is read; deeper ones become null.
 
-What is written is less deep, but a log may be of a version that wrote whatever a tool returned.
+Appended values are less deep, but earlier versions wrote whatever a tool returned.
 """
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
@@ -39,12 +39,12 @@ class LogDamagedError(InputError):
 
 
 class AppendLog:
-    """An open log. `values` are those that were in it. Several threads may append."""
+    """An open log. `values`: those that were in it when it was opened. Several threads may append."""
 
     def __init__(self, path: Path, read: Callable[[Any], Any] = lambda value: value) -> None:
-        """`read` makes of each value what `values` holds, and raises where it cannot.
+        """Open the log. `read` converts each JSON value, or raises ValueError, KeyError or TypeError.
 
-        Raises LogInUseError, LogDamagedError, or OSError where the file cannot be opened.
+        Raises LogInUseError, LogDamagedError, or OSError if the file cannot be opened.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab+")
@@ -59,7 +59,7 @@ class AppendLog:
             raise
 
     def append(self, value: Any, *, durable: bool = False) -> None:
-        """Keep a value: no end of the process loses it any more, and with `durable` none of the machine."""
+        """Append a value, which survives the end of the process; with `durable`, also that of the machine."""
         line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         self._file.write(line)  # one write to a file opened for appending: threads cannot mix their lines
         self._file.flush()
@@ -67,11 +67,12 @@ class AppendLog:
             os.fsync(self._file.fileno())
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all values."""
         self._file.truncate(0)
         self.values.clear()
 
     def close(self) -> None:
+        """Close the file, and unlock it."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -101,14 +102,14 @@ def _shallow(line: bytes) -> bytes:
     """Return a JSON text with null for each array and object that is nested deeper than `MAX_DEPTH`."""
     if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
         return line
-    kept, begin, depth = list[bytes](), 0, 0
+    parts, begin, depth = list[bytes](), 0, 0
     for token in _TOKEN.finditer(line):
         if token[0] in (b"[", b"{"):
             if depth == MAX_DEPTH:
-                kept += (line[begin : token.start()], b"null")
+                parts += (line[begin : token.start()], b"null")
             depth += 1
         elif token[0] in (b"]", b"}"):
             depth -= 1
             if depth == MAX_DEPTH:
                 begin = token.end()
-    return b"".join((*kept, line[begin:]))
+    return b"".join((*parts, line[begin:]))

@@ -1,4 +1,4 @@
-"""Where this user's files lie that belong to no workspace."""
+"""The folders of this user's files outside of workspaces."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PROFILES_VARIABLE = "GBNF_PROFILES"
 
 
 def cache_folder() -> Path:
-    """Return $GBNF_CACHE, else the user's cache folder. It may not exist yet."""
+    """Return $GBNF_CACHE, otherwise the user's cache folder. It may not exist yet."""
     chosen = os.environ.get(CACHE_VARIABLE)
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("gbnf"))
 
 
 def profiles_folder() -> Path:
-    """Return $GBNF_PROFILES, else the folder for profiles in the user's settings. It may not exist yet."""
+    """Return $GBNF_PROFILES, otherwise `profiles` in the user's configuration folder. It may not exist."""
     chosen = os.environ.get(PROFILES_VARIABLE)
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_config_dir("gbnf")) / "profiles"

@@ -1,4 +1,4 @@
-"""Images from files: their bytes, and what they are by their first bytes rather than by their name."""
+"""Read image files; their type is determined from the first bytes, not from the name."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 
 
 def read_image(path: str | os.PathLike[str]) -> Image:
-    """The image in a file: PNG, JPEG, GIF, WebP or BMP. Raises SetupError."""
+    """Return the image in a file: PNG, JPEG, GIF, WebP or BMP. Raises SetupError."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise SetupError(f"the image {os.fspath(path)!r} can't be read: {error.strerror or error}") from None
+        raise SetupError(f"the image {os.fspath(path)!r} cannot be read: {error.strerror or error}") from None
     kind = media_type(data)
     if kind is None:
-        raise SetupError(f"{os.fspath(path)!r} is none of PNG, JPEG, GIF, WebP and BMP; convert it")
+        raise SetupError(f"{os.fspath(path)!r} is not a PNG, JPEG, GIF, WebP or BMP file; convert it")
     return Image(data, kind)
 
 
 def media_type(data: bytes) -> str | None:
-    """What the bytes are, such as "image/png"; None where they are nothing known."""
+    """Return the media type of the bytes, such as "image/png"; None if unknown."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), None)

@@ -1,10 +1,10 @@
 """A program that runs another one for as long as its own standard input stays open.
 
-    python keeper.py PROGRAM ARGUMENT…
+    python parent_watchdog.py PROGRAM ARGUMENT…
 
 The parent process has the other end of that pipe. When the parent exits, even if it is killed, the system
-closes the pipe and the keeper ends the program, so that no server outlives its parent. If the keeper itself
-is killed, Linux ends the program by its parent-death signal.
+closes the pipe and the watchdog ends the program, so that no server outlives its parent. If the watchdog
+itself is killed, Linux kills the program by its parent-death signal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-_PATIENCE = 5.0  # seconds between asking and forcing
+_GRACE_PERIOD = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 def _die_with_parent() -> None:
@@ -28,11 +28,11 @@ def _die_with_parent() -> None:
 
 def _end_with_input(process: subprocess.Popen[bytes]) -> None:
     with suppress(OSError):
-        while os.read(0, 1024):  # not sys.stdin, whose lock would be held when the interpreter ends
+        while os.read(0, 1024):  # not sys.stdin, which would be locked when the interpreter ends
             pass
     process.terminate()
     try:
-        process.wait(_PATIENCE)
+        process.wait(_GRACE_PERIOD)
     except subprocess.TimeoutExpired:
         process.kill()
 

@@ -1,7 +1,7 @@
-"""Run child processes, end them together with all that they have started, and name how they ended.
+"""Run child processes, kill them together with their descendants, and describe how they ended.
 
-Invariant: no process or process group is signalled by a number that may have been given to somebody else. A
-child's number is its own until it is reaped, so whatever signals a child does so before it waits for it.
+Invariant: no signal is sent to a process id that the system may have reused. A child keeps its id until it is
+reaped, so a child is signalled only before it is waited for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEP_S = 0.01
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal: `SIGSEGV`, `SIGRTMIN+3`; `signal 99` for a number without one."""
+    """Return the name of a signal: `SIGSEGV`, `SIGRTMIN+3`; `signal 99` for an unknown number."""
     with suppress(ValueError):
         return signal.Signals(number).name
     # signal(7) names the realtime signals by their distance from the first; macOS has none
@@ -33,13 +33,13 @@ def signal_name(number: int) -> str:
 CRASH_SIGNALS = frozenset(
     {signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP}
 )
-"""Signals that a program brings on itself. Others come from a person, another program, or want of memory."""
+"""Signals of a fault in the program. Others come from a person, another program, or lack of memory."""
 
 
 def exit_signal(status: int) -> int | None:
-    """Return the signal that a process died of, None if it ended by itself.
+    """Return the signal that killed a process, None for none.
 
-    Its status is then below 0, or 128 and the signal's number behind a shell or a keeper.
+    The status is -n for signal n, or 128 + n if a shell or the watchdog reports it.
     """
     if status < 0:
         return -status
@@ -53,7 +53,7 @@ def describe_exit(status: int) -> str:
 
 
 def run_program(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, without input; return what it printed. Raises OSError and TimeoutExpired."""
+    """Run a program without input; return its status and output. Raises OSError and TimeoutExpired."""
     import subprocess  # noqa: PLC0415  # an executor's process starts faster without
 
     return subprocess.run(  # noqa: S603 - the caller's command
@@ -68,9 +68,9 @@ def run_program(command: Sequence[str], limit_s: float) -> subprocess.CompletedP
 
 
 def has_exited(pid: int) -> bool:
-    """Return whether a child of this process has ended. It stays unreaped, so that its number stays its own.
+    """Return whether a child of this process has ended, without reaping it.
 
-    Raises ChildProcessError where it is no child, or was reaped.
+    Raises ChildProcessError if it is not a child, or was reaped.
     """
     if hasattr(os, "waitid"):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -81,19 +81,19 @@ def has_exited(pid: int) -> bool:
     except psutil.ZombieProcess:
         return True
     except psutil.NoSuchProcess:
-        raise ChildProcessError(f"{pid} is no child") from None
+        raise ChildProcessError(f"{pid} is not a child process") from None
 
 
 def kill_group(
     process: subprocess.Popen[str] | subprocess.Popen[bytes], *, grace_period: float = 2.0
 ) -> None:
-    """End a process that leads its own session, and its group: politely, by force after `grace_period` s.
+    """End a session leader and its process group with SIGTERM, and after `grace_period` s with SIGKILL.
 
-    Does nothing where the process was reaped: its number may be another's.
+    Does nothing if the process was reaped: its id may be reused.
     """
     if process.returncode is not None:
         return
-    # PermissionError: macOS gives it for a group in which nobody runs any more
+    # PermissionError: macOS raises it for a group without running processes
     with suppress(ProcessLookupError, PermissionError, ChildProcessError):
         os.killpg(process.pid, signal.SIGTERM)
         end = time.monotonic() + grace_period
@@ -104,11 +104,11 @@ def kill_group(
 
 
 def kill_descendants(pid: int, *, grace_period: float = 5.0) -> None:
-    """Kill all that a process has started, and what those have, until none runs or `grace_period` s have passed.
+    """Kill all descendants of a process, until none runs or `grace_period` s have passed.
 
-    psutil compares the time at which each began before it signals it.
+    psutil compares a process's start time before it sends a signal.
     """
-    import psutil  # noqa: PLC0415  # takes longer to import than most executors run, and few leave anything behind
+    import psutil  # noqa: PLC0415  # importing it takes longer than most executors run, and few leave processes
 
     end = time.monotonic() + grace_period
     while True:
@@ -125,9 +125,9 @@ def kill_descendants(pid: int, *, grace_period: float = 5.0) -> None:
 
 
 def memory_of_descendants(pid: int, limit: int) -> int:
-    """Return the bytes of memory that all that a process has started use together.
+    """Return the memory of all descendants of a process, in bytes.
 
-    What several share is counted once, where the sum that counts it for each is over `limit`.
+    Shared memory is counted once if the sum of all resident memory is above `limit`.
     """
     import psutil  # noqa: PLC0415  # as above
 

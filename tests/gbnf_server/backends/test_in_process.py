@@ -253,9 +253,9 @@ def test_a_closed_model_says_so(tiny_model: Path) -> None:
     with InProcess(tiny_model, threads=1) as closed:
         pass
     closed.close()
-    with pytest.raises(BackendError, match="has been closed"):
+    with pytest.raises(BackendError, match="is closed"):
         closed.complete(ASK, grammar=None)
-    with pytest.raises(BackendError, match="has been closed"):
+    with pytest.raises(BackendError, match="is closed"):
         closed.clear_prompt_cache()
 
 

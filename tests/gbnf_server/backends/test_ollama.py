@@ -308,8 +308,8 @@ def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Calla
         (Reply(500, {"error": "llama runner has terminated"}), ServerResponseError, "500"),
         (Reply(502, "<html>"), ServerResponseError, "<html>"),
         (Reply(200, "[]"), ServerResponseError, "200"),
-        (Reply(200, {"done": True}), BackendError, "without a text"),
-        (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "without a text"),
+        (Reply(200, {"done": True}), BackendError, "returned no text"),
+        (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "returned no text"),
         (Reply(200, "[" * 200_000), ServerResponseError, "200"),
         (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "only a part"),
     ],
@@ -321,7 +321,7 @@ def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Excepti
 
 def test_gbnf_is_refused_before_anything_is_sent() -> None:
     with served(chat()) as server, client(server.url) as backend:
-        with pytest.raises(GrammarRefused, match="no GBNF"):
+        with pytest.raises(GrammarRefused, match="not GBNF"):
             backend.complete(ASK, grammar=Grammar.parse('root ::= "a"'))
         assert server.asked == []
 
@@ -344,7 +344,7 @@ def test_nobody_there(ask: Callable[..., Completion]) -> None:
     ):
         ask(backend)
     for url in ("localhost:11434", "http://"):
-        with pytest.raises(BackendUnreachable, match="no address"):
+        with pytest.raises(BackendUnreachable, match="not the URL"):
             Ollama("m", url)
     with pytest.raises(ValueError, match="context"):
         Ollama("m", context_length=0)

@@ -280,7 +280,7 @@ def test_a_line_that_cannot_be_read_is_an_error(
     with (
         at(path, reply) as script,
         make(script) as backend,
-        pytest.raises(BackendError, match="no JSON object"),
+        pytest.raises(BackendError, match="not a JSON object"),
     ):
         ask(backend, grammar=None)
 
@@ -295,7 +295,7 @@ def test_an_event_of_any_depth_is_read_or_a_fault_of_the_backend(
     body = f'{body[:place]}, "usage": {"[" * depth}{"]" * depth}{body[place:]}\n'
     with at(path, Reply(200, body)) as script, make(script) as backend:
         if depth == 100:
-            with pytest.raises(BackendError, match="no JSON object"):
+            with pytest.raises(BackendError, match="not a JSON object"):
                 ask(backend, grammar=grammar)
         else:
             assert ask(backend, grammar=grammar)[0].text == CALL

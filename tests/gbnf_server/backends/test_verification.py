@@ -25,10 +25,10 @@ def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(le
     [
         ("Sure! {", False, "at character 0: found 'Sure! {', expected"),
         ("Sure! {", True, "at character 0"),
-        ('{"name": "fend"}', False, "at character 11 'end\"}' stands"),
+        ('{"name": "fend"}', False, "at character 11: found 'end\"}'"),
         (WHOLE + "x", False, "at character 16: found 'x', expected end of text"),
-        ("", False, "at character 0 the text is empty"),
-        (WHOLE[:5], False, "at character 5 the text ends"),
+        ("", False, "at character 0: the text is empty"),
+        (WHOLE[:5], False, "at character 5: the text ends"),
     ],
 )
 def test_what_is_said(text: str, truncated: bool, told: str) -> None:

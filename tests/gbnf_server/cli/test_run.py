@@ -102,7 +102,7 @@ def test_without_a_terminal_only_yes_approves(
         (["--server", "http://127.0.0.1:1", "--ctx-size", "99"], ExitCode.USAGE, "--ctx-size"),
         (["--backend", "llama-server", "--ctx-size", "99"], ExitCode.USAGE, "--ctx-size"),
         (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
-        (["--image", "nothing.png"], ExitCode.INPUT, "'nothing.png' can't be read"),
+        (["--image", "nothing.png"], ExitCode.INPUT, "'nothing.png' cannot be read"),
         (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
         (["--seed", "-2", "--temperature", "1"], ExitCode.USAGE, "seed"),
         (["--seed", "4294967296"], ExitCode.USAGE, "seed"),

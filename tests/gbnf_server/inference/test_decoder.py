@@ -266,7 +266,7 @@ def test_an_engine_that_is_not_there_says_so(tiny_model: Path, monkeypatch: pyte
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
     with pytest.raises(SetupError, match="pip install"):
         InProcess(tiny_model, engine="llguidance")
-    with pytest.raises(ValueError, match="no grammar engine 'none'"):
+    with pytest.raises(ValueError, match="unknown grammar engine 'none'"):
         InProcess(tiny_model, engine="none")  # type: ignore[arg-type]  # that is the point
 
 

@@ -21,7 +21,7 @@ def test_an_image_is_what_its_bytes_say(tmp_path: Path, kind: str) -> None:
 
 def test_what_is_no_image_says_so(tmp_path: Path) -> None:
     (tmp_path / "frame.png").write_text("no")
-    with pytest.raises(SetupError, match="none of PNG"):
+    with pytest.raises(SetupError, match="not a PNG"):
         read_image(tmp_path / "frame.png")
-    with pytest.raises(SetupError, match="can't be read: No such file"):
+    with pytest.raises(SetupError, match="cannot be read: No such file"):
         read_image(tmp_path / "none.png")
