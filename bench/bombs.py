@@ -1,10 +1,10 @@
-"""Schemas made to blow up a compiler: what each takes of time and memory, and what comes of it.
+"""Measure time and memory of compiling schemas that are made to exhaust both.
 
     python bench/bombs.py [--name NAME …]
 
-Each is compiled in a process of its own, whose memory may grow by 500 MiB, with properties in declared order
-and in any. A bomb ends in a grammar, with a report of what is loosened, or in an error; `read` is what
-llama.cpp then takes to read the grammar.
+Each schema is compiled in a process of its own, whose memory may grow by 500 MiB, with properties in declared
+order and in any order. The outcome is a grammar, with a report of what is not enforced, or an error; `read`
+is the time that llama.cpp takes to read the grammar.
 """
 
 from __future__ import annotations
@@ -217,7 +217,10 @@ class Task:
 
 
 def defuse(task: Task) -> dict[str, Any]:
-    """What comes of a bomb: its error, or the size of its grammar, which llama.cpp has read; and the cost."""
+    """Return the outcome of a schema.
+
+    Its error, or the size of its grammar, which llama.cpp has read; and the cost.
+    """
     schema = BOMBS[task.name]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
@@ -237,8 +240,8 @@ def defuse(task: Task) -> dict[str, Any]:
 
 
 def main(
-    name: Annotated[list[str] | None, typer.Option(help=f"Some of: {'; '.join(BOMBS)}.")] = None,
-    limit: Annotated[float, typer.Option(help="Seconds that one may take.")] = 60.0,
+    name: Annotated[list[str] | None, typer.Option(help=f"Schema, repeatable: {'; '.join(BOMBS)}.")] = None,
+    limit: Annotated[float, typer.Option(help="Time limit per schema, in seconds.")] = 60.0,
 ) -> None:
     """Compile schemas that are made to blow up."""
     tasks = [Task(each, order) for each in name or BOMBS for order in ("declared", "any")]

@@ -1,4 +1,7 @@
-"""Realistic arguments for the shipped tools, keys in declared order: what masks are measured along."""
+"""Realistic arguments for the bundled tools, keys in declared order.
+
+The texts along which masks are timed.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Time what compiling takes: real schemas by several compilers in one run, and a pool of tools.
+"""Time compilation: real schemas by several compilers in one run, and a pool of tools.
 
     python bench/compile.py [--every N] [--json OUT]
 
-What is measured, from a schema's text on, JSON parsing included, schema by schema in turn for each compiler:
+Times start at a schema's text, JSON parsing included, for each schema with each compiler in turn:
 
-- gbnf and llama-cpp (the converter that comes with llama-cpp-python): to the text of the grammar. `read` is
-  what llama.cpp then takes to read that text.
-- llguidance: to a matcher that is ready for its first mask, its grammar and its lexer built.
+- gbnf and llama-cpp (the converter of llama-cpp-python): to the text of the grammar. `read` is the time that
+  llama.cpp takes to read that text.
+- llguidance: to a matcher that is ready for its first mask, grammar and lexer built.
 
-Each schema is compiled once, all in one long-lived process, so caches are as warm as the schemas before have
-made them. Percentiles are over the schemas that a compiler holds. Times are the processor's, not the wall
-clock's, so that other work on the machine counts as little as may be.
+Each schema is compiled once, all in one process, so caches are filled by the schemas before. Percentiles are
+over the schemas that a compiler enforces. Times are CPU times, so that other work on the machine has little
+effect.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def measure_schemas(
 
 
 def percentile(times: Sequence[float], share: float) -> float:
-    """The least time that `share` of all don't exceed."""
+    """Return the least time that `share` of all don't exceed."""
     ordered = sorted(times)
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
@@ -186,12 +186,14 @@ def pool_table(times: dict[str, float], rules: int) -> Table:
 
 
 def main(
-    data: Annotated[Path | None, typer.Option(help="Cases as JSON lines, plain or xz.")] = None,
-    vocab: Annotated[Path | None, typer.Option(help="The vocabulary, a GGUF.")] = None,
-    engine: Annotated[list[str] | None, typer.Option(help=f"Some of {', '.join(CONTENDERS)}.")] = None,
-    every: Annotated[int, typer.Option(min=1, help="Take one schema of N.")] = 1,
-    limit: Annotated[float, typer.Option(help="Seconds that one schema may take.")] = 20.0,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write all times here.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Cases as JSON Lines, plain or xz.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="Vocabulary, a GGUF file.")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help=f"Compiler, repeatable: {', '.join(CONTENDERS)}.")
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Use every Nth schema.")] = 1,
+    limit: Annotated[float, typer.Option(help="Time limit per schema, in seconds.")] = 20.0,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all times to this file.")] = None,
 ) -> None:
     """Time compilers on MaskBench's schemas and on a pool of the shipped tools."""
     try:

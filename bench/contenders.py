@@ -1,8 +1,7 @@
-"""The compilers that are measured side by side, each with the engine that judges its grammars.
+"""The compilers that are compared, each with the engine that checks its grammars.
 
-A contender turns a schema's text into something it can load (`compile`), and that into a judge of texts
-(`load`). The judge of GBNF is llama.cpp's own engine, of llguidance's grammars its own matcher, over the
-same vocabulary and the same tokens.
+A contender compiles a schema's text (`compile`), and loads the result into a checker of texts (`load`). GBNF
+is checked by llama.cpp's engine, llguidance's grammars by its own matcher, over the same vocabulary.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Contender(Protocol):
     def compile(self, schema_text: str) -> Any: ...
 
     def load(self, compiled: Any) -> Judge:
-        """Raises GrammarRefused where the engine does not take it."""
+        """Raise GrammarRefused where the engine does not take it."""
         ...
 
     def report(self, compiled: Any) -> tuple[bool, Sequence[Finding]] | None:
@@ -41,7 +40,7 @@ class Contender(Protocol):
 
 
 def open_model(path: Path) -> NativeModel:
-    """A vocabulary, with all that judging needs of it at hand."""
+    """Return a vocabulary, with all that judging needs of it at hand."""
     model = NativeModel(path, vocab_only=True)
     assert model.end_tokens, f"{path} has no end-of-generation token"
     return model
@@ -67,7 +66,10 @@ def gbnf_judge(model: NativeModel, text: str) -> Judge:
 
 
 def _tokens(model: NativeModel, text: str) -> list[int]:
-    """A text's tokens; of one that is no Unicode (it holds half a surrogate pair), only an ending token."""
+    """Return a text's tokens.
+
+    Of one that is no Unicode (it holds half a surrogate pair), only an ending token.
+    """
     try:
         return model.tokenize(text, special=False)
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""What the benchmarks and external tests read: where the shared data lies, and MaskBench's cases.
+"""Data that the benchmarks and external tests read: its folder, and MaskBench's cases.
 
-The data is no part of the project. It is looked for in the folder that the environment variable GBNF_SHARED
-names, else in `shared` beside the checkout.
+The data is not part of the project. It is read from the folder in the environment variable GBNF_SHARED, or
+else from `shared` beside the checkout.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Case:
 
 
 def shared_path(*parts: str) -> Path:
-    """A file or folder of the shared data. Raises DataMissingError."""
+    """Return a file or folder of the shared data. Raises DataMissingError."""
     root = os.environ.get("GBNF_SHARED")
     folder = Path(root) if root else Path(__file__).resolve().parent.parent.parent / "shared"
     path = folder.joinpath(*parts)
@@ -63,7 +63,7 @@ def shared_path(*parts: str) -> Path:
 
 
 def vocabulary_path(name: str = DEFAULT_VOCABULARY) -> Path:
-    """A vocabulary by its file name. Raises DataMissingError."""
+    """Return a vocabulary by its file name. Raises DataMissingError."""
     return shared_path("vocabs", name)
 
 

@@ -1,19 +1,19 @@
-"""Time whole calls: what a grammar costs while a model decodes, and what it saves.
+"""Time whole calls: the cost of a grammar during decoding, and what forced continuations save.
 
     python bench/decode.py [--embedded | --vocab GGUF] [--calls N] [--repeat N] [--only NAME …] [--servers]
                            [--layout NAME …] [--folder DIR] [--json OUT] [--plot OUT.svg]
 
-One model, made for this: random weights over a real vocabulary, in a shape of half a billion parameters, that
-says a given call at given positions whoever runs it (`scripted`). So all contenders write the same tokens.
-With `--embedded` it is the model that ships, which writes what it likes. In each round every contender
-writes the call once, so that the machine's moods strike all alike; the prompt is in every contender's memory
-by then. Ratios are of medians within one run. `--folder` keeps the model for the next run.
+The model has random weights over a real vocabulary, half a billion parameters, and generates a given call at
+given positions in every program (`scripted`), so that all contenders generate the same tokens. `--embedded`
+uses the bundled model instead, which samples freely. In each round every contender generates the call once,
+so that the machine's load affects all alike; the prompt is in every KV cache by then. Ratios are of medians
+within one run. `--folder` keeps the model for the next run.
 
     free            our loop without a grammar: the same text, unconstrained
     full mask       llama-cpp-python's own: `Llama` with a `LlamaGrammar`, which masks the whole vocabulary
     bare            `Llama` without a grammar
     one by one      our loop, every token sampled
-    jumping         our loop, what is forced is appended
+    jumping         our loop, forced tokens are appended without sampling
     llguidance      the same with llguidance as engine
     server          llama-server with our grammar (`/completion`)
     server's tools  llama-server with its own: `/v1/chat/completions` with `tools` and `tool_choice: required`
@@ -91,7 +91,7 @@ Contender = Callable[[Job], Written]
 
 
 def scripted_jobs() -> list[Job]:
-    """Calls in prompts of different lengths, so that each is at positions of its own."""
+    """Return calls in prompts of different lengths, so that each is at positions of its own."""
     tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
     padding, made = 0, []
     for name in _NAMES:
@@ -106,7 +106,7 @@ def scripted_jobs() -> list[Job]:
 
 
 def embedded_jobs(model: NativeModel) -> list[Job]:
-    """Requests that the embedded model knows; what it writes is not known beforehand."""
+    """Return requests that the bundled model was trained on; its answers are not known beforehand."""
     tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
     template, made = ChatTemplate(model), []
     for name, request in _REQUESTS.items():
@@ -119,7 +119,7 @@ def embedded_jobs(model: NativeModel) -> list[Job]:
 
 
 def script(model: NativeModel, prompt: Sequence[int], text: str) -> dict[int, int]:
-    """What has to be said at which position to write `text` behind the prompt."""
+    """Return what has to be said at which position to write `text` behind the prompt."""
     tokens = [*model.tokenize(text, special=True), min(model.end_tokens)]
     return {len(prompt) - 1 + index: token for index, token in enumerate(tokens)}
 
@@ -150,7 +150,7 @@ def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> t
 
 
 def llama_cpp_python(path: Path, grammar: Grammar | None, context: int, model: NativeModel) -> Contender:
-    """The high-level `Llama`, greedy."""
+    """Return the high-level `Llama`, greedy."""
     patch_default_model_params()
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
 
@@ -166,7 +166,7 @@ def llama_cpp_python(path: Path, grammar: Grammar | None, context: int, model: N
 
 
 def _key(url: str) -> dict[str, str]:
-    """The header that a server of ours asks for."""
+    """Return the header that a server of ours asks for."""
     return {"Authorization": f"Bearer {api_keys.find(url)}"}
 
 
@@ -191,7 +191,7 @@ def server(url: str, grammar: Grammar, model: NativeModel) -> Contender:
 
 
 def tools_body(job: Job) -> dict[str, Any]:
-    """What `/v1/chat/completions` is asked: the same tools, as OpenAI's clients give them."""
+    """Return what `/v1/chat/completions` is asked: the same tools, as OpenAI's clients give them."""
     tools = [
         {
             "type": "function",
@@ -335,7 +335,7 @@ def summary(results: Sequence[Result], layout: str) -> Table:
 
 
 def verdict(results: Sequence[Result]) -> Iterator[str]:
-    """The constraint's cost beside a step of the model, and beside llama-cpp-python's."""
+    """Return the constraint's cost beside a step of the model, and beside llama-cpp-python's."""
     rows = {(each.contender, each.layout, each.job): each for each in results if each.is_same}
     steps, constraint, masks = [], [], []
     for (name, layout, job), row in rows.items():
@@ -379,7 +379,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
 def written(
     folder: Path, vocabulary: Path, shape: Shape, model: NativeModel, all_jobs: Sequence[Job]
 ) -> Path:
-    """The scripted model's file, made where it is not there yet."""
+    """Return the scripted model's file, made where it is not there yet."""
     path = folder / f"{vocabulary.stem}-{shape.width}-{shape.layers}.gguf"
     if path.exists():
         return path
@@ -425,18 +425,22 @@ def contenders_of(
 
 
 def main(
-    vocab: Annotated[Path | None, typer.Option(help="A vocabulary, a GGUF file.")] = None,
-    embedded: Annotated[bool, typer.Option(help="The model that ships.")] = False,
-    calls: Annotated[int, typer.Option(help="How many calls.")] = 5,
-    repeat: Annotated[int, typer.Option(help="How often each is written by each contender.")] = 3,
-    only: Annotated[list[str] | None, typer.Option(help="These contenders.")] = None,
-    servers: Annotated[bool, typer.Option(help="Beside llama-server, too: much slower.")] = False,
-    layout: Annotated[list[str] | None, typer.Option(help="Layouts of JSON, as in compile_pool.")] = None,
-    width: Annotated[int, typer.Option(help="The model's width, a multiple of 256.")] = 1024,
-    layers: Annotated[int, typer.Option(help="How many layers it has.")] = 28,
-    folder: Annotated[Path | None, typer.Option(help="Keep the model here, some 500 MB.")] = None,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write all times here.")] = None,
-    plot_out: Annotated[Path | None, typer.Option("--plot", help="Draw them here, as SVG.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="Vocabulary, a GGUF file.")] = None,
+    embedded: Annotated[bool, typer.Option(help="Use the bundled model.")] = False,
+    calls: Annotated[int, typer.Option(help="Number of calls.")] = 5,
+    repeat: Annotated[int, typer.Option(help="Rounds per call.")] = 3,
+    only: Annotated[list[str] | None, typer.Option(help="Contender, repeatable.")] = None,
+    servers: Annotated[bool, typer.Option(help="Include llama-server: much slower.")] = False,
+    layout: Annotated[
+        list[str] | None, typer.Option(help="JSON layout, as in compile_pool; repeatable.")
+    ] = None,
+    width: Annotated[int, typer.Option(help="Width of the model, a multiple of 256.")] = 1024,
+    layers: Annotated[int, typer.Option(help="Number of layers.")] = 28,
+    folder: Annotated[Path | None, typer.Option(help="Folder to keep the model in, about 500 MB.")] = None,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all times to this file.")] = None,
+    plot_out: Annotated[
+        Path | None, typer.Option("--plot", help="Write a plot to this file, as SVG.")
+    ] = None,
 ) -> None:
     """Time whole calls by all contenders."""
     results: list[Result] = []

@@ -1,8 +1,8 @@
-"""Whether a grammar's report explains why an invalid instance is accepted.
+"""Check that a grammar's report explains why an invalid instance is accepted.
 
-jsonschema says which keywords the instance breaks and where; each of them must be named by a finding of kind
-"unenforced": at that place, above it or below it. An error of `anyOf` or `oneOf` is explained as well where
-one of its branches' errors is.
+jsonschema reports which keywords the instance violates and where; each of them must have a finding of kind
+"unenforced" at that location, above it or below it. An error of `anyOf` or `oneOf` is explained as well where
+an error of one of its branches is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SILENT = (*REFERENCES, "if")
 
 
 def unexplained(schema: Any, data: Any, report: Iterable[Finding], *, draft: Any = None) -> list[str]:
-    """What the report fails to explain of an accepted invalid instance: "keyword at pointer" each.
+    """Return what the report fails to explain of an accepted invalid instance: "keyword at pointer" each.
 
     Empty where it explains all. Where jsonschema finds no fault, or can't judge, any unenforced
     keyword will do.
@@ -77,7 +77,7 @@ class _Document:
             yield from ((*where, *path[-1:]), (*where, beside))
 
     def _visited(self, error: ValidationError) -> Iterator[_Path]:
-        """The places of the schema objects on the way to an error, as far as references can be followed."""
+        """Return the locations of the schema objects on the way to an error, as far as references resolve."""
         path = tuple(error.absolute_schema_path)
         pending, seen = [(self._root, 0)], set[tuple[int, int]]()
         while pending:

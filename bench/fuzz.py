@@ -1,11 +1,12 @@
-"""Fuzzing: what fresh random inputs break, each failure with the smallest input that shows it.
+"""Fuzz the targets with fresh random inputs, and report each failure with its smallest input.
 
     python bench/fuzz.py [--minutes N] [--target NAME]… [--seed N] [--json FILE]
 
-The targets are in `fuzz_targets`; the time is shared equally between them. Hypothesis draws and shrinks the
-inputs here, and each is checked in another process, of bounded time and memory: so an abort of the engine, a
-hang and a flood are failures like others. A failure is known by its exception and by where it was raised, and
-is reported once, as a program that repeats it. The exit status is 1 if any was found.
+The targets are in `fuzz_targets`; the time is shared equally between them. Hypothesis generates and shrinks
+the inputs in this process, and each is checked in another one with limits on time and memory, so that an
+abort of the engine, a hang and excessive memory use are failures like others. A failure is identified by its
+exception and by where it was raised, and is reported once, as a program that reproduces it. Exits with status
+1 if a failure was found.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Failure:
         return self.error.partition(":")[0], self.place
 
     def program(self, target: str) -> str:
-        """A Python program that repeats the failure, with bench/ and tests/ on its path."""
+        """Return a Python program that repeats the failure, with bench/ and tests/ on its path."""
         numbers = "from math import inf, nan\n\n" if _holds_odd_number(self.case) else ""
         case = pformat(self.case, width=100, sort_dicts=False)
         return f"from fuzz_targets import TARGETS\n{numbers}\nTARGETS[{target!r}].check({case})"
@@ -89,7 +90,7 @@ class _TimeIsUp(BaseException):  # as above; Hypothesis lets pass what is no `Ex
 
 @cache
 def _failed(_key: tuple[str, str]) -> type[_Failed]:
-    """An exception for each failure: Hypothesis takes those of one type and line for the same."""
+    """Return an exception for each failure: Hypothesis takes those of one type and line for the same."""
     return type("_Failed", (_Failed,), {})
 
 
@@ -171,7 +172,7 @@ class _Search:
         raise _failed(failure.key)
 
     def _outcome(self, case: Any) -> Outcome:
-        """What comes of the case; tried again in a new process where the last one may be to blame."""
+        """Return what comes of the case; tried again in a new process where the last one may be to blame."""
         outcome = self._confined.attempt(case)
         if isinstance(outcome, Finished) and "MemoryError" not in outcome.value.get("error", ""):
             return outcome
@@ -182,7 +183,7 @@ class _Search:
 
 
 def checked(check: Callable[[Any], str], case: Any) -> dict[str, str]:
-    """What comes of a check: `passed` with its word, or `error` and the place where it was raised."""
+    """Return what comes of a check: `passed` with its word, or `error` and the place where it was raised."""
     try:
         return {"passed": check(case)}
     except BaseException as error:  # noqa: BLE001  # a panic in native code is no Exception
@@ -225,7 +226,7 @@ def _holds_odd_number(value: Any) -> bool:
 
 
 def report(tallies: dict[str, Tally]) -> Table:
-    """A line for each target: inputs tried, failures, and what came of those that passed."""
+    """Return a line for each target: inputs tried, failures, and what came of those that passed."""
     table = Table(title="Fuzzing")
     for column in ("target", "tried", "failed", "s", "passed"):
         table.add_column(column, justify="left" if column in ("target", "passed") else "right")
@@ -236,12 +237,16 @@ def report(tallies: dict[str, Tally]) -> Table:
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.01, help="Minutes for all targets together.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.01, help="Time for all targets together, in minutes.")
+    ] = 5.0,
     target: Annotated[
-        list[str] | None, typer.Option(help=f"Only this one; may be repeated: {', '.join(TARGETS)}.")
+        list[str] | None, typer.Option(help=f"Target, repeatable: {', '.join(TARGETS)}.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Draw the inputs of an earlier run again.")] = None,
-    out: Annotated[Path | None, typer.Option("--json", help="Write tallies and failures here.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of an earlier run, to repeat its inputs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--json", help="Write counts and failures to this file.")
+    ] = None,
 ) -> None:
     """Look for inputs that break something."""
     if unknown := set(target or ()) - TARGETS.keys():

@@ -1,7 +1,7 @@
-"""Work done in forked processes, so that what crashes, hangs or eats memory harms nothing else.
+"""Run work in forked processes, so that crashes, hangs and memory use affect nothing else.
 
-What must stay true: every item gets exactly one outcome, whatever its process does. Processes are forked from
-this one, which has loaded what they need; so it must have no threads of its own while work is running.
+Invariant: every item gets exactly one outcome, whatever its process does. Processes are forked from this one,
+after it has loaded what they need; so this one must have no threads of its own while work is running.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def isolated(
     memory_mib: int = 1024,
     per_process: int = 1,
 ) -> Generator[tuple[int, Outcome]]:
-    """The outcome of `work(item)` for each item, with the item's number, as they come.
+    """Return the outcome of `work(item)` for each item, with the item's number, as they come.
 
     Each process does `per_process` items one after the other, and may take `limit_s` seconds for each and map
     `memory_mib` MiB more than this process has. After an item that ends a process, another does the rest.

@@ -1,11 +1,11 @@
-"""Time what a grammar costs while decoding: token masks in llama.cpp, ours against its own converter's.
+"""Time token masks in llama.cpp: our grammars against those of its own converter.
 
     python bench/mask.py [--cases N] [--vocab GGUF …] [--json OUT]
 
 Along the tokens of real calls, at each token in turn for both grammars of one schema: the mask over the whole
 vocabulary (`llama_sampler_apply` on all candidates, what llama-cpp-python does for every token) and the test
-of one candidate (what llama-server does first). A schema's ratio is the sum of ours over the sum of theirs.
-Objects that declare properties are closed for both, as the converter closes them. Times are the processor's.
+of one candidate (what llama-server does first). A schema's ratio is our total over theirs.
+Objects that declare properties are closed for both, as the converter closes them. Times are CPU times.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def measure(model: NativeModel, walk: Walk, ours: str, theirs: str) -> Cost:
 
 
 def shipped_walks() -> Iterator[Walk]:
-    """The arguments of the shipped tools, each along a realistic call."""
+    """Return the arguments of the shipped tools, each along a realistic call."""
     for tool in load_manifests(manifests_path()):
         schema = offered_args(tool, ())
         if schema is not None and tool.name in CALLS:
@@ -158,7 +158,7 @@ def maskbench_walks(data: Path | None) -> Iterator[Walk]:
 
 
 def hard_walks() -> Iterator[Walk]:
-    """What costs most in the usual shape: many names that begin alike, many optional properties."""
+    """Return what costs most in the usual shape: many names that begin alike, many optional properties."""
     nouns = (
         "invoice",
         "order",
@@ -209,7 +209,7 @@ def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:
 
 
 def measure_all(model: NativeModel, walks: Iterable[Walk], cases: int) -> list[Cost]:
-    """The costs of all shipped tools and hard schemas, and of `cases` of MaskBench's."""
+    """Return the costs of all shipped tools and hard schemas, and of `cases` of MaskBench's."""
     costs: list[Cost] = []
     wanted = dict.fromkeys(("shipped tool", "enum of 1000", "40 optional"), 1 << 30) | {"MaskBench": cases}
     with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
@@ -264,10 +264,10 @@ def _row(costs: Sequence[Cost]) -> list[str]:
 
 
 def main(
-    data: Annotated[Path | None, typer.Option(help="Cases as JSON lines, plain or xz.")] = None,
-    vocab: Annotated[list[Path] | None, typer.Option(help="Vocabularies, GGUF files.")] = None,
-    cases: Annotated[int, typer.Option(help="How many of MaskBench's schemas.")] = 20,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write all costs here.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Cases as JSON Lines, plain or xz.")] = None,
+    vocab: Annotated[list[Path] | None, typer.Option(help="Vocabulary, a GGUF file; repeatable.")] = None,
+    cases: Annotated[int, typer.Option(help="Number of MaskBench schemas.")] = 20,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all times to this file.")] = None,
 ) -> None:
     """Time masks along real calls, our grammars against the converter's."""
     try:

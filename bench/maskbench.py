@@ -1,9 +1,9 @@
-"""Judge compilers by MaskBench: real schemas, with instances that must and must not be accepted.
+"""Run MaskBench with several compilers: real schemas, with valid and invalid instances.
 
     python bench/maskbench.py [--engine gbnf --engine llama-cpp …] [--every N] [--json OUT]
 
-A case passes where its schema compiles, the engine takes the grammar, every valid instance is accepted to its
-end and no invalid one is. Each case is judged in a process of its own, with limits on time and memory.
+A case passes where its schema compiles, the engine accepts the grammar and every valid instance, and no
+invalid one. Each case runs in a process of its own, with limits on time and memory.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _result(case: Case, outcome: Outcome) -> Result:
 
 
 def table(name: str, summary: dict[str, Any]) -> Table:
-    """Collections by class, in cases, and the share that passes."""
+    """Return the collections by class, in cases, and the share that passes."""
     drawn = Table(title=f"{name}: {summary['cases']} cases")
     drawn.add_column("collection")
     for column in ("cases", "passes", *CLASSES[1:]):
@@ -200,15 +200,21 @@ def _contender(name: str, model: NativeModel, property_order: str) -> Contender:
 
 
 def main(
-    data: Annotated[Path | None, typer.Option(help="Cases as JSON lines, plain or xz.")] = None,
-    vocab: Annotated[Path | None, typer.Option(help="The vocabulary to judge with, a GGUF.")] = None,
-    engine: Annotated[list[str] | None, typer.Option(help=f"One or more of {', '.join(CONTENDERS)}.")] = None,
-    property_order: Annotated[str, typer.Option(help="declared or any; for gbnf only.")] = "declared",
-    every: Annotated[int, typer.Option(min=1, help="Judge one case of N.")] = 1,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write every case's outcome here.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
-    limit: Annotated[float, typer.Option(help="Seconds that one case may take.")] = 20.0,
-    memory: Annotated[int, typer.Option(help="MiB that one case may take.")] = 1024,
+    data: Annotated[Path | None, typer.Option(help="Cases as JSON Lines, plain or xz.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="Vocabulary, a GGUF file.")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help=f"Compiler, repeatable: {', '.join(CONTENDERS)}.")
+    ] = None,
+    property_order: Annotated[
+        str, typer.Option(help="Property order, declared or any; gbnf only.")
+    ] = "declared",
+    every: Annotated[int, typer.Option(min=1, help="Run every Nth case.")] = 1,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", help="Write the outcome of each case to this file.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 2,
+    limit: Annotated[float, typer.Option(help="Time limit per case, in seconds.")] = 20.0,
+    memory: Annotated[int, typer.Option(help="Memory limit per case, in MiB.")] = 1024,
 ) -> None:
     """Judge compilers by MaskBench's cases."""
     if unknown := [name for name in engine or () if name not in CONTENDERS]:

@@ -1,4 +1,4 @@
-"""References within one schema document, followed naively and without any code of the compiler."""
+"""Resolve references within one schema document, naively and without code of the compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def target(root: Any, reference: Any) -> Any:
-    """What a reference within the document leads to; None where that is outside, or hard to tell.
+    """Return what a reference within the document leads to; None where that is outside, or hard to tell.
 
     Base URIs aren't computed: a reference leads to the first `$id` that ends like it.
     """
@@ -37,7 +37,7 @@ def _says(node: Mapping[str, Any], base: str) -> bool:
 
 
 def nodes(node: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects of a document, outer ones first."""
+    """Return the objects of a document, outer ones first."""
     if isinstance(node, Mapping):
         yield node
     if isinstance(node, Mapping | list):

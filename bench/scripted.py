@@ -1,10 +1,10 @@
-"""Models whose answers are known beforehand, for timing: random weights, a real vocabulary, a script.
+"""Models with known answers, for timing: random weights, a real vocabulary, a script.
 
-What a model costs does not depend on what its weights say, but what it writes does, and contenders can be
-compared only where they write the same. So the weights are random, and small, but for two things: each
-position has a strong embedding (GPT-2's architecture has positions as a table), and the output row of the
-token that a script wants at a position points along it. At that position the model will say that token,
-whatever program runs it, and under any grammar that allows it.
+The cost of a model does not depend on its weights, but the text that it generates does, and contenders can be
+compared only where they generate the same. So the weights are random and small, with two exceptions: each
+position has a strong embedding (GPT-2's architecture has a table of positions), and the output row of the
+token that a script has at a position points along it. At that position the model generates that token, in
+every program and under any grammar that allows it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def write_model(path: Path, vocabulary: Path, script: Mapping[int, int], shape: 
 
 
 def _noise(random: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """A matrix of small random weights as the bytes of Q8_0: per block a scale and 32 signed bytes."""
+    """Return a matrix of small random weights as the bytes of Q8_0: per block a scale and 32 signed bytes."""
     blocks = np.empty((rows, columns // _BLOCK, 2 + _BLOCK), dtype=np.uint8)
     spread = 127 / np.sqrt(3)  # of bytes that are all as likely
     blocks[..., :2] = np.frombuffer(np.float16(_QUIET / spread).tobytes(), dtype=np.uint8)
@@ -115,7 +115,7 @@ def _noise(random: np.random.Generator, rows: int, columns: int) -> np.ndarray:
 
 
 def _fine_noise(random: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """The same as the bytes of Q4_K, the type that most files of this size have for their layers."""
+    """Return the same as the bytes of Q4_K, the type that most files of this size have for their layers."""
     blocks = np.frombuffer(random.bytes(rows * columns // 256 * 144), dtype=np.uint8)
     blocks = blocks.reshape(rows, -1, 144).copy()
     unit = _QUIET / 150  # of a scale (6 bits) times a value (4 bits), minus 7.5 times another scale

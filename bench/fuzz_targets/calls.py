@@ -24,7 +24,7 @@ from support.pools import FRAGMENTS, POOL, call_lists, model_texts
 
 @st.composite
 def _call_text_cases(draw: st.DrawFn) -> dict[str, Any]:
-    """Calls rendered in a shape, with text around them, and some characters changed; or any text."""
+    """Return calls rendered in a shape, with text around them, and some characters changed; or any text."""
     case: dict[str, Any] = {"calls": [], "shape": "bare", "before": "", "after": "", "edits": []}
     if draw(st.booleans()):
         case["before"] = draw(model_texts)

@@ -41,7 +41,7 @@ _MAY_LOOSEN = re.compile(r"[{<!*+?\0]|\[\^?\]|\[[^\]]*-|\\[xuU]0")
 
 
 def check_gbnf(case: Mapping[str, Any]) -> str:
-    """What the parser takes, the engine takes, and both say the same of texts; what it refuses harms."""
+    """Check that the engine accepts what the parser accepts, and that both agree on texts."""
     said = edited(case["text"], case["edits"])
     try:
         grammar = Grammar.parse(said)

@@ -101,7 +101,7 @@ def _wrapped(schema: Any, wrap: str, times: int) -> Any:
 
 
 def _derived(rules: Rules) -> str | None:
-    """A text of the grammar; None where each is longer than `generate` makes, as of an array of many items."""
+    """Return a text of the grammar; None where each is too long for `generate`, as of a long array."""
     try:
         return generate(rules, random.Random(0))
     except ValueError:

@@ -34,7 +34,7 @@ def _schema_cases(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def check_schema(case: Mapping[str, Any]) -> str:
-    """The grammar accepts valid instances, refuses invalid ones if exact, and derives nothing invalid."""
+    """Check that a grammar accepts valid instances and, if exact, refuses invalid ones and derives none."""
     schema, options = case["schema"], case["options"]
     grammar = _grammar_of(schema, **options)
     if isinstance(grammar, SchemaError):

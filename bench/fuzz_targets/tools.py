@@ -76,7 +76,7 @@ def _pool(case: Mapping[str, Any]) -> list[Tool]:
 
 
 def check_pool(case: Mapping[str, Any]) -> str:
-    """Derived calls are valid or reported; foreign arguments and unknown names are refused."""
+    """Check that derived calls are valid or reported; foreign arguments and unknown names are refused."""
     options, steps = case["options"], tuple(case["steps"])
     try:
         pool = _pool(case)

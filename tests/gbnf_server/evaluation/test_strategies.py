@@ -90,7 +90,7 @@ def test_tools_of_ones_own(tmp_path: Path) -> None:
     made, left_out = generate_suite([tool])
     assert [case.id for case in made.cases] == ["call-weigh"]
     assert left_out == ()
-    with pytest.raises(SetupError, match="no cases can be made"):
+    with pytest.raises(SetupError, match="no cases can be generated"):
         generate_suite([replace(tool, args={"type": "object", "required": ["x"], "properties": {"x": {}}})])
 
 

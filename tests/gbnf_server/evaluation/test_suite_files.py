@@ -98,11 +98,11 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"cases": [{"query": "q", "calls": [READ], "complexity": "hard"}]}, "cases[1].complexity", "ambiguous"),
     ({"cases": [{"query": "q", "calls": [READ], "steps": [3, 2]}]}, "cases[1].steps", "[least, most]"),
     ({"cases": [{"query": "q", "calls": [READ], "id": "Not so"}]}, "cases[1].id", "hyphens"),
-    ({"cases": [{"query": "q"}]}, "cases[1]", "nothing says when the case is right"),
-    ({"cases": [{"query": "q", "answer": "a", "steps": 2}]}, "cases[1]", "which tool comes first"),
-    ({"cases": [{"query": "q", "answer": "a", "first": ["get_now"]}]}, "cases[1]", "how many steps"),
+    ({"cases": [{"query": "q"}]}, "cases[1]", "nothing is expected"),
+    ({"cases": [{"query": "q", "answer": "a", "steps": 2}]}, "cases[1]", "no tool is expected to come first"),
+    ({"cases": [{"query": "q", "answer": "a", "first": ["get_now"]}]}, "cases[1]", "number of steps"),
     ({"cases": [{"query": "q", "abstain": True, "calls": [READ]}]}, "cases[1].abstain", "Take out calls"),
-    ({"cases": [{"query": "q", "calls": [READ], "plans": [[READ]]}]}, "cases[1].plans", "side by side"),
+    ({"cases": [{"query": "q", "calls": [READ], "plans": [[READ]]}]}, "cases[1].plans", "both given"),
     ({"cases": [{"query": "q", "calls": [{"name": "reed"}]}]}, "cases[1].calls[1].name", "read_files"),
     (
         {"cases": [{"query": "q", "calls": [READ], "pool": ["get_now"]}]},
@@ -300,7 +300,7 @@ def test_every_fault_is_reported_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(b"a = ", "no TOML"), (b"\xff\xfe", "no UTF-8"), (None, "representative")],
+    [(b"a = ", "invalid TOML"), (b"\xff\xfe", "not valid UTF-8"), (None, "representative")],
 )
 def test_an_unreadable_file_says_what_to_do(tmp_path: Path, text: bytes | None, said: str) -> None:
     path = tmp_path / "x.toml"
