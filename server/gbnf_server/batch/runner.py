@@ -189,11 +189,11 @@ class Batch:
         self._results: dict[str, BatchResult] = {}
         if not self._log.values:
             self._log.append(header)
-        elif self._log.values[0].get("workspace", header["workspace"]) != header["workspace"]:
+        elif (logged := self._log.values[0].get("workspace", header["workspace"])) != header["workspace"]:
             raise BatchError(
-                f"{self._path} belongs to the workspace {self._log.values[0]['workspace']}, not to "
-                f"{header['workspace']}. Use --workspace {self._log.values[0]['workspace']}, or another --out, "
-                "or delete the log to start again; executed calls are not undone."
+                f"{self._path} belongs to the workspace {logged}, not to {header['workspace']}. "
+                f"Use --workspace {logged}, or another --out, or delete the log to start again; "
+                "executed calls are not undone."
             )
         elif self._log.values[0].get("batch") != header["batch"]:
             raise BatchError(

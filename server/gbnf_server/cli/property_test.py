@@ -40,8 +40,8 @@ def property_test(
     """Property-test manifests: find calls that their grammar wrongly accepts or rejects.
 
     For each tool, with and without earlier steps, check with llama.cpp's grammar engine: texts that the
-    grammar derives are valid calls or explained by the report; calls that violate one constraint are rejected;
-    valid calls are accepted. Counterexamples are shrunk. No model is run: only its vocabulary is read.
+    grammar derives are valid calls or explained by the report; calls that violate one constraint are
+    rejected; valid calls are accepted. Counterexamples are shrunk. Only the vocabulary of the model is read.
 
     \b
     Try:

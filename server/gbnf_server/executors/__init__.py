@@ -1,4 +1,4 @@
-"""The executors' runtime: where they work, whom they may ask, and how they are run.
+"""The executors' runtime: their workspace, the person they may ask, and their processes.
 
 An executor is a file ``executor.py`` beside its manifest:
 
@@ -8,9 +8,8 @@ An executor is a file ``executor.py`` beside its manifest:
     def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
         ...
 
-It returns a JSON object, whose ``entries`` (strings) are what later steps refer to, and raises
-`ExecutorError` for what the model should read. It changes files by `Context.change`, so that the change can
-be undone; what it does behind that back is its own affair.
+It returns a JSON object, whose ``entries`` (strings) later steps may refer to, and raises `ExecutorError`
+with a message for the model. It changes files with `Context.change`; other changes can't be undone.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 FILE = "calendar.ics"
 _LIMIT = 32 * 1024 * 1024
 _INSTANT = timedelta(minutes=15)
-"""How long an event without a length keeps its place."""
+"""Duration of an event without a length."""
 
 Moment = datetime | date
 """Aware time, or a whole day."""
 
 
 def load(workspace: Workspace) -> icalendar.Calendar:
-    """The calendar, empty where there is no file. Raises `ExecutorError` where the file is no calendar."""
+    """Read the calendar, empty if there is no file. Raises `ExecutorError` if the file is no calendar."""
     if not workspace.resolve(FILE).exists():
         calendar = icalendar.Calendar()
         calendar.add("prodid", "-//gbnf-toolkit//executors//EN")
@@ -46,7 +46,7 @@ def load(workspace: Workspace) -> icalendar.Calendar:
 def add(
     calendar: icalendar.Calendar, title: str, start: Moment, end: Moment, location: str, now: datetime
 ) -> None:
-    """One event. Raises nothing: the caller has parsed what it gives."""
+    """Build an event from parsed values."""
     event = icalendar.Event()
     event.add("uid", f"{uuid.uuid4()}@gbnf-toolkit")
     event.add("dtstamp", now.astimezone(UTC).replace(microsecond=0))
@@ -59,7 +59,7 @@ def add(
 
 
 def dump(calendar: icalendar.Calendar) -> bytes:
-    """The file's bytes, with the definition of every time zone that it names (RFC 5545, 3.2.19)."""
+    """Return the file's bytes, with the definition of every time zone that it names (RFC 5545, 3.2.19)."""
     calendar.add_missing_timezones()
     data: bytes = calendar.to_ical()
     return data
@@ -68,7 +68,7 @@ def dump(calendar: icalendar.Calendar) -> bytes:
 def busy(
     calendar: icalendar.Calendar, start: datetime, end: datetime, zone: tzinfo
 ) -> list[tuple[datetime, datetime]]:
-    """Intervals in UTC, sorted, of what takes up time between two aware times."""
+    """Return the busy intervals between two aware times, in UTC, sorted."""
     import recurring_ical_events  # noqa: PLC0415 - who only writes need not wait for it
 
     day = timedelta(days=1)
@@ -84,7 +84,7 @@ def busy(
 
 
 def localised(naive: datetime, zone: tzinfo) -> datetime:
-    """A wall-clock time in a zone. Raises `ExecutorError` for one that the clock skips there."""
+    """Return a wall-clock time in a zone. Raises `ExecutorError` for one that the clock skips there."""
     local = naive.replace(tzinfo=zone)
     if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != naive:
         raise ExecutorError(f"{naive:%Y-%m-%dT%H:%M} does not exist in {zone}: the clock goes forward then")
@@ -117,7 +117,7 @@ def _instant(moment: Moment, zone: tzinfo) -> datetime:
 
 
 def _written(moment: Moment) -> Moment:
-    """An offset without a zone's name is written as UTC: a file cannot name it."""
+    """Convert a time with an offset but no zone name to UTC: a file cannot name the zone."""
     if isinstance(moment, datetime) and not hasattr(moment.tzinfo, "key"):
         return moment.astimezone(UTC)
     return moment

@@ -78,7 +78,7 @@ def _work(incoming: int, outgoing: int) -> NoReturn:
 
 
 class _Relay:
-    """The person, as seen from here: at the other end of the pipe."""
+    """The person, at the other end of the pipe."""
 
     def __init__(self, pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
         self._pipe, self._messages = pipe, messages
@@ -104,7 +104,7 @@ class _Relay:
 
 
 class _RelayedSecrets(Secrets):
-    """The run's credentials, as seen from here: one at a time, by its handle."""
+    """The run's credentials, at the other end of the pipe: one at a time, by its handle."""
 
     def __init__(self, relay: _Relay) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def _receive(pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> Non
 
 
 def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
-    """The last message: a result, or an error in one line."""
+    """Return the last message: a result, or an error in one line."""
     name = start["tool"]
     try:
         _limit(start["memory_mb"], start["timeout_s"])
@@ -201,7 +201,7 @@ def _encoded(name: str, value: Any) -> bytes:
 
 
 def _described(name: str, code: str, error: BaseException) -> str:
-    """One line for the model."""
+    """Return the message of an exception, on one line."""
     import traceback  # noqa: PLC0415 - only where something went wrong
 
     frames = [
@@ -213,7 +213,7 @@ def _described(name: str, code: str, error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback, for the author of the executor."""
+    """Return the traceback, for the author of the executor."""
     import traceback  # noqa: PLC0415 - as above
 
     return "".join(traceback.format_exception(error, limit=-_FRAMES))[-_LONGEST_TRACE:]

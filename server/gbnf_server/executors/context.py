@@ -1,4 +1,4 @@
-"""What an executor is given besides its arguments.
+"""The context of an executor: what it gets besides its arguments.
 
 An executor reads the clock, the settings and the workspace from here, so that a test, or another runtime,
 can replace them.
@@ -34,6 +34,7 @@ COMMON_SETTINGS = frozenset({"GBNF_TIMEZONE", "GBNF_USER_EMAIL"})
 
 
 def settings_from_environment() -> dict[str, str]:
+    """Return the settings in the environment."""
     return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS_PREFIX)}
 
 
@@ -56,7 +57,7 @@ class Context:
     tool: str = ""
 
     def now(self) -> datetime:
-        """The present, aware, in the person's time zone."""
+        """Return the present, aware, in the person's time zone."""
         return (self.clock() if self.clock is not None else datetime.now(UTC)).astimezone(self.timezone)
 
     @property
@@ -79,11 +80,11 @@ class Context:
         return self.settings.get("GBNF_USER_EMAIL") or "me@localhost"
 
     def for_turn(self, turn: str | None = None) -> Context:
-        """The same surroundings for another planner run, with a fresh name where none is given."""
+        """Return the same context for another planner run; `turn`: by default a new id."""
         return replace(self, turn=turn or uuid.uuid4().hex, secrets=Secrets())
 
     def ask(self, form: Form) -> dict[str, Any]:
-        """The person's answers, checked here again, whoever gave them. Raises `ExecutorError`."""
+        """Return the person's answers, validated again. Raises `ExecutorError`."""
         given = self.person.answer(form)
         answers = {}
         for asked in form.fields:
@@ -94,7 +95,7 @@ class Context:
         return answers
 
     def secret(self, handle: str) -> str:
-        """The credential that a person typed earlier in this run. Raises `ExecutorError` where there is none.
+        """Return a credential that the person typed earlier in this run. Raises `ExecutorError` if unknown.
 
         `handle` stands for it in the conversation: "secret:" and random digits.
         """
@@ -108,20 +109,20 @@ class Context:
 
     @property
     def journal(self) -> Journal:
-        """The changes made in the workspace, with which they are undone."""
+        """The journal of the changes in the workspace, for undo."""
         from gbnf_server.executors.journal import Journal  # noqa: PLC0415 - executors that only read need no journal, nor wait for its import
 
         return Journal(self.workspace)
 
     def change(self, *changes: Change) -> None:
-        """Make all the changes or none, so that undo can take them back. Raises `ExecutorError`."""
+        """Make all the changes or none, as one operation that can be undone. Raises `ExecutorError`."""
         journal = self.journal
         with journal.locked():
             journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None)
 
 
 def machine_timezone() -> ZoneInfo:
-    """The zone named by ``TZ``, else by the link ``/etc/localtime`` (localtime(5)), else UTC."""
+    """Return the zone named by ``TZ``, else by the link ``/etc/localtime`` (localtime(5)), else UTC."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if not named:
         _, found, named = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_MEASURED = 200_000
-"""Entries that `folder_size` looks at: what is beyond them counts nothing."""
+"""Maximum entries that `folder_size` counts."""
 
 
 def folder_size(path: Path) -> int:
-    """The bytes of the files below `path`, as far as they can be seen; 0 where nothing is there."""
+    """Return the bytes of the readable files below `path`; 0 if it does not exist."""
     total, left, pending = 0, MAX_MEASURED, [str(path)]
     while pending and left:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
@@ -39,7 +39,7 @@ def folder_size(path: Path) -> int:
 
 
 def remove_trees(folder: int, most: int) -> None:
-    """Remove what lies in the folder that is open as `folder`; after `most` entries, leave the rest.
+    """Remove the content of the folder that is open as `folder`, at most `most` entries.
 
     A folder inside another is moved up into `folder` first: none is opened below the second level.
     """

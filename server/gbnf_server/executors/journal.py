@@ -1,4 +1,4 @@
-"""What executors changed in a workspace, so that it can be undone.
+"""The changes of executors in a workspace, and their undo.
 
 One operation is one call's changes: all of them happen, or none. Each step is recorded (`records`) **before**
 it is done. What was replaced or deleted lies under ``.gbnf/trash/<number>/<step>/``.
@@ -57,7 +57,7 @@ _RETENTION = (
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A file with this content, new or replaced; folders above it are made. `new`: refuse to replace."""
+    """A file with this content, new or replaced, and its parent folders. `new`: refuse to replace."""
 
     path: str
     data: bytes
@@ -66,14 +66,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class MakeFolder:
-    """A folder and those above it; what exists stays."""
+    """A folder and its parents; existing ones stay."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trash:
-    """A file, a folder with all that is in it, or a link, moved to the trash."""
+    """A file, a folder with its content, or a link, moved to the trash."""
 
     path: str
 
@@ -82,7 +82,7 @@ Change = Write | MakeFolder | Trash
 
 
 class Journal:
-    """The record of a workspace's changes. One process at a time changes a workspace (`flock`, flock(2))."""
+    """The journal of a workspace. One process at a time changes a workspace (`flock`, flock(2))."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -90,7 +90,7 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the workspace, so that what is read is still true when it is changed. Not reentrant."""
+        """Lock the workspace, so that what is read is unchanged until it is written. Not reentrant."""
         with self._workspace.open_folder(STATE_FOLDER) as state:
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
@@ -110,7 +110,7 @@ class Journal:
         action: Callable[[], _Value],
         sent: str = "",
     ) -> _Value:
-        """Make all the changes, then call `then`; where anything fails, none of them stands.
+        """Make all the changes, then call `action`; if anything fails, roll all of them back.
 
         Call it while `locked`. `sent` says in a few words what `then` does that no undo takes back. Raises
         `ExecutorError`, and whatever `then` raises.
@@ -132,12 +132,12 @@ class Journal:
         return result
 
     def recover(self) -> None:
-        """Roll back what a killed process left half done."""
+        """Roll back the incomplete operation of a killed process."""
         with self.locked():
             pass
 
     def undo_last_turn(self, turn: str) -> UndoResult:
-        """Undo all that the latest turn other than `turn`, and not undone yet, has changed.
+        """Undo all changes of the latest turn that is not `turn` and not undone yet.
 
         What something is in the way of stays to be undone, and is the first of its turn's to be taken up by
         the next undo: nothing older is touched before. Once a turn is undone, undoing again in the same turn
@@ -188,7 +188,7 @@ class Journal:
         return "; ".join(["there is nothing to undo: no earlier request changed anything", *damaged])
 
     def _lost(self, undone: Sequence[Operation]) -> list[str]:
-        """What an undo of these operations cannot know any more, in sentences."""
+        """Return what an undo of these operations cannot know, in sentences."""
         lost = [
             f"{operation.unreadable} lines of the record of '{operation.tool}' "
             f"('{JOURNAL_FOLDER}/{operation.file}') cannot be read: what they say stays as it is"
@@ -299,7 +299,7 @@ class Journal:
                 os.rename(source, name, src_dir_fd=stage, dst_dir_fd=parent)
 
     def _slot(self, operation: Operation) -> str:
-        """A fresh folder in the trash for what the next step takes away."""
+        """Make a folder in the trash for what the next step removes."""
         slot = f"{TRASH_FOLDER}/{operation.number}"
         with self._workspace.open_folder(TRASH_FOLDER) as trash, suppress(FileExistsError):
             os.mkdir(operation.number, dir_fd=trash)

@@ -43,10 +43,10 @@ TRASH_FOLDER = f"{STATE_FOLDER}/trash"
 PRUNED_FOLDER = f"{STATE_FOLDER}/pruned"
 
 MAX_CHANGES = 1000
-"""Operations that are kept, so that they can be undone."""
+"""Maximum operations kept for undo."""
 
 MAX_KEPT_BYTES = 1 << 30
-"""Bytes of replaced and deleted files that are kept. The latest operation's are kept whatever their size."""
+"""Maximum bytes of replaced and deleted files kept for undo; the latest operation's are always kept."""
 
 _MAX_RECORD_BYTES = 256 << 20
 _PRUNED_AT_ONCE = 20
@@ -88,13 +88,13 @@ class Operation:
 
 
 class JournalStore:
-    """The operations of a workspace. Whoever calls holds the journal's lock."""
+    """The operations of a workspace. Callers hold the journal's lock."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def entries(self) -> list[JournalEntry]:
-        """The files of the journal, the oldest operation first."""
+        """Return the files of the journal, the oldest operation first."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             names = os.listdir(folder)  # noqa: PTH208 - by descriptor
         entries = [
@@ -115,7 +115,8 @@ class JournalStore:
         highest = max(map(int, numbers), default=0)
         if highest + 1 >= 10**17:
             raise ExecutorError(
-                f"the journal has no number after {highest}: move that file out of '{JOURNAL_FOLDER}' or '{TRASH_FOLDER}'"
+                f"the journal has no number after {highest}: "
+                f"move that file out of '{JOURNAL_FOLDER}' or '{TRASH_FOLDER}'"
             )
         operation = Operation(f"{highest + 1:08d}", turn, tool, undid=undid)
         operation.file = f"{operation.number}.jsonl"
@@ -124,7 +125,7 @@ class JournalStore:
         return operation
 
     def load(self, entry: JournalEntry) -> Operation | None:
-        """The operation; None where its file cannot be read and is set aside."""
+        """Return the operation; None if its file cannot be read and is quarantined."""
         operation = Operation(entry.number, "", "", file=entry.file)
         data = self._read(entry.file)
         if data is None:
@@ -143,6 +144,7 @@ class JournalStore:
         return operation
 
     def append(self, operation: Operation, record: dict[str, Any]) -> None:
+        """Add a record to an operation's file, durably."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(operation.file, flags, 0o666, dir_fd=folder)
@@ -151,7 +153,7 @@ class JournalStore:
                 file.write(b"\n" + json.dumps(record).encode() + b"\n")
 
     def settle(self, operation: Operation) -> JournalEntry | None:
-        """Say in the record's name that the operation has ended, and how much of it lies in the trash."""
+        """Rename the record of an ended operation, with the bytes that it has in the trash."""
         kept = folder_size(self._workspace.trash / operation.number)
         settled = JournalEntry(operation.number, f"{operation.number}-{kept}.jsonl", kept, is_damaged=False)
         if settled.file == operation.file:
@@ -184,7 +186,7 @@ class JournalStore:
             return next(inside, None) is None
 
     def drop(self, operation: Operation) -> None:
-        """Forget an operation that changed nothing in the end."""
+        """Delete the record of an operation that changed nothing."""
         self._discard(operation.number)
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             os.unlink(operation.file, dir_fd=folder)
@@ -218,7 +220,7 @@ class JournalStore:
         self._remove_discarded()
 
     def pruned_turns(self) -> dict[str, int]:
-        """By turn, the latest last, how many of its operations were pruned."""
+        """Return how many operations of each turn were pruned, the latest turn last."""
         try:
             noted = json.loads(self._read(_NOTE) or b"{}")
         except (ValueError, RecursionError):
@@ -257,7 +259,7 @@ class JournalStore:
             remove_trees(pruned, _REMOVED_AT_ONCE)
 
     def _read(self, name: str) -> bytes | None:
-        """The bytes of a file of the folder; None where it is no file that can be read."""
+        """Return the bytes of a file of the folder; None if it is no readable file."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:
@@ -279,7 +281,7 @@ class JournalStore:
 
 
 def _take(operation: Operation, line: bytes) -> bool:
-    """Add what a line records; False where it records nothing."""
+    """Add a line to an operation; return False if the line is invalid."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

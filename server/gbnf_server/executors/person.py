@@ -1,4 +1,4 @@
-"""Who is asked: a person at the terminal, answers given beforehand, or nobody.
+"""The person who answers questions: at the terminal, by answers given in advance, or absent.
 
 What must stay true: an answer is checked by one function, `check_answer`, whoever gives it; text that comes
 from a model is shown without control characters, so that it cannot redraw the screen that a person decides
@@ -70,20 +70,20 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Questions that belong together, in order."""
+    """A title and its questions, in order."""
 
     title: str
     fields: tuple[Field, ...]
 
 
 class Person(Protocol):
-    """Someone to ask. Both raise `ExecutorError` where there is nobody, or the person gives up."""
+    """Someone to ask. Both methods raise `ExecutorError` if nobody answers, or the person cancels."""
 
     def answer(self, form: Form) -> dict[str, Any]:
-        """One checked value for each field's `var`."""
+        """Return a validated value for each field's `var`."""
 
     def approve(self, call: Mapping[str, Any]) -> bool:
-        """Whether the call may be executed."""
+        """Return whether the call may be executed."""
 
 
 class TerminalPerson:
@@ -107,10 +107,12 @@ class TerminalPerson:
         self._approve_all = approve_all
 
     def answer(self, form: Form) -> dict[str, Any]:
+        """Return a validated value for each field's `var`."""
         self._print(form.title, style="bold")
         return {field.var: self._ask(field) for field in form.fields}
 
     def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the call may be executed."""
         if self._approve_all:
             return True
         self._print(f"{call.get('name')} wants to run with")
@@ -148,7 +150,7 @@ class TerminalPerson:
         self._console.print(replace_control_characters(text), style=style, markup=False, highlight=False)
 
     def _preview(self, option: str) -> str:
-        """The first lines of the file that an option names; nothing where it names none."""
+        """Print the first lines of the file that an option names, if it does."""
         if self._workspace is None:
             return ""
         try:
@@ -159,7 +161,7 @@ class TerminalPerson:
 
 
 class ScriptedPerson:
-    """Answers given beforehand, by field name. What is missing or does not fit is an `ExecutorError`.
+    """Answers given in advance, by field name. Missing or invalid ones raise `ExecutorError`.
 
     `approvals` is one answer for every call, or a function of the call.
     """
@@ -177,10 +179,12 @@ class ScriptedPerson:
         self.asked: list[Form] = []
 
     def answer(self, form: Form) -> dict[str, Any]:
+        """Return a validated value for each field's `var`."""
         self.asked.append(form)
         return {field.var: self._value(field) for field in form.fields}
 
     def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the call may be executed."""
         return self._approvals if isinstance(self._approvals, bool) else self._approvals(call)
 
     def _value(self, field: Field) -> Any:
@@ -193,16 +197,18 @@ class ScriptedPerson:
 
 
 class AbsentPerson:
-    """Nobody is there: a question is an error, and so is an approval, unless all were given beforehand."""
+    """Nobody to ask: questions raise `ExecutorError`, and approvals, too, unless `approve_all`."""
 
     def __init__(self, *, approve_all: bool = False) -> None:
         self._approve_all = approve_all
 
     def answer(self, form: Form) -> dict[str, Any]:
+        """Return a validated value for each field's `var`."""
         asked = ", ".join(f"'{field.var}'" for field in form.fields)
         raise ExecutorError(f"nobody is there to answer {asked} of '{form.title}': run at a terminal")
 
     def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the call may be executed."""
         if self._approve_all:
             return True
         raise ExecutorError(
@@ -212,7 +218,7 @@ class AbsentPerson:
 
 
 def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -> Any:
-    """The value that an answer stands for: text as typed, or a value of the right type.
+    """Parse an answer: text as typed, or a value of the right type.
 
     text, credentials, location: str; yes_no: bool; choice, choice_with_preview: str, by number or by text;
     multi_choice: list of str, numbers or texts separated by commas; number: int or float; date: str,

@@ -1,4 +1,4 @@
-"""What the runner and its child process say to each other: JSON, one value a line, over two pipes.
+"""The protocol between the runner and its child process: JSON lines over two pipes.
 
     parent -> child    one `start`, then an `answer` for each `ask` and each `secret`
     child -> parent    any number of `ask` and `secret`, then one `result` or `error`
@@ -6,8 +6,8 @@
 Every message is an object with the key ``is`` and the keys listed at its constructor. The executor's own
 standard streams are other pipes, so that what it prints cannot be taken for a message.
 
-The child is not trusted: whatever bytes it writes are one of `FormRequest`, `SecretRequest`, `ResultMessage` and `ErrorMessage`,
-or an `ExecutorError`, and no more of them is kept than the largest message may have.
+The child is not trusted: whatever bytes it writes become a `ChildMessage` or an `ExecutorError`, and no more
+is buffered than the largest message may have.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ def start(code: str, arguments: Mapping[str, Any], context: Context, policy: Run
 
 
 def answer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the message with a person's answers."""
     return {"is": "answer", "values": dict(values)}
 
 
 def refusal(text: str) -> dict[str, Any]:
-    """There is no answer; the executor sees it as an `ExecutorError`."""
+    """Build the message that there is no answer: an `ExecutorError` in the executor."""
     return {"is": "answer", "error": text}
 
 
@@ -70,6 +71,7 @@ def refusal(text: str) -> dict[str, Any]:
 
 
 def ask(form: Form) -> dict[str, Any]:
+    """Build the message that asks the person."""
     fields = [
         {"var": each.var, "prompt": each.prompt, "kind": each.kind, "options": each.options}
         for each in form.fields
@@ -78,36 +80,45 @@ def ask(form: Form) -> dict[str, Any]:
 
 
 def secret(handle: str) -> dict[str, Any]:
-    """The credential behind a handle is wanted."""
+    """Build the message that requests the credential behind a handle."""
     return {"is": "secret", "handle": handle}
 
 
 def result(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the message with the result."""
     return {"is": "result", "value": value}
 
 
 def error(text: str, trace: str = "") -> dict[str, Any]:
-    """`trace`: the traceback of an exception that the executor did not raise on purpose."""
+    """Build the message of an error. `trace`: the traceback of an unexpected exception."""
     return {"is": "error", "text": text, "trace": trace}
 
 
 @dataclass(frozen=True, slots=True)
 class FormRequest:
+    """The executor asks the person."""
+
     form: Form
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRequest:
+    """The executor requests the credential behind a handle."""
+
     handle: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResultMessage:
+    """The executor returned."""
+
     value: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
+    """The executor raised; `trace` is "" for an `ExecutorError`."""
+
     text: str
     trace: str
 
@@ -116,7 +127,7 @@ ChildMessage: TypeAlias = FormRequest | SecretRequest | ResultMessage | ErrorMes
 
 
 class MessageReader:
-    """What came from the child of the tool `name`, whose result may have `limit_kb`. Sans I/O."""
+    """Parses the messages from the child of the tool `name`, with a result of `limit_kb`. Sans I/O."""
 
     def __init__(self, name: str, limit_kb: int, secrets: Secrets) -> None:
         self._name, self._limit_kb, self._secrets = name, limit_kb, secrets
@@ -125,12 +136,13 @@ class MessageReader:
         self._searched = 0
 
     def feed(self, data: bytes) -> None:
+        """Add bytes from the child."""
         self._data += data
 
     def next_message(self) -> ChildMessage | None:
-        """Return the next message, None where it is not complete.
+        """Return the next message, None if it is incomplete.
 
-        Raises `ExecutorError` where it is none, or a result that is too large, too deep or no result.
+        Raises `ExecutorError` for an invalid message, and for a result that is too large or too deep.
         """
         end = self._data.find(b"\n", self._searched)
         self._searched = len(self._data)
@@ -200,6 +212,7 @@ class MessageReader:
 
 
 def out_of_memory(name: str, limit_mb: int) -> str:
+    """Return the error message of a tool that exceeds its memory."""
     return (
         f"'{name}' needs more memory than its {limit_mb} MB. Ask for less at once, "
         "or raise `run.memory_mb` in its manifest."

@@ -1,4 +1,4 @@
-"""What of a result may go into a conversation: how deep it may be, which text and which numbers."""
+"""Results in a conversation: their depth, valid text and numbers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from gbnf_server.executors.secrets import Secrets
 
 MAX_DEPTH = 64
-"""How many arrays and objects a result may have inside each other, itself included."""
+"""Maximum nesting depth of a result, itself included."""
 
 
 def too_deep(name: str) -> ExecutorError:
+    """Return the error for a result that is nested too deeply."""
     return ExecutorError(
         f"'{name}' returned a result nested deeper than {MAX_DEPTH} arrays and objects. Return a flatter one."
     )
@@ -45,7 +46,7 @@ def without_deep_values(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def redact_result(value: Any, secrets: Secrets) -> Any:
-    """Return a result with handles for the run's credentials, and valid Unicode text only (see `replace_lone_surrogates`)."""
+    """Return a result with handles for credentials, and without lone surrogates."""
     match value:
         case str():
             return secrets.redact(replace_lone_surrogates(value))

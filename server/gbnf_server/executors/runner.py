@@ -1,4 +1,4 @@
-"""Runs one executor in a process of its own.
+"""Run one executor in a process of its own.
 
 Invariants:
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 INHERITED_VARIABLES = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
-"""Environment variables that every executor gets, beside those that begin with ``LC_`` and `PATH_VARIABLES`."""
+"""Environment variables for every executor, besides ``LC_*`` and `PATH_VARIABLES`."""
 
 PATH_VARIABLES = frozenset(
     {"PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
@@ -108,7 +108,7 @@ def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> 
 
 
 def _clean(error: ExecutorError, context: Context) -> None:
-    """Take credentials, halves of characters and text without end out of an error and its notes."""
+    """Remove credentials, lone surrogates and excess text from an error and its notes."""
     redact = context.secrets.redact
     error.message = redact(replace_lone_surrogates(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
@@ -130,11 +130,11 @@ def _code(tool: Tool) -> Path:
 
 
 class _Declared(ExecutorError):  # noqa: N818 - what the executor itself said, in order
-    """The executor raised an error, and has taken back by itself what it had begun."""
+    """The executor raised an error, and has rolled back its change."""
 
 
 class _Child:
-    """A running executor. Leaving the context ends it, with all that it has started."""
+    """A running executor. Exiting the context ends it, with all processes that it started."""
 
     def __init__(self, tool: Tool, context: Context) -> None:
         self._name, self._policy, self._context = tool.name, tool.run, context
@@ -227,7 +227,7 @@ class _Child:
                     raise self._crash()
 
     def _reply(self, message: protocol.ChildMessage) -> dict[str, Any] | bytes:
-        """The result, or what to send back."""
+        """Return the result, or the reply to send."""
         match message:
             case protocol.FormRequest(form):
                 try:
@@ -335,13 +335,13 @@ class _Child:
 
 
 def _settings(tool: Tool, context: Context) -> dict[str, str]:
-    """The settings that the manifest names, and everybody's."""
+    """Return the settings that the manifest names, and those of every executor."""
     wanted = COMMON_SETTINGS.union(tool.run.env)
     return {name: value for name, value in context.settings.items() if name in wanted}
 
 
 def _environment(context: Context, named: tuple[str, ...]) -> dict[str, str]:
-    """What everybody gets of this process's environment, what the manifest names, and the settings.
+    """Return the environment: the inherited variables, those that the manifest names, and the settings.
 
     Paths of code mean there what they mean here.
     """

@@ -1,4 +1,4 @@
-"""What a person typed as credentials during one run, and the handles that stand for it in the conversation.
+"""The credentials that a person typed in one run, and their handles in the conversation.
 
 A credential goes to the tool call that asked the person for it, and to a call whose executor asks for it by
 its handle (`Context.secret`). Arguments are never replaced, so that no model can put a credential into a file
@@ -16,14 +16,14 @@ import re
 from contextlib import suppress
 
 HANDLE_PREFIX = "secret:"
-"""What every handle begins with."""
+"""The prefix of every handle."""
 
 
 _SHORTEST_PART = 4
 
 
 class Secrets:
-    """The credentials of one run. `prompts`: what the person was asked, by handle."""
+    """The credentials of one run. `prompts`: the questions to the person, by handle."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -41,7 +41,7 @@ class Secrets:
         return handle
 
     def restore(self, handle: str, value: str, prompt: str) -> None:
-        """Keep a credential under a handle that an interrupted run gave it."""
+        """Store a credential under the handle that an interrupted run used."""
         self._values[handle] = value
         self.prompts[handle] = prompt
         for spelling in _spellings(value):
@@ -50,7 +50,7 @@ class Secrets:
         self._found = re.compile("|".join(map(_pattern, longest_first)))
 
     def value(self, handle: str) -> str | None:
-        """Return the credential behind a handle; None where there is none."""
+        """Return the credential behind a handle; None if there is none."""
         return self._values.get(handle)
 
     def redact(self, text: str) -> str:
@@ -71,7 +71,7 @@ def _pattern(spelling: str) -> str:
 
 
 def _spellings(value: str) -> set[str]:
-    """A credential as it may appear: as it is, in a line, in JSON, in a traceback and in a URL."""
+    """Return the spellings of a credential: literal, on one line, in JSON, in a traceback, in a URL."""
     from urllib.parse import quote, quote_plus  # noqa: PLC0415 - few runs have credentials
 
     texts = {value, value.strip(), " ".join(value.split())}

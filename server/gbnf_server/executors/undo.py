@@ -1,4 +1,4 @@
-"""Taking back the steps of operations, last first.
+"""Undo the steps of operations, last first.
 
 Invariants:
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """`undone`: what was taken back, `kept`: what could not be, and why; one sentence each."""
+    """`undone`: changes that were undone, `kept`: those that could not be, and why; one sentence each."""
 
     undone: tuple[str, ...]
     kept: tuple[str, ...]
 
 
 class _Conflict(Exception):  # noqa: N818 - an answer that travels
-    """What is there now forbids to undo a step; once it is gone, the step can be undone."""
+    """An existing file prevents the undo of a step; once it is gone, the step can be undone."""
 
 
 class UndoOperation:
@@ -51,10 +51,11 @@ class UndoOperation:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether something is in the way that somebody can clear."""
+        """Whether a file that can be removed prevents the undo."""
         return bool(self._blocked)
 
     def outcome(self) -> UndoResult:
+        """Return what was undone and what was kept."""
         return UndoResult(tuple(dict.fromkeys(self._undone)), tuple(dict.fromkeys(self.kept)))
 
     def undo(self, operation: Operation) -> Iterator[int]:
@@ -96,7 +97,7 @@ class UndoOperation:
                 return True
 
     def _invalid_path(self, operation: Operation, step: dict[str, Any]) -> str:
-        """What is wrong with a record's paths, "" where this journal may have written them."""
+        """Return what is wrong with a record's paths, "" if they are valid."""
         path, source = step["path"], step.get("kept", f"{TRASH_FOLDER}/{operation.number}/0/x")
         head, _, name = str(source).removeprefix(f"{TRASH_FOLDER}/{operation.number}/").partition("/")
         if not head.isdecimal() or name in {"", ".", ".."} or "/" in name or "\0" in name:
@@ -170,7 +171,7 @@ class UndoOperation:
 
 
 def content(workspace: Workspace, path: str) -> str | None:
-    """The digest of a file's bytes; None where nothing is there, "other" where it is no regular file."""
+    """Return the digest of a file; None if it does not exist, "other" if it is no regular file."""
     try:
         with workspace.open_parent(path) as (parent, name):
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -182,6 +183,6 @@ def content(workspace: Workspace, path: str) -> str | None:
 
 
 def with_parents(path: str) -> list[str]:
-    """``a/b/c`` -> ``[a, a/b, a/b/c]``; ``.`` -> ``[]``"""
+    """Return a path and its parents: ``a/b/c`` -> ``[a, a/b, a/b/c]``; ``.`` -> ``[]``."""
     parts = Path(path).parts
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]

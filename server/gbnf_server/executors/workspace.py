@@ -1,4 +1,4 @@
-"""The folder that executors work in, and cannot leave.
+"""The folder that executors are confined to.
 
 Invariants:
 
@@ -75,15 +75,15 @@ class Workspace:
 
     @property
     def trash(self) -> Path:
-        """Where deleted and replaced files lie until they are wanted back."""
+        """The folder of deleted and replaced files, for undo."""
         return self.state / "trash"
 
     def resolve(self, relative: str) -> Path:
-        """The absolute path, free of links; it need not exist. Raises `ExecutorError` where it leads out."""
+        """Return the absolute path without links; it need not exist. Raises `ExecutorError` outside."""
         return self._inside(relative, Path(os.path.realpath(self.root.joinpath(*self._parts(relative)))))
 
     def locate(self, relative: str) -> Path:
-        """Like `resolve`, but a link at the end stays a link: what is to be deleted is it, not its target."""
+        """As `resolve`, but a link at the end stays a link: to delete it, not its target."""
         self.resolve(relative)
         parts = self._parts(relative)
         if not parts:
@@ -99,7 +99,7 @@ class Workspace:
         self._inside(relative, self.root.joinpath(*self._parts(relative)))
 
     def relative(self, path: str | os.PathLike[str]) -> str:
-        """The path as executors show it, and take it. Raises `ExecutorError` where `path` lies outside."""
+        """Return the path relative to the workspace. Raises `ExecutorError` if `path` is outside."""
         try:
             shown = Path(path).relative_to(self.root).as_posix()
         except ValueError:
@@ -108,7 +108,7 @@ class Workspace:
         return f"./{shown}" if shown.partition("/")[0] == "~" or not shown.strip() else shown
 
     def read(self, relative: str, *, limit: int) -> bytes:
-        """The bytes of a regular file of at most `limit` bytes. Raises `ExecutorError`."""
+        """Return the bytes of a regular file of at most `limit` bytes. Raises `ExecutorError`."""
         path = self.relative(self.resolve(relative))
         if path == ".":
             raise ExecutorError(f"'{relative}' is a folder; find_files lists the files in it")
@@ -131,7 +131,7 @@ class Workspace:
 
     @contextmanager
     def open_folder(self, relative: str) -> Iterator[int]:
-        """A descriptor of the folder at a link-free path, for use as `dir_fd`. Raises OSError."""
+        """Open the folder at a link-free path, for use as `dir_fd`. Raises OSError."""
         descriptor = os.open(self.root, DIRECTORY)
         try:
             for part in relative.split("/"):
@@ -146,7 +146,7 @@ class Workspace:
 
     @contextmanager
     def open_parent(self, relative: str) -> Iterator[tuple[int, str]]:
-        """The folder that holds a link-free path, as a descriptor, and the name in it. Raises OSError."""
+        """Open the parent folder of a link-free path; yield it, and the name. Raises OSError."""
         parent, _, name = relative.rpartition("/")
         with self.open_folder(parent or ".") as descriptor:
             yield descriptor, name
@@ -160,7 +160,7 @@ class Workspace:
                 file.write(line)
 
     def explain(self, error: OSError, relative: str) -> ExecutorError:
-        """What went wrong with `relative`, in words for the model."""
+        """Return the error for `relative`, with a message for the model."""
         shown = f"'{relative}'"
         match error.errno:
             case errno.ENOENT:
@@ -214,7 +214,7 @@ class Workspace:
         return path
 
     def _similar(self, relative: str) -> str:
-        """A hint for a misspelt name: what lies in the same folder under nearly that name."""
+        """Return a hint for a misspelt name: similar names in the same folder."""
         from difflib import get_close_matches  # noqa: PLC0415 - only where something is missing
 
         try:
@@ -229,5 +229,5 @@ class Workspace:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name of the file system is text, so that a model can read and repeat it."""
+    """Return whether a file name is valid text, so that a model can repeat it."""
     return not has_surrogate(name)

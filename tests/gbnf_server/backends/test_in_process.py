@@ -352,7 +352,7 @@ def test_templates(tmp_path: Path, template: str | None, prompt: str) -> None:
     "template", ["{% for %}", "{{ messages | nothing }}", "{{ raise_exception('never') }}", "hm"]
 )
 def test_a_template_that_cannot_be_used(tmp_path: Path, template: str) -> None:
-    with pytest.raises(ModelLoadError, match="the chat template of .* fails"):
+    with pytest.raises(ModelLoadError, match=r"the chat template of .* fails"):
         InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1)
 
 

@@ -368,9 +368,10 @@ workspace = Workspace(sys.argv[1])
 while len(list(workspace.state.glob("ready*"))) < 2:
     pass
 for number in range(40):
-    with Journal(workspace).locked():
+    journal = Journal(workspace)
+    with journal.locked():
         before = workspace.read("log", limit=10**6)
-        Journal(workspace).apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", action=lambda: None)
+        journal.apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", action=lambda: None)
 """
     (tmp_path / "log").write_bytes(b"")
     writers = [
