@@ -1,12 +1,12 @@
 """Compile JSON Schemas and tool manifests to GBNF grammars, which constrain what a model generates.
 
-    executors = load_manifests("manifests")
-    selection = filter_pool(executors, "what time is it?")
+    tools = load_manifests("manifests")
+    selection = filter_pool(tools, "what time is it?")
     grammar = compile_pool(selection.kept, final_answer=True)
     print(grammar)            # the GBNF text
     print(grammar.report)     # what it does not enforce
     print(grammar.match('{"name": "get_n').expected)
-    result = validate_call({"name": "get_now", "arguments": {}}, executors)
+    result = validate_call({"name": "get_now", "arguments": {}}, tools)
 
 Everything here is pure: the only files read are manifests that a caller names. Names are imported on first
 use.
