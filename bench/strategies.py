@@ -45,9 +45,7 @@ def compare_strategies(
     pool = load_manifests(manifests_path())
     loaded = [load_suite(name, pool) for name in suites]
     strategies = tuple(
-        each
-        for each in supported_strategies(backend.capabilities.dialect)
-        if not chosen or each.name in chosen
+        each for each in supported_strategies(backend.dialect) if not chosen or each.name in chosen
     )
     if not strategies:
         raise typer.BadParameter("none of these rungs can be stood on with this backend")

@@ -79,9 +79,9 @@ class OpenAICompatible(HttpBackend):
         self._http = HttpClient(
             base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
-        self.url, self.server = self._http.url, server
+        self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server itself handles images for a model without vision
-        self.capabilities = Capabilities(_DIALECTS[server], takes_images=True)
+        self.capabilities = Capabilities(takes_images=True)
         self.prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
@@ -158,7 +158,7 @@ class OpenAICompatible(HttpBackend):
             "top_p": 1.0,
             "stream": False,
         }
-        if self.capabilities.dialect == "gbnf":
+        if self.dialect == "gbnf":
             # disable all samplers except the temperature, which a model's defaults would not
             body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
             if grammar is not None:
@@ -167,7 +167,7 @@ class OpenAICompatible(HttpBackend):
 
     def _grammar_fields(self, grammar: str) -> dict[str, Any]:
         """Return the server's fields for a grammar."""
-        if self.capabilities.dialect == "gbnf":
+        if self.dialect == "gbnf":
             guard_grammar(grammar)
         match self.server:
             case "vllm":
@@ -226,7 +226,7 @@ class OpenAICompatible(HttpBackend):
         )
 
     def _violation(self, grammar: str, text: str, finish: str) -> str | None:
-        if self.capabilities.dialect == "gbnf":
+        if self.dialect == "gbnf":
             return grammar_violation(grammar, text, truncated=finish == "length")
         return schema_violation(grammar, text) if finish == "stop" else None
 

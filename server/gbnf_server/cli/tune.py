@@ -109,9 +109,7 @@ def tune(
             )
     with interruptible(), source.open(None if style is None else style.value) as opened:
         strategies = tuple(
-            each
-            for each in supported_strategies(opened.capabilities.dialect)
-            if not strategy or each.name in strategy
+            each for each in supported_strategies(opened.dialect) if not strategy or each.name in strategy
         )
         if not strategies:
             raise typer.BadParameter("this server takes no grammar: the rungs are none, soft and lines")

@@ -71,7 +71,7 @@ class Planner:
             raise PoolError(f"the pool holds two tools of the name {twice[0]!r}: rename one")
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
-        dialect = backend.capabilities.dialect
+        dialect = backend.dialect
         self.settings = Settings(
             max_steps=max_steps,
             max_blocked=max_blocked,

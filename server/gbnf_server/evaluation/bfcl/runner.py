@@ -152,7 +152,7 @@ class LeaderboardRun:
             seed=self._options.seed,
             prompt_style=self._backend.prompt_style,
             backend=self._backend.name,
-            dialect=self._backend.capabilities.dialect,
+            dialect=self._backend.dialect,
             **configuration.settings,
         )
 
