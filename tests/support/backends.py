@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gbnf.prompts.messages import PromptStyle
-from gbnf_server.backends.base import Capabilities, Completion
+from gbnf_server.backends.base import Capabilities, Completion, Dialect
 
 
 class FakeBackend:
@@ -15,6 +15,7 @@ class FakeBackend:
     name = "fake"
     prompt_style: PromptStyle = "minimal"
     context_length = 4096
+    dialect: Dialect = "gbnf"
     capabilities = Capabilities()
 
     def complete(self, *_given: Any, **_limits: Any) -> Completion:

@@ -33,13 +33,12 @@ AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend supports.
+    """What a backend and its model support.
 
     `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
     `takes_images`: whether messages may contain images; other backends refuse them.
     """
 
-    dialect: Dialect = "gbnf"
     reasoning_tags: ReasoningTags | None = None
     takes_images: bool = False
 
@@ -73,11 +72,6 @@ class Completion:
     grammar_s: float | None = None
     forced_tokens: int = 0
     reclaimed: bool = False
-
-    @property
-    def sampled_tokens(self) -> int:
-        """How many of the tokens the model sampled, each in one step."""
-        return self.completion_tokens - self.forced_tokens
 
 
 class Completer(Protocol):
@@ -132,8 +126,13 @@ class Backend(Completer, Protocol):
         ...
 
     @property
+    def dialect(self) -> Dialect:
+        """What `grammar` is; known without a request to the server."""
+        ...
+
+    @property
     def capabilities(self) -> Capabilities:
-        """What the backend supports."""
+        """What the backend and its model support."""
         ...
 
     def clear_prompt_cache(self) -> None:

@@ -27,7 +27,7 @@ class HttpBackend(ABC):
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation; see `Backend`. `capabilities.dialect` determines what `grammar` is."""
+        """Answer the conversation; see `Backend`. `dialect` determines what `grammar` is."""
         return self._http.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
 
     async def acomplete(

@@ -378,7 +378,7 @@ def parse_response(
         return {}, "the answer ended too early"
     value = value_of(response, streamed)
     answer = value if isinstance(value, dict) else {}
-    error = error_message(answer)
+    error = _error_message(answer)
     if response.is_success and not error and answer:
         return answer, ""
     if not error and not response.is_success:
@@ -386,7 +386,7 @@ def parse_response(
     return {}, error or response.text[:200] or response.reason_phrase or "an empty answer"
 
 
-def error_message(answer: dict[str, Any]) -> str:
+def _error_message(answer: dict[str, Any]) -> str:
     """Return the error in a JSON object of a server, "" for none."""
     error = answer.get("error")
     if isinstance(error, dict):

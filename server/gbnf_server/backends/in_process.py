@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
 from gbnf_server.backends.streaming import ReasoningFilter
@@ -72,6 +72,7 @@ class InProcess:
         self.context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
+        self.dialect: Dialect = "gbnf"
         self.capabilities = Capabilities(reasoning_tags=self._template.reasoning_tags)
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state

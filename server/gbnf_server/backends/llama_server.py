@@ -15,7 +15,7 @@ from typing import Any
 
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
@@ -82,6 +82,7 @@ class LlamaServer(HttpBackend):
         self._prompt_style = prompt_style
         self._properties: _ServerProperties | None = None
         self._reuses = True
+        self.dialect: Dialect = "gbnf"
 
     @property
     def context_length(self) -> int:

@@ -24,7 +24,7 @@ import httpx
 
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion
+from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -80,7 +80,8 @@ class Ollama(HttpBackend):
         self.name = f"Ollama's {model} at {self.url}"
         self.context_length = context_length
         # Ollama itself handles images for a model without vision
-        self.capabilities = Capabilities("json_schema" if constrained else "none", takes_images=True)
+        self.capabilities = Capabilities(takes_images=True)
+        self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = TemplateRoles(system=True, tool=tool_role)
         demonstration = DEMO_MODEL_NAME in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")

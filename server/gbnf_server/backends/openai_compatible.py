@@ -80,9 +80,9 @@ class OpenAICompatible(HttpBackend):
         self._http = HttpClient(
             base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
-        self.url, self.server = self._http.url, server
+        self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server itself handles images for a model without vision
-        self.capabilities = Capabilities(_DIALECTS[server], takes_images=True)
+        self.capabilities = Capabilities(takes_images=True)
         self.prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
@@ -159,7 +159,7 @@ class OpenAICompatible(HttpBackend):
             "top_p": 1.0,
             "stream": False,
         }
-        if self.capabilities.dialect == "gbnf":
+        if self.dialect == "gbnf":
             # disable all samplers except the temperature, which a model's defaults would not
             body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
             if grammar is not None:

@@ -146,7 +146,7 @@ def compare_strategies(
         if left_out:
             progress(f"no cases could be generated for {', '.join(left_out)}")
     with source.open(options.style) as backend:
-        strategies = supported_strategies(backend.capabilities.dialect, options.strategies)
+        strategies = supported_strategies(backend.dialect, options.strategies)
         if not strategies:
             raise typer.BadParameter(
                 "this server takes no grammar. Use none, text or lines", param_hint="--strategy"

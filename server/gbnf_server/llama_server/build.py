@@ -30,8 +30,6 @@ from gbnf_server.llama_server.process import LlamaServerProcess, check_port, sta
 from gbnf_server.system.folders import cache_folder
 from gbnf_server.system.processes import describe_exit, kill_group
 
-__all__ = ["InstallProgress", "LlamaServerProcess", "compiler", "find_llama_server", "install", "start"]
-
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
 _SETTINGS = (

@@ -81,7 +81,7 @@ class ResolvedOptions(PlannerOptions):
         """Add the properties of `backend` to `options`."""
         return cls(
             **{each.name: getattr(options, each.name) for each in fields(PlannerOptions)},
-            dialect=backend.capabilities.dialect,
+            dialect=backend.dialect,
             reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
             prompt_style=backend.prompt_style,
             backend=backend.name,

@@ -60,7 +60,7 @@ class Planner:
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
         if options.call_format == "grammar":
-            if backend.capabilities.dialect == "none":
+            if backend.dialect == "none":
                 options = replace(options, call_format="text")
             elif os.environ.get(GRAMMAR_VARIABLE) == "0":
                 options = replace(options, call_format="json")

@@ -98,7 +98,7 @@ def test_a_named_server_that_is_no_program(
     (tmp_path / "text").write_text("no program")
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(tmp_path / name))
     for ask in (find_llama_server, install, lambda: start(tmp_path / "m.gguf")):
-        with pytest.raises(SetupError, match=r"GBNF_LLAMA_SERVER is .*no program"):
+        with pytest.raises(SetupError, match=r"GBNF_LLAMA_SERVER is .*not a program"):
             ask()
 
 
