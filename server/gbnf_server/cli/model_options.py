@@ -33,7 +33,7 @@ class BackendName(StrEnum):
 
 
 class CallFormatChoice(StrEnum):
-    """How the model writes a call; see docs/calls.md."""
+    """How the model writes a call; see docs/how-to/choose-a-strategy.md."""
 
     GRAMMAR = "grammar"
     JSON = "json"
@@ -42,7 +42,7 @@ class CallFormatChoice(StrEnum):
 
 
 class PromptStyleChoice(StrEnum):
-    """How tools are shown; see docs/calls.md."""
+    """How tools are shown; see docs/how-to/choose-a-strategy.md."""
 
     MINIMAL = "minimal"
     DEFAULT = "default"
@@ -52,7 +52,7 @@ class PromptStyleChoice(StrEnum):
 
 
 class ReasoningChoice(StrEnum):
-    """Whether the model thinks before a call; see docs/calls.md."""
+    """Whether the model reasons before a call; see docs/how-to/choose-a-strategy.md."""
 
     OFF = "off"
     FIELD = "field"
