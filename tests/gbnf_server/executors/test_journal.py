@@ -370,7 +370,8 @@ while len(list(workspace.state.glob("ready*"))) < 2:
 for number in range(40):
     with Journal(workspace).locked():
         before = workspace.read("log", limit=10**6)
-        Journal(workspace).apply([Write("log", before + b"x")], turn=sys.argv[2], tool="t", action=lambda: None)
+        changes = [Write("log", before + b"x")]
+        Journal(workspace).apply(changes, turn=sys.argv[2], tool="t", action=lambda: None)
 """
     (tmp_path / "log").write_bytes(b"")
     writers = [
