@@ -13,9 +13,9 @@ from gbnf.calls.parsing.tool_names import fold
 from gbnf.contracts import (
     Contract,
     InvalidAnswer,
-    Lines,
+    LinesField,
     ParsedAnswer,
-    Text,
+    TextField,
     choice,
     lines,
     number,
@@ -150,9 +150,9 @@ def _assert_within(contract: Contract, outcome: ParsedAnswer) -> None:
     for name, field in contract.fields.items():
         value = outcome[name]
         match field:
-            case Lines(count):
+            case LinesField(count):
                 assert len(value) == count, f"{name}: {value!r}"
-            case Text():
+            case TextField():
                 assert value, f"{name} is empty"
             case _ if hasattr(field, "options"):
                 assert value in field.options, f"{name}: {value!r}"

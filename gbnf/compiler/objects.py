@@ -150,7 +150,7 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
     return pairs
 
 
-class _State(NamedTuple):
+class _ObjectState(NamedTuple):
     at: tuple[int, ...]  # how many properties of each chain came before
     satisfied: int  # a bit for each group
     given: int  # properties so far, as far as they are counted
@@ -161,7 +161,7 @@ class _Pair(NamedTuple):
 
     chain: int
     place: int
-    follower: _State
+    follower: _ObjectState
 
 
 class _ObjectAutomaton:
@@ -182,7 +182,7 @@ class _ObjectAutomaton:
         self._counted = max(self._least, 0 if self._most is None else self._most)
         self._layout = layout
         self._scope = scope
-        self._start = _State((0,) * len(chains), 0, 0)
+        self._start = _ObjectState((0,) * len(chains), 0, 0)
         self._required = [[name in shape.required for name in chain] for chain in chains]
         self._ends = [
             max((i + 1 for i, needed in enumerate(row) if needed), default=0) for row in self._required
@@ -195,10 +195,10 @@ class _ObjectAutomaton:
         for bit, group in enumerate(self._groups):
             for place in group:
                 self._satisfies[place] = self._satisfies.get(place, 0) | 1 << bit
-        self._following: dict[_State, list[_Pair]] = {}
-        self._rests: dict[_State, Expr] = {}
+        self._following: dict[_ObjectState, list[_Pair]] = {}
+        self._rests: dict[_ObjectState, Expr] = {}
         self._entries: dict[_Pair, Expr] = {}
-        self._later: dict[tuple[int, _State], Expr] = {}
+        self._later: dict[tuple[int, _ObjectState], Expr] = {}
 
     def expression(self) -> Expr:
         """Return the objects, and add the productions that they need."""
@@ -210,34 +210,34 @@ class _ObjectAutomaton:
             alternatives.append(self._layout.empty_object)
         return factor_prefixes(alternatives)
 
-    def _full(self, state: _State) -> bool:
+    def _full(self, state: _ObjectState) -> bool:
         return self._most is not None and state.given >= self._most
 
-    def _counting(self, state: _State) -> int:
+    def _counting(self, state: _ObjectState) -> int:
         return min(state.given + 1, self._counted)
 
-    def _next(self, state: _State) -> list[_Pair]:
+    def _next(self, state: _ObjectState) -> list[_Pair]:
         """Return the declared properties that may come next."""
         known = self._following.get(state)
         if known is None:
             known = self._following[state] = [] if self._full(state) else self._find_next(state)
         return known
 
-    def _find_next(self, state: _State) -> list[_Pair]:
+    def _find_next(self, state: _ObjectState) -> list[_Pair]:
         found = []
         given = self._counting(state)
         for chain, names in enumerate(self._chains):
             before, after = state.at[:chain], state.at[chain + 1 :]
             for place in range(state.at[chain], len(names)):
                 satisfied = state.satisfied | self._satisfies.get((chain, place), 0)
-                follower = _State((*before, place + 1, *after), satisfied, given)
+                follower = _ObjectState((*before, place + 1, *after), satisfied, given)
                 if satisfied == self._all_satisfied or self._can_be_satisfied(follower):
                     found.append(_Pair(chain, place, follower))
                 if self._required[chain][place]:
                     break
         return found
 
-    def _can_be_satisfied(self, state: _State) -> bool:
+    def _can_be_satisfied(self, state: _ObjectState) -> bool:
         """Return whether each unsatisfied group has a property that may still come."""
         return all(
             state.satisfied & 1 << bit or any(place >= state.at[chain] for chain, place in group)
@@ -247,19 +247,19 @@ class _ObjectAutomaton:
     def _name(self, pair: _Pair) -> str:
         return self._chains[pair.chain][pair.place]
 
-    def _label(self, state: _State) -> str:
+    def _label(self, state: _ObjectState) -> str:
         if sum(map(bool, state.at)) > 1 or len(self._chains) > MAX_ANY_ORDER // 2:
             return "After " + " ".join(map(str, state.at))
         last = next((names[at - 1] for names, at in zip(self._chains, state.at, strict=True) if at), "")
         return f"After {last}" if last else "More"
 
-    def _after_other(self, state: _State) -> _State | None:
+    def _after_other(self, state: _ObjectState) -> _ObjectState | None:
         """Return the state after an additional property; None if none is allowed."""
         if not self._others or self._full(state):
             return None
         return state._replace(given=self._counting(state))
 
-    def _may_end(self, state: _State) -> bool:
+    def _may_end(self, state: _ObjectState) -> bool:
         return (
             state.satisfied == self._all_satisfied
             and state.given >= self._least
@@ -268,9 +268,9 @@ class _ObjectAutomaton:
 
     def _write_rests(self) -> None:
         """Find the states, name the rests that are used several times, and build them from the end on."""
-        uses: Counter[_State] = Counter()
+        uses: Counter[_ObjectState] = Counter()
         entered: Counter[_Pair] = Counter()
-        recursive: set[_State] = set()
+        recursive: set[_ObjectState] = set()
         pending, states = [self._start], {self._start}
         while pending:
             state = pending.pop()
@@ -289,7 +289,7 @@ class _ObjectAutomaton:
                         raise TooManyStates(MAX_GROUP_STATES)
                     states.add(follower)
                     pending.append(follower)
-        into: dict[_State, list[_Pair]] = {}
+        into: dict[_ObjectState, list[_Pair]] = {}
         for pair in sorted(entered):
             into.setdefault(pair.follower, []).append(pair)
         for state in sorted(states, key=lambda state: (sum(state.at), state), reverse=True):
@@ -300,7 +300,7 @@ class _ObjectAutomaton:
                 shared = entered[pair] > 1 and entry != EMPTY_LANGUAGE
                 self._entries[pair] = self._scope.add(name + " Entry", entry) if shared else entry
 
-    def _rest(self, state: _State, *, shared: bool, recursive: bool) -> Expr:
+    def _rest(self, state: _ObjectState, *, shared: bool, recursive: bool) -> Expr:
         if recursive:
             self._rests[state] = ref = self._scope.reserve(self._label(state))
             return self._scope.define(ref, self._rest_production(state))
@@ -309,14 +309,14 @@ class _ObjectAutomaton:
             return self._scope.add(self._label(state), production)
         return production
 
-    def _pairs(self, state: _State) -> list[Expr]:
+    def _pairs(self, state: _ObjectState) -> list[Expr]:
         after_other = self._after_other(state)
         others = (
             [] if after_other is None else [seq(other, self._rests[after_other]) for other in self._others]
         )
         return [pair for pair in (*self._declared(state), *others) if pair != EMPTY_LANGUAGE]
 
-    def _declared(self, state: _State) -> list[Expr]:
+    def _declared(self, state: _ObjectState) -> list[Expr]:
         """Return the declared properties that may come next: some inline, the others by reference."""
         pairs = self._next(state)
         return [
@@ -325,7 +325,7 @@ class _ObjectAutomaton:
             for expression in self._of_chain(chain, state, [pair for pair in pairs if pair.chain == chain])
         ]
 
-    def _of_chain(self, chain: int, state: _State, pairs: list[_Pair]) -> list[Expr]:
+    def _of_chain(self, chain: int, state: _ObjectState, pairs: list[_Pair]) -> list[Expr]:
         limit = (state.at[chain] // CHUNK + 1) * CHUNK
         near = [pair for pair in pairs if pair.place < limit]
         expressions = [seq(literal(json_string(self._name(pair))), self._entries[pair]) for pair in near]
@@ -337,7 +337,7 @@ class _ObjectAutomaton:
             expressions.append(self._later[chain, boundary])
         return expressions
 
-    def _rest_production(self, state: _State) -> Expr:
+    def _rest_production(self, state: _ObjectState) -> Expr:
         """Return what follows a value: more pairs, each after a comma, or the closing bracket."""
         alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
         if self._may_end(state):

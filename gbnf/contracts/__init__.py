@@ -15,19 +15,31 @@ Invariants:
 """
 
 from gbnf.contracts.contract import Contract, InvalidAnswer, ParsedAnswer, ParseOutcome
-from gbnf.contracts.fields import Choice, Field, Lines, Number, Pick, Text, choice, lines, number, pick, text
+from gbnf.contracts.fields import (
+    ChoiceField,
+    Field,
+    LinesField,
+    NumberField,
+    PickField,
+    TextField,
+    choice,
+    lines,
+    number,
+    pick,
+    text,
+)
 
 __all__ = [
-    "Choice",
+    "ChoiceField",
     "Contract",
     "Field",
     "InvalidAnswer",
-    "Lines",
-    "Number",
+    "LinesField",
+    "NumberField",
     "ParseOutcome",
     "ParsedAnswer",
-    "Pick",
-    "Text",
+    "PickField",
+    "TextField",
     "choice",
     "lines",
     "number",

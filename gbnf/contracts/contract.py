@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.contracts.fields import Choice, Field, FieldError, Lines, Text
+from gbnf.contracts.fields import ChoiceField, Field, FieldError, LinesField, TextField
 from gbnf.contracts.line_text import strip_markup, unwrap_answer
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
@@ -74,7 +74,7 @@ class Contract:
         self.fields: dict[str, Field] = dict(fields)
         for name in list(fields)[:-1]:
             field = fields[name]
-            if isinstance(field, Text) and field.rest:
+            if isinstance(field, TextField) and field.rest:
                 raise InvalidArgumentError(
                     f"the field {name!r} takes the rest of the answer: make it the last"
                 )
@@ -89,7 +89,7 @@ class Contract:
         ]
         one, many, least = _COUNTS[language]
         last = list(self.fields.values())[-1]
-        takes_rest = isinstance(last, Text) and last.rest
+        takes_rest = isinstance(last, TextField) and last.rest
         count = (least if takes_rest else one if len(placeholder_lines) == 1 else many).format(
             len(placeholder_lines)
         )
@@ -154,7 +154,7 @@ class _AnswerParser:
         values: dict[str, Any] = {}
         if self._lenient:
             self._skip_preamble()
-        needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
+        needed = sum(field.count if isinstance(field, LinesField) else 1 for field in self._fields.values())
         for name, field in self._fields.items():
             try:
                 if self._lenient:
@@ -162,7 +162,7 @@ class _AnswerParser:
                 values[name] = self._read(name, field)
             except FieldError as reason:
                 return InvalidAnswer(self._raw, f"{name}: {reason}", name)
-            needed -= field.count if isinstance(field, Lines) else 1
+            needed -= field.count if isinstance(field, LinesField) else 1
         if self._lines:
             self._notes.append(f"left out {len(self._lines)} lines at the end")
         return ParsedAnswer(values, self._raw, tuple(self._notes))
@@ -172,14 +172,14 @@ class _AnswerParser:
 
         A title may end in a colon too, and nothing is skipped before a text that is the whole answer.
         """
-        needed = sum(field.count if isinstance(field, Lines) else 1 for field in self._fields.values())
+        needed = sum(field.count if isinstance(field, LinesField) else 1 for field in self._fields.values())
         name, first = next(iter(self._fields.items()))
-        if len(self._fields) == 1 and isinstance(first, Text) and first.rest:
+        if len(self._fields) == 1 and isinstance(first, TextField) and first.rest:
             return
         skipped = 0
         while len(self._lines) > needed:
             line = self._lines[0][1].strip()
-            if isinstance(first, Text | Lines):
+            if isinstance(first, TextField | LinesField):
                 if skipped or not _PREAMBLE.fullmatch(line):
                     break
             elif self._answers(first, name, line):
@@ -201,20 +201,20 @@ class _AnswerParser:
         if len(self._lines) <= needed:
             return
         line = strip_markup(self._lines[0][1])
-        if _is_label(line.rstrip(":*_ "), name) and not (isinstance(field, Choice) and field.has(line)):
+        if _is_label(line.rstrip(":*_ "), name) and not (isinstance(field, ChoiceField) and field.has(line)):
             self._lines.pop(0)
 
     def _read(self, name: str, field: Field) -> Any:
-        if isinstance(field, Lines):
+        if isinstance(field, LinesField):
             return self._read_lines(name, field)
-        if isinstance(field, Text) and field.rest and self._lines:
+        if isinstance(field, TextField) and field.rest and self._lines:
             index = self._lines[0][0]
             self._lines = []
             return _no_placeholder(_unlabelled("\n".join(self._whole[index:]).strip(), name))
         _, line = self._next(name)
         return field.read(_no_placeholder(_field_text(line, name, field)), self._notes)
 
-    def _read_lines(self, name: str, field: Lines) -> list[str]:
+    def _read_lines(self, name: str, field: LinesField) -> list[str]:
         if len(self._lines) < field.count:
             raise FieldError(f"there are {len(self._lines)} lines and not {field.count}")
         answer_lines = [strip_markup(self._next(name)[1]) for _ in range(field.count)]
@@ -238,7 +238,11 @@ class _AnswerParser:
 def _field_text(line: str, name: str, field: Field) -> str:
     """Return a line without its markup and label, unless an option begins like the label."""
     plain = strip_markup(line)
-    return plain if isinstance(field, Choice) and field.has(plain) else strip_markup(_unlabelled(plain, name))
+    return (
+        plain
+        if isinstance(field, ChoiceField) and field.has(plain)
+        else strip_markup(_unlabelled(plain, name))
+    )
 
 
 def _no_placeholder(line: str) -> str:

@@ -29,7 +29,7 @@ class FieldError(GbnfError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class PickField:
     """The number of one item of a list, from `low` to `high`."""
 
     low: int
@@ -63,7 +63,7 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextField:
     """One line of text, or with `rest` all remaining lines. `limit`: characters per line in the grammar."""
 
     rest: bool = False
@@ -95,7 +95,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberField:
     """A number from `minimum` to `maximum`, an integer if `whole`, else with up to `decimals` decimals."""
 
     minimum: float
@@ -147,7 +147,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceField:
     """One of several words or phrases."""
 
     options: tuple[str, ...]
@@ -186,7 +186,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LinesField:
     """`count` lines of text. `limit`: characters per line in the grammar."""
 
     count: int
@@ -215,7 +215,7 @@ class Lines:
         return line
 
 
-Field: TypeAlias = Pick | Text | Number | Choice | Lines
+Field: TypeAlias = PickField | TextField | NumberField | ChoiceField | LinesField
 """A field of a contract: one line, or several of them."""
 
 _FROM_TO = {"en": "a number from {} to {}", "it": "un numero da {} a {}"}
@@ -238,7 +238,7 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d{1,2}")
 _CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
 
 
-def pick(low: int, high: int | None = None) -> Pick:
+def pick(low: int, high: int | None = None) -> PickField:
     """Declare a number from 1 to `low`, or from `low` to `high`.
 
     Raises InvalidArgumentError for an empty range.
@@ -246,15 +246,15 @@ def pick(low: int, high: int | None = None) -> Pick:
     first, last = (1, low) if high is None else (low, high)
     if first < 0 or last < first:
         raise InvalidArgumentError(f"pick({first}, {last}): the range is empty; give 1 or more")
-    return Pick(first, last)
+    return PickField(first, last)
 
 
-def text(*, rest: bool = False, limit: int = 400) -> Text:
+def text(*, rest: bool = False, limit: int = 400) -> TextField:
     """Declare a line of text, or with `rest` all remaining lines.
 
     Raises InvalidArgumentError for a limit that is too large for a grammar.
     """
-    return Text(rest, _limit(limit))
+    return TextField(rest, _limit(limit))
 
 
 def number(
@@ -264,7 +264,7 @@ def number(
     out_of_range: OutOfRange = "refuse",
     whole: bool = False,
     decimals: int = 6,
-) -> Number:
+) -> NumberField:
     """Declare a number in a range; `out_of_range="clamp"` moves others to the nearest bound.
 
     Raises InvalidArgumentError for an empty range.
@@ -276,13 +276,13 @@ def number(
             f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, "
             f"or out_of_range={out_of_range!r} is unknown"
         )
-    return Number(minimum, maximum, out_of_range, whole, decimals)
+    return NumberField(minimum, maximum, out_of_range, whole, decimals)
 
 
 _MOST_DECIMALS = 12
 
 
-def choice(options: Sequence[str]) -> Choice:
+def choice(options: Sequence[str]) -> ChoiceField:
     """Declare one of `options`.
 
     Raises InvalidArgumentError if there is none, one has no letter or digit, or two are alike.
@@ -297,14 +297,14 @@ def choice(options: Sequence[str]) -> Choice:
         raise InvalidArgumentError(
             f"choice({list(given)!r}): an option is one line, and begins with a letter or digit"
         )
-    return Choice(given)
+    return ChoiceField(given)
 
 
-def lines(count: int, *, limit: int = 400) -> Lines:
+def lines(count: int, *, limit: int = 400) -> LinesField:
     """Declare `count` lines of text. Raises InvalidArgumentError for none or too many."""
     if not 1 <= count <= _MOST_LINES:
         raise InvalidArgumentError(f"lines({count}): give 1 to {_MOST_LINES}")
-    return Lines(count, _limit(limit))
+    return LinesField(count, _limit(limit))
 
 
 def _limit(limit: int) -> int:

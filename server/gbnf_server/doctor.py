@@ -168,7 +168,7 @@ def _model(path: Path) -> Check:
     )
     if needed > _free():
         return Check(
-            "model", "broken", found, "Use a smaller quantization or --context, or close other programs."
+            "model", "broken", found, "Use a smaller quantization or --ctx-size, or end other programs."
         )
     return Check("model", "ok", found)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,18 @@ import gbnf_server
 from gbnf import load_manifests
 from gbnf_server import bundled
 from gbnf_server.errors import SetupError
+from support.oracle import CHECKOUT
+
+
+def test_a_class_name_means_one_thing() -> None:
+    defined = Counter(
+        name
+        for package in ("gbnf", "server/gbnf_server")
+        for file in (CHECKOUT / package).rglob("*.py")
+        for name in re.findall(r"^class (\w+)", file.read_text("utf-8"), re.MULTILINE)
+    )
+    assert len(defined) > 200
+    assert [name for name, count in defined.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("name", gbnf_server.__all__)

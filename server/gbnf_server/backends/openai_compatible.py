@@ -179,7 +179,7 @@ class OpenAICompatible(HttpBackend):
                 schema = {"name": "call", "strict": True, "schema": require_schema(grammar, self.name)}
                 return {"response_format": {"type": "json_schema", "json_schema": schema}}
             case "plain":
-                raise GrammarRefused(f"{self.name} takes no grammar: plan with grammar=False, soft=True")
+                raise GrammarRefused(f"{self.name} takes no grammar: use the call format text")
 
     def _read(
         self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: AnswerFormat | None

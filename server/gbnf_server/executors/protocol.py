@@ -6,8 +6,8 @@
 Every message is an object with the key ``is`` and the keys listed at its constructor. The executor's own
 standard streams are other pipes, so that what it prints cannot be taken for a message.
 
-The child is not trusted: whatever bytes it writes become a `ChildMessage` or an `ExecutorError`, and no more
-is buffered than the largest message may have.
+The child is not trusted: whatever bytes it writes become a `ChildMessage` or an `ExecutorError`, and no
+more is buffered than the largest message may have.
 """
 
 from __future__ import annotations

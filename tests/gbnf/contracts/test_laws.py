@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.contracts import (
-    Choice,
+    ChoiceField,
     Contract,
     Field,
     InvalidAnswer,
-    Lines,
-    Number,
+    LinesField,
+    NumberField,
     ParsedAnswer,
-    Pick,
-    Text,
+    PickField,
+    TextField,
     choice,
     lines,
     number,
@@ -85,19 +85,19 @@ spoken_lines = words | st.sampled_from(
 
 def values_of(field: Field) -> st.SearchStrategy[Any]:
     match field:
-        case Pick(low, high):
+        case PickField(low, high):
             return st.integers(low, high)
-        case Number(minimum, maximum, _, True):
+        case NumberField(minimum, maximum, _, True):
             return st.integers(int(minimum), int(maximum))
-        case Number(minimum, maximum):
+        case NumberField(minimum, maximum):
             return st.integers(int(minimum * 4), int(maximum * 4)).map(lambda quarters: quarters / 4)
-        case Choice(options):
+        case ChoiceField(options):
             return st.sampled_from(options)
-        case Lines(count):
+        case LinesField(count):
             return st.lists(spoken_lines, min_size=count, max_size=count)
-        case Text(True):
+        case TextField(True):
             return st.lists(spoken_lines, min_size=1, max_size=3).map("\n".join)
-        case Text():
+        case TextField():
             return spoken_lines
 
 
@@ -113,17 +113,17 @@ def test_every_text_of_the_grammar_parses_to_a_value(contract: Any, seed: Any) -
 
 def assert_holds(field: Field, value: Any) -> None:
     match field:
-        case Pick(low, high):
+        case PickField(low, high):
             assert low <= value <= high
-        case Number(minimum, maximum, _, whole):
+        case NumberField(minimum, maximum, _, whole):
             assert minimum <= value <= maximum
             assert not whole or isinstance(value, int)
-        case Choice(options):
+        case ChoiceField(options):
             assert value in options
-        case Lines(count):
+        case LinesField(count):
             assert len(value) == count
             assert all(value)
-        case Text():
+        case TextField():
             assert value
 
 

@@ -57,7 +57,7 @@ def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, cod
 
 def test_a_file_that_holds_no_text_and_a_server_that_is_not_there(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "bytes.jsonl").write_bytes(b'"\xff"\n')
-    for name, says in [("none.jsonl", "Give a file"), (".", "Give a file"), ("bytes.jsonl", "as UTF-8")]:
+    for name, says in [("none.jsonl", "Use a file"), (".", "Use a file"), ("bytes.jsonl", "as UTF-8")]:
         left = gbnf("batch", tmp_path / name)
         assert left.code == ExitCode.INPUT
         assert says in left.err
