@@ -73,7 +73,7 @@ def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | No
     """Return the leaderboard's files in a folder.
 
     `categories` names some of them, all where none is named; `limit` takes the first so many entries of each.
-    Raises ResultsFileError with file, line and way out.
+    Raises ResultsFileError with file, line and hint.
     """
     for name in categories:
         if any(folder.glob(f"BFCL_*_{name}.json*")) and name not in CATEGORIES:
