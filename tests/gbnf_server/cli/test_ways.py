@@ -223,7 +223,7 @@ def test_a_key_that_a_server_wants_is_asked_for(
     with scripted(props=[Reply(401, {"error": {"message": "Invalid API Key"}})]) as script:
         left = gbnf(command, *more, "--server", script.url)
     assert left.code == ExitCode.ENVIRONMENT
-    assert "HTTP 401: Invalid API Key. Give the key that it wants: --api-key, LLAMA_API_KEY" in left.err
+    assert "HTTP 401: Invalid API Key. Set its API key: --api-key, LLAMA_API_KEY" in left.err
 
 
 def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) -> None:
