@@ -271,9 +271,7 @@ def test_another_workspace_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
     run(looks, tmp_path, Script(texts))
     (tmp_path / "other").mkdir()
-    with pytest.raises(
-        BatchError, match=f"belongs to the workspace {tmp_path}/world, not to .*/other/world"
-    ):
+    with pytest.raises(BatchError, match=f"belongs to the workspace {tmp_path}/world, not to .*/other/world"):
         Batch(REQUESTS, planner(looks, Script({}), tmp_path / "other"), tmp_path / "log")
     lines = (tmp_path / "log").read_text().splitlines(keepends=True)
     head = json.loads(lines[0])  # as a version wrote it that knew no workspace
