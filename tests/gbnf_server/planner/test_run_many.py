@@ -44,12 +44,12 @@ def test_what_asks_for_nothing_or_is_no_text_is_refused(tmp_path: Path, query: s
     script = Script({query: (NOW, ANSWER), good: (NOW, ANSWER)})
     one = planner(script, tmp_path)
     for way in (one.run, one.events, one.stream):
-        with pytest.raises(ValueError, match=r"the request (is|contains)"):
+        with pytest.raises(ValueError, match="the request "):
             way(query)
     for queries in ([query], [good, query, good]):
-        with pytest.raises(ValueError, match=r"the request (is|contains)"):
+        with pytest.raises(ValueError, match="the request "):
             one.run_many(iter(queries))
-        with pytest.raises(ValueError, match=r"the request (is|contains)"):
+        with pytest.raises(ValueError, match="the request "):
             asyncio.run(one.arun_many(queries))
     assert script.most_together == 0  # nothing has begun
     assert [run.outcome for run in one.run_many([good])] == ["answered"]
