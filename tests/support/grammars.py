@@ -6,6 +6,7 @@ after a character.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from hypothesis import assume
@@ -100,7 +101,39 @@ def quick(rules: Rules) -> bool:
         first, empty = _ways(expr, known, rules, ways)
         return min(first, 10**6), min(empty, 10**6)
 
-    return all(sum(ways(expr)) <= _MOST_WAYS for expr in rules.productions.values())
+    return all(sum(ways(expr)) <= _MOST_WAYS for expr in rules.productions.values()) and not _branches(rules)
+
+
+def _branches(rules: Rules) -> bool:
+    """Return whether recursion may return to several positions, whose sequences are all stacks of the engine.
+
+    Their number then grows exponentially with the text: `a ::= ("x" a?){0,3}`.
+    """
+    reached = {name: set(names) for name, names in rules.references.items()}
+    for middle in rules.productions:
+        for names in reached.values():
+            if middle in names:
+                names.update(reached[middle])
+    cycles = {
+        name: frozenset({name} | {one for one in names if name in reached[one]})
+        for name, names in reached.items()
+    }
+    returns = Counter[frozenset[str]]()
+    for name, expr in rules.productions.items():
+        returns[cycles[name]] += _count_references(expr, cycles[name])
+    return max(returns.values()) > 2
+
+
+def _count_references(expr: Expr, names: frozenset[str]) -> int:
+    match expr:
+        case Ref(name):
+            return int(name in names)
+        case Seq(items) | Alt(items):
+            return sum(_count_references(item, names) for item in items)
+        case Repeat(item, _, maximum):
+            return _count_references(item, names) * (2 if maximum is None else maximum)
+        case _:
+            return 0
 
 
 def _ways(
