@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gbnf.calls.parsing.results import Repair
-from gbnf.strict_json import parse_json
+from gbnf.strict_json import InvalidJsonError, parse_json
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -70,7 +70,7 @@ def _value(node: ast.expr) -> Any:
         case ast.Dict(keys=keys, values=values):
             names = [None if key is None else _value(key) for key in keys]
             if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-                raise ValueError("a key is not a string, or occurs twice")
+                raise InvalidJsonError("a key is not a string, or occurs twice")
             return {str(name): _value(value) for name, value in zip(names, values, strict=True)}
         case _:
-            raise ValueError("not a literal")
+            raise InvalidJsonError("not a literal")
