@@ -228,7 +228,7 @@ def test_a_tool_that_cannot_be_called_is_named_with_its_file(gbnf: Gbnf, tmp_pat
         assert left.code == ExitCode.INPUT
         assert str(tmp_path / "never" / "manifest.toml") in left.err
         assert "/properties/a" in left.err
-        assert "Loosen" in left.err
+        assert "Remove the contradiction" in left.err
 
 
 # gbnf server
