@@ -32,7 +32,7 @@ REASONING_KEY = "thought"
 MAX_REASONING_LENGTH = 300
 """Maximum characters of reasoning in a field."""
 
-DROPPED_REASONING = f"left out {REASONING_KEY!r} beside the arguments"
+DROPPED_REASONING = f"ignored {REASONING_KEY!r} beside the arguments"
 """The repair that `gbnf.calls` reports for the field in a text tool call."""
 
 _CHARACTER = ir.char_class('"\\', (0x00, 0x1F), (0x7F, 0x7F), negated=True)
