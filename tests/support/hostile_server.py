@@ -254,12 +254,13 @@ class Server:
             self._threads.append(thread)
             thread.start()
 
-    def close(self) -> None:
+    def close(self, accepting: threading.Thread) -> None:
+        """End the thread that runs `serve` first, since it starts others."""
         self.closed.set()
-        for each in [self.listener, *self._open]:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        _shut(self.listener)
+        accepting.join()
+        for connection in self._open:
+            _shut(connection)
         for thread in self._threads:
             thread.join()
 
@@ -289,6 +290,12 @@ def _request(reader: io.BufferedReader) -> tuple[str, Any] | None:
     return head[1].decode(), json.loads(reader.read(size) or b"null")
 
 
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
 @contextlib.contextmanager
 def hostile(mode: Mode, wire: Wire, path: str = "") -> Iterator[Server]:
     """Serve on loopback; `path` is the attacked one, by default that of the answers."""
@@ -299,8 +306,7 @@ def hostile(mode: Mode, wire: Wire, path: str = "") -> Iterator[Server]:
         try:
             yield server
         finally:
-            server.close()
-            thread.join()
+            server.close(thread)
 
 
 # Planning against it.
