@@ -7,7 +7,7 @@ snapshots, case_person         the state in which a case runs, and what it is af
 runner, run_log                cases to event streams, kept in a file, never run twice
 call_matching, state_checks    event streams and states against expectations
 scoring, statistics            event streams to numbers with intervals: pure, so that stored runs score too
-results, format_1              stored results, and how those of format 1 are read
+results                        stored results
 report, tables, svg_plots      numbers to a page
 bfcl                           the Berkeley Function-Calling Leaderboard's files
 """

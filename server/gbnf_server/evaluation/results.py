@@ -14,7 +14,6 @@ from typing import Any, Self
 from gbnf_server.evaluation.call_matching import References
 from gbnf_server.evaluation.cases import COMPLEXITIES, Case, Suite, read_case
 from gbnf_server.evaluation.configurations import Configuration, current_name
-from gbnf_server.evaluation.format_1 import convert_case
 from gbnf_server.evaluation.metrics import METRICS
 from gbnf_server.evaluation.result_files import load_stored
 from gbnf_server.evaluation.run_log import RunRecord
@@ -103,9 +102,8 @@ class Results:
         computed = {
             "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
         }  # fmt: skip
-        if value["format"] not in {1, FORMAT}:
-            raise ValueError(f"its format is {value['format']!r}, and this version reads 1 and {FORMAT}")
-        convert = convert_case if value["format"] == 1 else dict
+        if value["format"] != FORMAT:
+            raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
         return cls(
             about={key: part for key, part in value.items() if key not in computed},
             configurations=tuple(
@@ -113,11 +111,7 @@ class Results:
                 for each in value["configurations"]
             ),
             suites=tuple(
-                Suite(
-                    each["name"],
-                    each["description"],
-                    tuple(read_case(convert(case)) for case in each["cases"]),
-                )
+                Suite(each["name"], each["description"], tuple(map(read_case, each["cases"])))
                 for each in value["suites"]
             ),
             references={

@@ -162,23 +162,6 @@ def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
     assert [table.heads[0] for table in tables] == ["baseline", "filter"]
 
 
-def test_results_in_format_1_score_as_those_of_today(tmp_path: Path) -> None:
-    bench = _bench(Told(FOLDER, DONE), ["baseline", "filter"])
-    with RunLog(tmp_path / "a.jsonl") as log:
-        live = {job.key: score(job.case, record, REFERENCES) for job, record in bench.run_all(log)}
-        stored = json.loads(json.dumps(_results(list(log.records.values())).to_json()))
-    [_, time, _] = stored["suites"][0]["cases"]
-    time["answer"] = {"contains": "10:32"}
-    time["calls"][0]["arguments"] = {"timezone": {"optional": "Europe/Rome"}}
-    (tmp_path / "a.json").write_text(json.dumps({**stored, "format": 1}))
-    scored = Results.load(tmp_path / "a.json").scored()
-    assert {run.record.key: run.score for run in scored} == live
-    assert {run.score.converged for run in scored if run.case.id == time["id"]} == {False}
-    (tmp_path / "a.json").write_text(json.dumps(stored))
-    with pytest.raises(ResultsFileError, match="unknown keyword"):
-        Results.load(tmp_path / "a.json")
-
-
 def test_half_a_surrogate_pair_is_kept_as_it_is_read_again(tmp_path: Path) -> None:
     with RunLog(tmp_path / "a.jsonl") as log:
         list(_bench(Told(_json("final_answer", message="\ud800"))).run_all(log))
@@ -211,6 +194,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         (lambda stored: stored.update(runs=[]), "no run of its own cases"),
         (lambda stored: stored.update(configurations=[]), "no run of its own cases"),
         (lambda stored: stored.update(model={}), "'name'"),
+        (lambda stored: stored.update(format=1), "its format is 1, and this version reads 2"),
         (lambda stored: stored["runs"][0].update(events=[]), "IndexError"),
         (lambda stored: stored["runs"][0]["events"][-1]["run"].pop("steps"), "'steps'"),
         (lambda stored: stored["runs"][0].update(events=[[]]), "TypeError"),
