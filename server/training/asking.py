@@ -6,99 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from training import vocabulary as v
-from training.wording import word, wordings
+from training.wording import LISTS, word, wordings
 
 if TYPE_CHECKING:
     from training.source import Source
 
-_NO_OPENING = frozenset(
-    [
-        "what",
-        "what's",
-        "when",
-        "am",
-        "are",
-        "do",
-        "have",
-        "i",
-        "which",
-        "how",
-        "where",
-        "on",
-        "a",
-        "one",
-        "for",
-        "at",
-        "that",
-        "i'm",
-        "i've",
-        "i'll",
-        "got",
-        "any",
-        "is",
-        "note",
-        "oops",
-        "che",
-        "chi",
-        "cosa",
-        "quando",
-        "quali",
-        "qual",
-        "quanto",
-        "quanti",
-        "dove",
-        "sono",
-        "ho",
-        "c'è",
-        "il",
-        "la",
-        "le",
-        "un",
-        "una",
-        "per",
-        "mi",
-        "ci",
-        "serve",
-        "vorrei",
-        "voglio",
-        "com'è",
-        "come",
-        "perché",
-        "annota",
-        "ricorda",
-    ]
-)
-"""First words of wishes that don't follow "could you"."""
-_QUESTIONS = (
-    *(
-        "what",
-        "when",
-        "am i",
-        "are we",
-        "do i",
-        "have i",
-        "which",
-        "how",
-        "where",
-        "can you",
-        "could",
-        "would",
-    ),
-    *(
-        "is there",
-        "are there",
-        "got the",
-        "who",
-        "will",
-        "che ",
-        "cosa",
-        "quando",
-        "quali",
-        "quanti",
-        "quanto",
-    ),
-    *("dove", "sono lib", "ho ", "c'è", "puoi", "riesci", "mi crei", "mi fai", "chi ", "come "),
-)
+_NO_OPENING = frozenset(LISTS["no_opening"])
+_QUESTIONS = tuple(LISTS["questions"])
 
 
 def styled(random: Source, text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from training import vocabulary as v
 from training.calendar_words import duration, moment, occasion
 from training.parts import Part, Step, choice, count_text, recipients, sent, sent_said, spoken
-from training.wording import PARTS_OF_DAY, PERIODS, closed, fixed, listed, word, wordings
+from training.wording import PARTS_OF_DAY, PERIODS, closed, fixed, listed, word, worded, wordings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,9 +114,7 @@ class Slots:
         return closed(text)
 
 
-def find_slots(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find slots."""
-    del first
+def find_slots(random: Source, _first: int) -> Part:
     plain = random.random() < 0.35
     slots = Slots(
         random,
@@ -132,7 +130,6 @@ def slots_said(random: Source, entries: Sequence[str]) -> str:
 
 
 def slots_send(random: Source, first: int) -> Part:
-    """Return a generated part of a request: slots send."""
     slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
     template = random.choice(wordings(random, "slots_send"))
     asked = slots.clause(random, wordings(random, "slots"))
@@ -161,8 +158,8 @@ def slots_choose(random: Source, first: int) -> Part:
     if random.random() < 0.12:
         shown, title = "", fixed(random, "slot")
     asked = slots.clause(random, wordings(random, "slots"))
-    asked = word(wordings(random, "for"), random, {"s": asked, "o": shown}) if shown else asked
-    pick = word(wordings(random, "pick"), random, {})
+    asked = worded(random, "for", s=asked, o=shown) if shown else asked
+    pick = worded(random, "pick")
     joined = random.choice(
         (
             f"{asked}, {pick}",
@@ -178,11 +175,11 @@ def slots_choose(random: Source, first: int) -> Part:
     wanted = random.choice(("send", "send", "book", "book", "both", "none"))
     to = ["me"] if random.random() < 0.6 else recipients(random)
     send, book = (
-        word(wordings(random, "then_send"), random, {"a": listed(to, random)}),
-        word(wordings(random, "then_book"), random, {}),
+        worded(random, "then_send", a=listed(to, random)),
+        worded(random, "then_book"),
     )
     if wanted == "none":
-        clause = word(wordings(random, "pick_only"), random, {"s": asked})
+        clause = worded(random, "pick_only", s=asked)
     elif wanted == "both":
         clause = f"{joined} {book} {'and' if random.language == 'en' else 'e'} {send}"
     else:
@@ -202,16 +199,9 @@ def slots_choose(random: Source, first: int) -> Part:
 
 
 def slots_book(random: Source, first: int) -> Part:
-    """Return a generated part of a request: slots book."""
     slots = Slots(random, limit=1, plain=True)
     shown, title = occasion(random)
-    clause = closed(
-        word(
-            wordings(random, "book_free"),
-            random,
-            {"o": shown, "part": slots.part_said(random), "d": slots.when},
-        )
-    )
+    clause = closed(worded(random, "book_free", o=shown, part=slots.part_said(random), d=slots.when))
     if not slots.entries:
         return Part(clause, (slots.step(),), fixed(random, "none_free"))
     steps = (slots.step(), booked(title, slots.entries, from_step=first))
@@ -243,9 +233,7 @@ def event_said(random: Source, title: str) -> str:
     return fixed(random, "booked", x=title)
 
 
-def create_events(random: Source, first: int) -> Part:
-    """Return a generated part of a request: create events."""
-    del first
+def create_events(random: Source, _first: int) -> Part:
     shown, title = occasion(random)
     if random.random() < 0.3:
         title = random.choice((v.text(random), v.noun(random), f"{v.noun(random)} {v.noun(random)}"))
@@ -269,5 +257,5 @@ def create_events(random: Source, first: int) -> Part:
             )
         )
         extra = f"{extra} {'in' if random.language == 'en' else random.choice(('a', 'in'))} {place}".strip()
-    clause = closed(word(wordings(random, "event"), random, {"o": shown, "w": when, "wb": bare, "x": extra}))
+    clause = closed(worded(random, "event", o=shown, w=when, wb=bare, x=extra))
     return Part(clause, (booked(title, [start], minutes=minutes, place=place),), event_said(random, title))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from training import vocabulary as v
 from training.parts import Part, Step, recipients, sent, sent_said, written
-from training.wording import LATER_SUMS, SUMS, ZONES, fixed, listed, word, wordings
+from training.wording import LATER_SUMS, SUMS, ZONES, fixed, listed, word, worded, wordings
 
 if TYPE_CHECKING:
     from training.source import Source
@@ -64,16 +64,14 @@ def computed(random: Source, expression: str) -> tuple[Step, str]:
     return Step("compute", {}, {"value": value, "entries": [str(value)]}), str(value)
 
 
-def compute(random: Source, first: int) -> Part:
-    """Return a generated part of a request: compute."""
-    del first
+def compute(random: Source, _first: int) -> Part:
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
     if not random.held_out and random.random() < STRANGE_SHARE:
         clause = " ".join([*(v.noun(random).lower() for _ in range(random.choice((1, 2, 3, 4)))), asked])
     else:
-        clause = word(wordings(random, "compute"), random, {"e": asked})
+        clause = worded(random, "compute", e=asked)
     return Part(
         clause,
         (step,),
@@ -82,21 +80,20 @@ def compute(random: Source, first: int) -> Part:
 
 
 def compute_then(random: Source, first: int) -> Part:
-    """Return a generated part of a request: compute then."""
     asked, expression = _sum(random)
     blank, value = computed(random, expression)
     step = Step(blank.name, {"expression": expression}, blank.result)
     slots = {"compute": word(wordings(random, "compute")[:1], random, {"e": asked}), "e": asked}
     if random.random() < 0.6:
         to = recipients(random)
-        clause = word(wordings(random, "compute_send"), random, slots | {"a": listed(to, random)})
+        clause = worded(random, "compute_send", **slots, a=listed(to, random))
         return Part(
             clause,
             (step, sent(random, to, fixed(random, "result"), step=first)),
             f"{fixed(random, 'sum', e=expression, x=value)} {sent_said(random, to)}",
         )
     path = v.file_path(random)
-    clause = word(wordings(random, "compute_write"), random, slots | {"p": v.shown(random, path)})
+    clause = worded(random, "compute_write", **slots, p=v.shown(random, path))
     return Part(
         clause,
         (step, written([path], [value])),
@@ -121,35 +118,31 @@ def now_said(random: Source, result: dict[str, Any]) -> str:
     return fixed(random, "now", t=result["time"], w=day, d=result["date"])
 
 
-def get_now(random: Source, first: int) -> Part:
-    """Return a generated part of a request: get now."""
-    del first
+def get_now(random: Source, _first: int) -> Part:
     if random.random() < 0.15:
         zones = ZONES[random.language]
         city = random.choice(tuple(zones))
         result = now_result(random, zones[city])
         shown = city if random.random() < 0.9 else city.lower()
         clause, arguments = (
-            word(wordings(random, "now_in"), random, {"c": shown}),
+            worded(random, "now_in", c=shown),
             {"timezone": zones[city]},
         )
     else:
         zone = "UTC" if random.random() < 0.7 else random.choice(tuple(ZONES[random.language].values()))
-        clause, arguments, result = word(wordings(random, "now"), random, {}), {}, now_result(random, zone)
+        clause, arguments, result = worded(random, "now"), {}, now_result(random, zone)
     said = now_said(random, result)
     return Part(clause, (Step("get_now", arguments, result),), said)
 
 
-def now_then(random: Source, first: int) -> Part:
-    """Return a generated part of a request: now then."""
-    del first
+def now_then(random: Source, _first: int) -> Part:
     result = now_result(random)
     step = Step("get_now", {}, result)
     said = now_said(random, result)
     kind = random.random()
     if kind < 0.4:
         to = recipients(random)
-        clause = word(wordings(random, "now_send"), random, {"a": listed(to, random)})
+        clause = worded(random, "now_send", a=listed(to, random))
         return Part(
             clause,
             (step, sent(random, to, fixed(random, "time"), body=said)),
@@ -157,9 +150,5 @@ def now_then(random: Source, first: int) -> Part:
         )
     path = v.file_path(random)
     value = result["date"] if kind < 0.75 else result["time"]
-    clause = word(
-        wordings(random, "now_write") if kind < 0.75 else wordings(random, "now_write_time"),
-        random,
-        {"p": v.shown(random, path)},
-    )
+    clause = worded(random, "now_write" if kind < 0.75 else "now_write_time", p=v.shown(random, path))
     return Part(clause, (step, written([path], [value])), f"{said} {fixed(random, 'wrote', x=path)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from training import vocabulary as v
 from training.parts import Part, Step, count_text, quoted, shortened, spoken, written
-from training.wording import KINDS, WHICH, fixed, listed, word, wordings
+from training.wording import KINDS, WHICH, fixed, listed, word, worded, wordings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,29 +18,27 @@ if TYPE_CHECKING:
 _ON_PAPER = re.compile(r"(print|stampa)\b(?!.*\b(contents?|text|contenuto|testo) (of|di)\b)")
 
 
-def create_dirs(random: Source, first: int) -> Part:
-    """Return a generated part of a request: create dirs."""
-    del first
+def _all_shown(random: Source, paths: Sequence[str]) -> str:
+    return listed([v.shown(random, path) for path in paths], random)
+
+
+def create_dirs(random: Source, _first: int) -> Part:
     kind = random.random()
     if kind < 0.18:
         paths = [v.folder(random) for _ in range(random.choice((2, 2, 3, 4)))]
-        clause = word(
-            wordings(random, "folders"),
+        clause = worded(
             random,
-            {
-                "p": listed([v.shown(random, path) for path in paths], random),
-                "n": count_text(random, len(paths)),
-            },
+            "folders",
+            p=_all_shown(random, paths),
+            n=count_text(random, len(paths)),
         )
     elif kind < 0.3:
         parent, leaf = v.folder(random), v.stem(random, v.FOLDERS[random.language])
         paths = [f"{parent}/{leaf}"]
-        clause = word(
-            wordings(random, "folder_in"), random, {"leaf": leaf, "parent": v.shown(random, parent)}
-        )
+        clause = worded(random, "folder_in", leaf=leaf, parent=v.shown(random, parent))
     else:
         paths = [v.folder(random)]
-        clause = word(wordings(random, "folder"), random, {"p": v.shown(random, paths[0])})
+        clause = worded(random, "folder", p=v.shown(random, paths[0]))
     return Part(
         clause,
         (Step("create_dirs", {"paths": paths}, {"entries": paths}),),
@@ -48,59 +46,38 @@ def create_dirs(random: Source, first: int) -> Part:
     )
 
 
-def write_files(random: Source, first: int) -> Part:
-    """Return a generated part of a request: write files."""
-    del first
+def write_files(random: Source, _first: int) -> Part:
     kind = random.random()
     contents = [v.text(random)]
     paths = [v.file_path(random)]
     if kind < 0.05:
         paths = ["notes.txt"]
-        clause = word(wordings(random, "note"), random, {"t": contents[0]})
+        clause = worded(random, "note", t=contents[0])
     elif kind < 0.13:
         contents.append(v.text(random))
         paths.append(v.file_path(random))
         shown = [quoted(random, text) for text in contents]
-        clause = word(
-            wordings(random, "write_two"),
-            random,
-            {"t": shown[0], "t2": shown[1], "p": paths[0], "p2": paths[1]},
-        )
+        clause = worded(random, "write_two", t=shown[0], t2=shown[1], p=paths[0], p2=paths[1])
     else:
-        clause = word(
-            wordings(random, "write"),
-            random,
-            {"t": quoted(random, contents[0]), "p": v.shown(random, paths[0])},
-        )
+        clause = worded(random, "write", t=quoted(random, contents[0]), p=v.shown(random, paths[0]))
     return Part(clause, (written(paths, contents),), fixed(random, "wrote", x=spoken(paths)))
 
 
-def create_then_write_inside(random: Source, first: int) -> Part:
-    """Return a generated part of a request: create then write inside."""
-    del first
+def create_then_write_inside(random: Source, _first: int) -> Part:
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
-    create = word(wordings(random, "folder"), random, {"p": v.shown(random, parent)})
-    clause = word(
-        wordings(random, "write_inside"),
-        random,
-        {"create": create, "leaf": leaf, "t": quoted(random, content)},
-    )
+    create = worded(random, "folder", p=v.shown(random, parent))
+    clause = worded(random, "write_inside", create=create, leaf=leaf, t=quoted(random, content))
     path = f"{parent}/{leaf}"
     steps = (Step("create_dirs", {"paths": [parent]}, {"entries": [parent]}), written([path], [content]))
     return Part(clause, steps, f"{fixed(random, 'created', x=parent)} {fixed(random, 'wrote', x=path)}")
 
 
-def create_then_write_path(random: Source, first: int) -> Part:
+def create_then_write_path(random: Source, _first: int) -> Part:
     """Return a folder, and a file whose whole path is said: the shape of first requests."""
-    del first
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
     path = f"{parent}/{leaf}"
-    write = word(wordings(random, "write"), random, {"t": quoted(random, content), "p": path})
-    clause = word(
-        wordings(random, "create_write"),
-        random,
-        {"create": word(wordings(random, "folder"), random, {"p": parent}), "write": write},
-    )
+    write = worded(random, "write", t=quoted(random, content), p=path)
+    clause = worded(random, "create_write", create=worded(random, "folder", p=parent), write=write)
     steps = (Step("create_dirs", {"paths": [parent]}, {"entries": [parent]}), written([path], [content]))
     return Part(clause, steps, f"{fixed(random, 'created', x=parent)} {fixed(random, 'wrote', x=path)}")
 
@@ -128,32 +105,24 @@ def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
     In training never "print FILE": that is paper's business, and no tool does it.
     """
     while True:
-        clause = word(wordings(random, key), random, slots)
+        clause = worded(random, key, **slots)
         if random.held_out or not _ON_PAPER.match(clause):
             return clause
 
 
-def read_files(random: Source, first: int) -> Part:
-    """Return a generated part of a request: read files."""
-    del first
+def read_files(random: Source, _first: int) -> Part:
     paths = [v.file_path(random) for _ in range(random.choice((1, 1, 1, 1, 2)))]
-    clause = _reading(random, "read", {"p": listed([v.shown(random, path) for path in paths], random)})
+    clause = _reading(random, "read", {"p": _all_shown(random, paths)})
     step, said = read_step(random, {"paths": paths}, paths)
     return Part(clause, (step,), said)
 
 
-def delete_files(random: Source, first: int) -> Part:
-    """Return a generated part of a request: delete files."""
-    del first
+def delete_files(random: Source, _first: int) -> Part:
     make = v.file_path if random.random() < 0.75 else v.folder
     paths = [make(random) for _ in range(random.choice((1, 1, 1, 2)))]
     step = Step("delete_files", {"paths": paths}, {"entries": paths})
     return Part(
-        word(
-            wordings(random, "delete"),
-            random,
-            {"p": listed([v.shown(random, path) for path in paths], random)},
-        ),
+        worded(random, "delete", p=_all_shown(random, paths)),
         (step,),
         fixed(random, "trashed", x=spoken(paths)),
     )
@@ -227,7 +196,7 @@ def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Foun
             {},
         )
         if base == "."
-        else word(wordings(random, "in"), random, {"b": v.shown(random, base)})
+        else worded(random, "in", b=v.shown(random, base))
     )
     arguments: dict[str, Any] = {"base_path": base}
     arguments |= {"pattern": patterns[0]} if len(patterns) == 1 else {"patterns": list(patterns)}
@@ -253,9 +222,7 @@ def _whole_folder(template: str, found: Found) -> bool:
     return "{f" in template or (found.step.arguments.get("pattern") == "*" and found.base != ".")
 
 
-def find_files(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find files."""
-    del first
+def find_files(random: Source, _first: int) -> Part:
     found = find(random)
     templates = tuple(template for template in wordings(random, "find") if _whole_folder(template, found))
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "b": found.base}
@@ -263,7 +230,6 @@ def find_files(random: Source, first: int) -> Part:
 
 
 def find_read(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find read."""
     found = find(random, empty=0.08)
     clause = _reading(random, "find_read", {"f": found.what, "i": found.where})
     if not found.entries:
@@ -273,7 +239,6 @@ def find_read(random: Source, first: int) -> Part:
 
 
 def find_delete(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find delete."""
     found = find(random, empty=0.08)
     if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.what.startswith("*"):
         return find_delete(random, first)

@@ -7,58 +7,47 @@ from typing import TYPE_CHECKING
 from training import vocabulary as v
 from training.file_intents import find, found_said, read_step
 from training.parts import Part, Step, quoted, recipients, sent, sent_said, subject_of, written
-from training.wording import fixed, listed, word, wordings
+from training.wording import fixed, listed, worded
 
 if TYPE_CHECKING:
     from training.source import Source
 
 
-def send_messages(random: Source, first: int) -> Part:
-    """Return a generated part of a request: send messages."""
-    del first
+def send_messages(random: Source, _first: int) -> Part:
     to, text = recipients(random), v.text(random)
     shown = {"a": listed(to, random), "t": text, "q": quoted(random, text)}
     if random.random() < 0.22:
         noun = v.noun(random)
         slots = {"w": noun, "w2": v.noun(random), "W": noun.capitalize()}
-        subject = word(wordings(random, "short_subjects"), random, slots)
-        clause = word(
-            wordings(random, "send_subject"), random, shown | {"s": subject, "sq": quoted(random, subject)}
-        )
+        subject = worded(random, "short_subjects", **slots)
+        clause = worded(random, "send_subject", **shown, s=subject, sq=quoted(random, subject))
     else:
         subject = subject_of(text)
-        clause = word(
-            wordings(random, "send") if to != ["me"] else wordings(random, "send_me"), random, shown
-        )
+        clause = worded(random, "send" if to != ["me"] else "send_me", **shown)
     return Part(clause, (sent(random, to, subject, body=text),), sent_said(random, to))
 
 
-def write_send(random: Source, first: int) -> Part:
-    """Return a generated part of a request: write send."""
-    del first
+def write_send(random: Source, _first: int) -> Part:
     path, content, to = v.file_path(random), v.text(random), recipients(random)
-    write = word(
-        wordings(random, "write"), random, {"t": quoted(random, content), "p": v.shown(random, path)}
-    )
-    clause = word(wordings(random, "write_send"), random, {"write": write, "a": listed(to, random)})
+    write = worded(random, "write", t=quoted(random, content), p=v.shown(random, path))
+    clause = worded(random, "write_send", write=write, a=listed(to, random))
     steps = (written([path], [content]), sent(random, to, subject_of(content), body=content))
     return Part(clause, steps, f"{fixed(random, 'wrote', x=path)} {sent_said(random, to)}")
 
 
 def find_send(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find send."""
     found, to = find(random, empty=0.06), recipients(random)
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "a": listed(to, random)}
     subject = fixed(random, "files") if found.base == "." else fixed(random, "files_in", x=found.base)
     if random.random() < 0.25:
-        clause = word(wordings(random, "find_read_send"), random, slots)
+        clause = worded(random, "find_read_send", **slots)
         if found.entries:
             step, _ = read_step(random, {"from_step": first}, found.entries)
             return Part(
                 clause, (found.step, step, sent(random, to, subject, step=first + 1)), sent_said(random, to)
             )
         return Part(clause, (found.step,), fixed(random, "none_found"))
-    clause = word(wordings(random, "find_send"), random, slots)
+    clause = worded(random, "find_send", **slots)
     if not found.entries:
         return Part(clause, (found.step,), fixed(random, "none_found"))
     return Part(
@@ -69,12 +58,9 @@ def find_send(random: Source, first: int) -> Part:
 
 
 def read_send(random: Source, first: int) -> Part:
-    """Return a generated part of a request: read send."""
     path, to = v.file_path(random), recipients(random)
     step, _ = read_step(random, {"paths": [path]}, [path])
-    clause = word(
-        wordings(random, "read_send"), random, {"p": v.shown(random, path), "a": listed(to, random)}
-    )
+    clause = worded(random, "read_send", p=v.shown(random, path), a=listed(to, random))
     return Part(clause, (step, sent(random, to, path, step=first)), sent_said(random, to))
 
 
@@ -98,11 +84,7 @@ def known_file(random: Source, first: int) -> Part:
     entries = [f"{folder}{stem}.{random.choice(v.EXTENSIONS)}"] if random.random() < 0.92 else []
     step = Step(step.name, step.arguments, {"entries": entries, "count": len(entries)})
     to = recipients(random) if random.random() < 0.6 else []
-    clause = word(
-        wordings(random, "known_send" if to else "known_read"),
-        random,
-        slots | {"a": listed(to or ["me"], random)},
-    )
+    clause = worded(random, "known_send" if to else "known_read", **slots, a=listed(to or ["me"], random))
     if not entries:
         return Part(clause, (step,), fixed(random, "none_found"))
     reading, said = read_step(random, {"from_step": first}, entries)

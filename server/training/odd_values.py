@@ -13,34 +13,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from training.wording import LISTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from training.source import Source
 
 _WORD = re.compile(r"[^\W\d_]+")
-_ENDS = ("!", "?", "...", "!!", ")", "%", "…", "*", "&", "+", "'", "#", "=")
-_FOREIGN = (*"éèüöäñçßåøîôâõ日本ж", "é", "ñ", "ü", "ção", "øy")
-_BETWEEN = (
-    ", ",
-    ": ",
-    "; ",
-    " - ",
-    "/",
-    " & ",
-    "-",
-    "_",
-    "'",
-    " + ",
-    ". ",
-    "... ",
-    "! ",
-    "? ",
-    " = ",
-    "@",
-    " \\ ",
-    "\\",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +80,7 @@ def glued(random: Source) -> str:
         elif shape < 0.83:
             made = made.upper()
         if random.random() < 0.02:
-            made += random.choice(_FOREIGN)
+            made += random.choice(LISTS["foreign"])
         if len(made) > 1 and _fits(random, made):
             return made
 
@@ -159,11 +139,15 @@ def text(random: Source, noun: Callable[[], str]) -> str:
             each = _number(random)
         if random.random() < 0.04:
             each = f'"{each}"'
-        made += each if place == 0 else (random.choice(_BETWEEN) if random.random() < marks else " ") + each
+        made += (
+            each
+            if place == 0
+            else (random.choice(LISTS["between"]) if random.random() < marks else " ") + each
+        )
     if random.random() < 0.25:
         made = made[:1].upper() + made[1:]
     if random.random() < 0.2:
-        made += random.choice(_ENDS)
+        made += random.choice(LISTS["ends"])
     return made if _fits(random, made) else text(random, noun)
 
 
@@ -175,21 +159,5 @@ def _number(random: Source) -> str:
         return f"{random.randint(0, 23)}:{random.randint(0, 59):02}"
     if kind < 0.85:
         return f"{random.randint(0, 999)}{random.choice('.,')}{random.randint(0, 99):02}"
-    return random.choice(
-        (
-            "{}%",
-            "#{}",
-            "{} €",
-            "{}/{}",
-            "{}+{}",
-            "v{}",
-            "+39 {} {}",
-            "({})",
-            "${}",
-            "~{}",
-            "<{}>",
-            ">{}",
-            "^{}",
-            "{}°",
-        )
-    ).format(random.randint(1, 99), random.randint(1, 9999))
+    shape: str = random.choice(LISTS["numbers"])
+    return shape.format(random.randint(1, 99), random.randint(1, 9999))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 from training import vocabulary as v
-from training.wording import fixed
+from training.wording import LISTS, fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,14 +43,9 @@ class Part:
     said: str
 
 
-COUNTS = {
-    "en": ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    "it": ("zero", "uno", "due", "tre", "quattro", "cinque", "sei", "sette", "otto", "nove", "dieci"),
-}
-
-
 def count_text(random: Source, number: int) -> str:
-    return COUNTS[random.language][number] if number <= 10 and random.random() < 0.5 else str(number)
+    counts: list[str] = LISTS["counts"][random.language]
+    return counts[number] if number < len(counts) and random.random() < 0.5 else str(number)
 
 
 def spoken(values: Sequence[str], most: int = 5) -> str:

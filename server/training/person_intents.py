@@ -17,35 +17,30 @@ from training.parts import (
     spoken,
     written,
 )
-from training.wording import fixed, listed, word, wordings
+from training.wording import LISTS, fixed, listed, worded
 
 if TYPE_CHECKING:
     from training.source import Source
 
 
-FIELDS = {"en": ("name", "number", "date"), "it": ("nome", "numero", "data")}
-
-
-def get_inputs(random: Source, first: int) -> Part:
-    """Return a generated part of a request: get inputs."""
-    del first
+def get_inputs(random: Source, _first: int) -> Part:
     kind = random.random()
     if kind < 0.5:
         options = [v.noun(random) for _ in range(random.choice((2, 3, 3, 4)))]
-        asked = word(wordings(random, "ask_choice"), random, {"o": listed(options, random)})
+        asked = worded(random, "ask_choice", o=listed(options, random))
         value = random.choice(options)
         step = choice(fixed(random, "choice"), "choice", fixed(random, "which_one"), value, None, options)
     else:
         noun = (
             v.noun(random)
             if random.random() < 0.6
-            else f"{v.noun(random)} {random.choice(FIELDS[random.language])}"
+            else f"{v.noun(random)} {random.choice(LISTS['fields'][random.language])}"
         )
         value, field, prompt, asked = (
             v.text(random),
             "text",
             f"{noun}?",
-            word(wordings(random, "ask_text"), random, {"n": noun}),
+            worded(random, "ask_text", n=noun),
         )
         if kind > 0.85:
             wishes = (
@@ -59,7 +54,7 @@ def get_inputs(random: Source, first: int) -> Part:
                 random.choice(("yes", "no")),
                 "yes_no",
                 f"{sentence}?",
-                word(wordings(random, "ask_yes"), random, {"t": sentence}),
+                worded(random, "ask_yes", t=sentence),
             )
         dialog = [{"var": "answer", "prompt": prompt, "schema": {"kind": field}}]
         step = Step(
@@ -70,13 +65,12 @@ def get_inputs(random: Source, first: int) -> Part:
     said = fixed(random, "chose" if kind < 0.5 else "answered", x=value)
     if random.random() < 0.3:
         path = v.file_path(random)
-        clause = word(wordings(random, "ask_write"), random, {"ask": asked, "p": v.shown(random, path)})
+        clause = worded(random, "ask_write", ask=asked, p=v.shown(random, path))
         return Part(clause, (step, written([path], [value])), f"{said} {fixed(random, 'wrote', x=path)}")
     return Part(asked, (step,), said)
 
 
 def find_choose(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find choose."""
     found: Found = find(random, empty=0)
     verb = random.choice(("read", "open", "delete", "remove", "email"))
     italian = {
@@ -93,7 +87,7 @@ def find_choose(random: Source, first: int) -> Part:
         "i": found.where,
         "verb": italian[verb] if random.language == "it" else verb,
     }
-    clause = word(wordings(random, "find_choose"), random, slots)
+    clause = worded(random, "find_choose", **slots)
     value = random.choice(found.entries)
     choose = choice(fixed(random, "files"), "file", fixed(random, "which_file"), value, first)
     if verb == "email":
@@ -107,34 +101,26 @@ def find_choose(random: Source, first: int) -> Part:
     return Part(clause, (found.step, choose, last), said)
 
 
-def undo_last_turn(random: Source, first: int) -> Part:
-    """Return a generated part of a request: undo last turn."""
-    del first
+def undo_last_turn(random: Source, _first: int) -> Part:
     shapes = ("removed folder '{p}'", "removed '{p}'", "restored '{p}'")
     undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
     said = fixed(random, "undone", x=spoken(undone))
-    return Part(
-        word(wordings(random, "undo"), random, {}), (Step("undo_last_turn", {}, {"entries": undone}),), said
-    )
+    return Part(worded(random, "undo"), (Step("undo_last_turn", {}, {"entries": undone}),), said)
 
 
-def find_drive(random: Source, first: int) -> Part:
-    """Return a generated part of a request: find drive."""
-    del first
+def find_drive(random: Source, _first: int) -> Part:
     query = " ".join(v.noun(random) for _ in range(random.choice((1, 1, 2, 3))))
     found = [f"{v.noun(random)}.{random.choice(v.EXTENSIONS)}" for _ in range(random.choice((1, 2, 3)))]
     step = Step("find_files_google_workspace", {"query": query}, {"entries": found, "count": len(found)})
     said = found_said(random, found)
-    return Part(word(wordings(random, "drive"), random, {"q": quoted(random, query)}), (step,), said)
+    return Part(worded(random, "drive", q=quoted(random, query)), (step,), said)
 
 
-def location(random: Source, first: int) -> Part:
-    """Return a generated part of a request: location."""
-    del first
+def location(random: Source, _first: int) -> Part:
     place = random.word(v.PLACES).capitalize()
     step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})
     return Part(
-        word(wordings(random, "where"), random, {"n": v.noun(random)}),
+        worded(random, "where", n=v.noun(random)),
         (step,),
         fixed(random, "place", x=place),
     )

@@ -20,7 +20,7 @@ from training.asking import impossible, styled, to_me
 from training.parts import Part, Step, shortened
 from training.pools import decoys_for, pool_for, pool_prompt
 from training.source import Language, Source
-from training.wording import closed, fixed, wordings
+from training.wording import LISTS, closed, fixed, wordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,24 +58,7 @@ PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether i
     (1.3, person_intents.find_drive, False),
     (0.8, person_intents.location, False),
 )
-FALLIBLE = frozenset(
-    {
-        "read_files",
-        "find_files",
-        "send_messages",
-        "delete_files",
-        "find_files_google_workspace",
-        "create_events",
-    }
-)
-ERRORS = (
-    "'{p}' does not exist",
-    "there is no folder '{p}'; \".\" is the workspace",
-    "'{p}' is no text file",
-    "the person did not approve this call; it was not executed",
-    "permission denied: '{p}'",
-    "it took longer than 30 s and was stopped",
-)
+FALLIBLE = frozenset(LISTS["fallible"])
 SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
 """How many requests hold one wish, two and three: in training, and in the held-out suite."""
 REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
@@ -136,7 +119,7 @@ def _failed(random: Source, part: Part) -> Part:
     index = random.choice(fallible)
     step = part.steps[index]
     named = (step.arguments.get("paths") or [step.arguments.get("base_path", v.file_path(random))])[0]
-    template = random.choice(ERRORS)
+    template = random.choice(LISTS["errors"])
     error = template.format(p=named)
     if "approve" in error and step.name in ("read_files", "find_files"):
         error = f"'{named}' does not exist"

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from training import odd_values
-from training.wording import listed, word
+from training.wording import LISTS, listed, word
 
 if TYPE_CHECKING:
     from training.source import Source
@@ -32,68 +32,6 @@ OCCASIONS_IT = tuple((noun, gender) for gender in "mf" for noun in _ITALIAN[f"oc
 ROLES_IT, WEEKDAYS_IT = tuple(_ITALIAN["roles"]), tuple(_ITALIAN["weekdays"])
 IMPOSSIBLE: dict[str, list[str]] = _LISTS["impossible"]
 DECOYS: dict[str, list[str]] = _LISTS["decoys"]
-SENTENCES_IT = (
-    "[il|la|] {w} [è|era] [in ritardo|pronto|chiuso|aperto|rotto|qui|finito]",
-    "[compra|porta|prendi|ordina] [il|la|del|] {w} [e {w}|]",
-    "[sono|sarò] [in ritardo|lì alle {n}|a {place}|in vacanza|fuori oggi]",
-    "[ci vediamo|partiamo|iniziamo|arriviamo] alle {n}",
-    "[la riunione|il treno|il pranzo|la festa|il volo|la cena] [inizia|parte|comincia] alle {n}",
-    "[la riunione|il treno|la festa|la cena] è [spostata|rimandata] a [lunedì|martedì|venerdì|domani]",
-    "ricordati [di chiamare|di ringraziare|di] {name}",
-    "chiama [{name}|il {w}|la banca|il medico|casa] [domani|oggi|alle {n}|]",
-    "grazie per [il|la] {w}",
-    "a [domani|lunedì|presto|stasera]",
-    "[paga|spedisci|controlla|firma|finisci|rivedi] [il|la] {w} [entro|prima di] [lunedì|venerdì|domani]",
-    "ciao [a tutti|{name}|da {place}|]",
-    "non dimenticare [il|la] {w}",
-    "{name} [vuole|cerca|ha|preferisce] [il|la|un] {w}",
-    "[caro|ciao] {name}, [il|la] {w} [va bene|è qui|è pronta|è arrivato]",
-    "versione {n}.{n} del {w}",
-    "{w} {w}",
-    "{w} {w} {w}",
-    "{w}",
-    "tutto bene",
-    "annaffia [il|la] {w}",
-    "abbiamo vinto [il|la] {w}",
-    "buon compleanno {name}",
-    "[il rapporto|il bilancio|il contratto|l'ordine] è [pronto|firmato|approvato|allegato]",
-    "{w}: {n}",
-    "l'{w} è per {name}",
-    "perché non vieni a {place} con {name}",
-    "mi serve un {w} per [la|il] {w}",
-)
-SENTENCES_EN = (
-    "the {w} [is|was] [late|ready|closed|open|broken|cancelled|here]",
-    "[buy|bring|get|fetch|order] [the|some|a|] {w} [and {w}|]",
-    "I [will be|am] [late|there at {n}|in {place}|on holiday|out today]",
-    "[we|they] [meet|leave|start|arrive|eat] at {n}",
-    "the [meeting|train|call|lunch|party|lesson|flight] [is|starts|leaves] at {n}",
-    "the [meeting|train|party|dinner] is [moved|postponed] to [monday|tuesday|friday|{n}]",
-    "remember [to call|to thank|] {name}",
-    "call [{name}|the {w}|the bank|the doctor|home] [tomorrow|today|at {n}|]",
-    "thank you for the {w}",
-    "see you [tomorrow|on monday|soon|at {n}]",
-    "[pay|send|check|sign|finish|review] the {w} [before|by] [monday|friday|noon|{n}]",
-    "hello [world|{name}|from {place}|everyone|]",
-    "[don't|do not] forget the {w}",
-    "it's {w} time",
-    "{name} [likes|needs|wants|has] [the|a] {w}",
-    "[dear|hi] {name}, the {w} is [fine|here|ready]",
-    "version {n}.{n} of the {w}",
-    "{w} {w}",
-    "{w} {w} {w}",
-    "{w}",
-    "the {w} {w} of {place}",
-    "all good",
-    "water the {w}",
-    "we won the {w}",
-    "happy birthday {name}",
-    "the report is [ready|done|attached]",
-    "the [budget|offer|contract|plan|order] is [approved|signed|ready|accepted]",
-    "{w}: {n}",
-)
-
-
 AGAIN_SHARE = 0.1
 ODD_SHARE = 0.15
 """Of the values that training draws, those made of the tokenizer's own pieces."""
@@ -103,9 +41,6 @@ ODD_SHARE = 0.15
 def reserved() -> re.Pattern[str]:
     """Return a pattern of every word that no trace has."""
     return re.compile("|".join(map(re.escape, _LISTS["reserved"])), re.IGNORECASE)
-
-
-SENTENCES = {"en": SENTENCES_EN, "it": SENTENCES_IT}
 
 
 @cache
@@ -294,7 +229,7 @@ def text(random: Source) -> str:
 
 
 def _sentence(random: Source) -> str:
-    template = random.choice(SENTENCES[random.language])
+    template = random.choice(LISTS["sentences"][random.language])
     for _ in range(template.count("{w}")):
         template = template.replace("{w}", noun(random), 1)
     name = random.word(NAMES)

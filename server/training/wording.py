@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Node: TypeAlias = "str | tuple[tuple[Node, ...], ...]"
 """Literal text, or a choice between sequences of nodes."""
 
+LISTS: dict[str, Any] = tomllib.loads((files(__package__) / "lists.toml").read_text("utf-8"))
 _FOUND: dict[str, dict[str, Any]] = {
     language: tomllib.loads((files(__package__) / name).read_text("utf-8"))
     for language, name in (("en", "wordings.toml"), ("it", "wordings_it.toml"))
@@ -69,36 +70,6 @@ _FIXED: dict[str, dict[str, str]] = _tables("fixed")
 
 TYPO_SHARE, FILLER_SHARE = 0.03, 0.06
 """Of the wordings that training draws, those mistyped (values never are) and those with a word more."""
-_FILLERS = {
-    "en": [
-        "just",
-        "now",
-        "please",
-        "quickly",
-        "simply",
-        "kindly",
-        "really",
-        "also",
-        "actually",
-        "maybe",
-        "today",
-        "immediately",
-        "again",
-    ],
-    "it": [
-        "pure",
-        "subito",
-        "ora",
-        "adesso",
-        "gentilmente",
-        "magari",
-        "oggi",
-        "velocemente",
-        "anche",
-        "semplicemente",
-        "intanto",
-    ],
-}
 _GAP = re.compile(r"(?<=[a-zàèéìòù]) (?=[a-zàèéìòù])")
 _LONG_WORD = re.compile(r"(?<![{\w'])[a-zA-Zàèéìòù]{5,}(?![\w}'])")
 _SPACES = re.compile(r" {2,}")
@@ -158,6 +129,11 @@ def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> 
     return _BEFORE_MARK.sub(r"\1", text).format_map(slots)
 
 
+def worded(random: Source, key: str, /, **slots: str) -> str:
+    """Return one of the wordings of an intent, its slots filled."""
+    return word(wordings(random, key), random, slots)
+
+
 def mistyped(random: Source, text: str) -> str:
     """Return the wording with one of its longer words typed wrong.
 
@@ -179,7 +155,7 @@ def filled(random: Source, text: str) -> str:
     if not gaps:
         return text
     at = random.choice(gaps)
-    return f"{text[:at]} {random.choice(_FILLERS[random.language])}{text[at:]}"
+    return f"{text[:at]} {random.choice(LISTS['fillers'][random.language])}{text[at:]}"
 
 
 def closed(text: str) -> str:
