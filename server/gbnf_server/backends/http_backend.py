@@ -2,71 +2,62 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
-from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import AnswerFormat, Completion
+import httpx
+
+from gbnf_server.backends.base import Completion
 from gbnf_server.backends.http_client import Flow, HttpClient
+from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.backends.request_backend import Request, RequestBackend
+from gbnf_server.backends.streaming import EventStream, ReasoningFilter
+
+ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any] | None], Completion]
+"""Parses a response, and the object that the lines of a streamed one add up to."""
 
 
-class HttpBackend(ABC):
-    """A backend whose model runs in a server. `_complete` sends requests and parses the responses."""
+class HttpBackend(RequestBackend):
+    """A backend whose model runs in a server. `_flow` sends requests and parses the responses."""
 
     _http: HttpClient
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; see `Backend`. `dialect` determines what `grammar` is."""
-        return self._http.drive(self._complete(messages, grammar, max_tokens, temperature, seed, on_text))
-
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Like `complete`, for an event loop; cancelling it closes the connection, and the server stops."""
-        return await self._http.adrive(
-            self._complete(messages, grammar, max_tokens, temperature, seed, on_text)
-        )
-
-    def clear_prompt_cache(self) -> None:  # noqa: B027 - overridden where the server allows it
+    def clear_prompt_cache(self) -> None:
         """Do nothing: most servers have no request for it."""
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._http.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @abstractmethod
-    def _complete(
+    def _flow(self, request: Request) -> Flow[Completion]: ...
+
+    def _complete(self, request: Request) -> Completion:
+        return self._http.drive(self._flow(request))
+
+    async def _acomplete(self, request: Request) -> Completion:
+        # cancelling it closes the connection, and the server stops
+        return await self._http.adrive(self._flow(request))
+
+    def _post(
         self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-        on_text: Callable[[str], None] | None,
-    ) -> Flow[Completion]: ...
+        path: str,
+        body: dict[str, Any],
+        request: Request,
+        stream: type[EventStream],
+        read: ReadResponse,
+        open_tags: ReasoningTags | None = None,
+    ) -> Flow[Completion]:
+        """Send the body, and read the response; if the request has an `on_text`, as a stream."""
+        if request.on_text is None:
+            response = yield from self._http.request("POST", path, body, tokens=request.max_tokens)
+            return read(response, None)
+        reasoning_filter = ReasoningFilter(
+            request.on_text, constrained=request.grammar is not None, open_tags=open_tags
+        )
+        lines = stream(reasoning_filter, request.max_tokens)
+        response = yield from self._http.request(
+            "POST", path, {**body, **stream.FIELDS}, on_line=lines.feed, tokens=request.max_tokens
+        )
+        return reasoning_filter.end(read(response, lines.end()))

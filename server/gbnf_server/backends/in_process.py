@@ -11,16 +11,15 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
+from gbnf_server.backends.request_backend import Request, RequestBackend
 from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.errors import ContextOverflow, ModelLoadError
 from gbnf_server.inference.constraint import Constraint
@@ -32,7 +31,7 @@ from gbnf_server.inference.native import NativeModel
 from gbnf_server.inference.sampler import Sampler, Truncation
 
 
-class InProcess:
+class InProcess(RequestBackend):
     """A GGUF model, run by llama-cpp-python. Runs `parallel` calls at a time; others wait."""
 
     def __init__(
@@ -85,42 +84,6 @@ class InProcess:
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; see `Backend`. Raises GrammarRefused, ContextOverflow or BackendError."""
-        stop = threading.Event()
-        return self._complete(
-            messages, grammar, max_tokens, Sampler(temperature, seed, self._truncation), stop, on_text
-        )
-
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Like `complete`, in a thread, which calls `on_text`; cancelling ends it at the next token."""
-        stop = threading.Event()
-        sampler = Sampler(temperature, seed, self._truncation)
-        try:
-            return await asyncio.to_thread(
-                self._complete, messages, grammar, max_tokens, sampler, stop, on_text
-            )
-        finally:
-            stop.set()
-
     def clear_prompt_cache(self) -> None:
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
         slot = Slot()
@@ -135,30 +98,23 @@ class InProcess:
         self._kv_cache.close()
         self._free()
 
-    def __enter__(self) -> Self:
-        return self
+    def _complete(self, request: Request) -> Completion:
+        return self._run(request, threading.Event())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    async def _acomplete(self, request: Request) -> Completion:
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(self._run, request, stop)
+        finally:
+            stop.set()  # ends the thread at the next token
 
-    def _complete(
-        self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        sampler: Sampler,
-        stop: threading.Event,
-        on_text: OnText | None,
-    ) -> Completion:
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
-        grammar = None if grammar is None else guard_grammar(grammar)
+    def _run(self, request: Request, stop: threading.Event) -> Completion:
+        sampler = Sampler(request.temperature, request.seed, self._truncation)
+        grammar = None if request.grammar is None else guard_grammar(request.grammar)
         slot = Slot()
         try:
             self._kv_cache.register(slot)
-            prompt = self._template.prompt(messages, constrained=grammar is not None)
+            prompt = self._template.prompt(request.messages, constrained=grammar is not None)
             tokens = self._encoded(prompt)
             started = time.perf_counter()
             constrained = None if grammar is None else self._engine.constraint(grammar)
@@ -167,11 +123,13 @@ class InProcess:
             open_tags = open_reasoning_tags(prompt)
             reasoning_filter = (
                 None
-                if on_text is None
-                else ReasoningFilter(on_text, constrained=constrained is not None, open_tags=open_tags)
+                if request.on_text is None
+                else ReasoningFilter(
+                    request.on_text, constrained=constrained is not None, open_tags=open_tags
+                )
             )
             feed = None if reasoning_filter is None else reasoning_filter.feed
-            answer = self._answer(tokens, constrained, max_tokens, sampler, stop, feed, slot)
+            answer = self._answer(tokens, constrained, request.max_tokens, sampler, stop, feed, slot)
             if constrained is None:
                 reasoning, text = split_reasoning(answer.text, open_tags)
                 answer = replace(answer, text=text, reasoning=reasoning)

@@ -8,14 +8,16 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+import httpx
+
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
@@ -27,7 +29,8 @@ from gbnf_server.backends.reasoning import (
     open_reasoning_tags,
     split_reasoning_message,
 )
-from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
+from gbnf_server.backends.request_backend import Request
+from gbnf_server.backends.streaming import CompletionStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages, probe_roles
 from gbnf_server.backends.wire import parse_count, value_at
 from gbnf_server.errors import BackendError, ChatTemplateError, ServerResponseError
@@ -108,27 +111,19 @@ class LlamaServer(HttpBackend):
         """Make the server evaluate the whole prompt of the next call."""
         self._reuses = False
 
-    def _complete(
-        self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-        on_text: Callable[[str], None] | None,
-    ) -> Flow[Completion]:
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
+    def _flow(self, request: Request) -> Flow[Completion]:
         # a server hangs and crashes on the same grammars as the engine here
-        grammar = None if grammar is None else guard_grammar(grammar)
+        grammar = None if request.grammar is None else guard_grammar(request.grammar)
         properties = yield from self._fetch_properties(refresh=True)
-        prompt, images = yield from self._prompt(messages, properties, constrained=grammar is not None)
+        prompt, images = yield from self._prompt(
+            request.messages, properties, constrained=grammar is not None
+        )
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
-            "n_predict": max_tokens,
-            "temperature": temperature,
+            "n_predict": request.max_tokens,
+            "temperature": request.temperature,
             "samplers": ["temperature"],  # nothing else, as in this process
-            "seed": seed,
+            "seed": request.seed,
             "cache_prompt": self._reuses,
         }
         self._reuses = True
@@ -137,17 +132,11 @@ class LlamaServer(HttpBackend):
         elif (tags := properties.capabilities.reasoning_tags) is not None:
             body["preserved_tokens"] = list(tags.tokens)  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
-        if on_text is None:
-            response = yield from self._http.request("POST", "/completion", body, tokens=max_tokens)
-            return read_completion(unpack_response(response), grammar, open_tags)
-        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None, open_tags=open_tags)
-        lines = CompletionStream(reasoning_filter, max_tokens)
-        response = yield from self._http.request(
-            "POST", "/completion", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
-        )
-        return reasoning_filter.end(
-            read_completion(unpack_response(response, lines.end()), grammar, open_tags)
-        )
+
+        def read(response: httpx.Response, streamed: dict[str, Any] | None) -> Completion:
+            return read_completion(unpack_response(response, streamed), grammar, open_tags)
+
+        return (yield from self._post("/completion", body, request, CompletionStream, read, open_tags))
 
     def _prompt(
         self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool

@@ -17,13 +17,14 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import httpx
 
 from gbnf.dialects import schema_violation
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
@@ -35,7 +36,8 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.reasoning import reclaim, split_reasoning
-from gbnf_server.backends.streaming import OllamaStream, ReasoningFilter
+from gbnf_server.backends.request_backend import Request
+from gbnf_server.backends.streaming import OllamaStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
@@ -86,47 +88,25 @@ class Ollama(HttpBackend):
         demonstration = DEMO_MODEL_NAME in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
 
-    def _complete(
-        self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-        on_text: Callable[[str], None] | None,
-    ) -> Flow[Completion]:
-        body = self._body(messages, grammar, max_tokens, temperature, seed)
-        if on_text is None:
-            response = yield from self._http.request("POST", "/api/chat", body, tokens=max_tokens)
-            return self._read(response, None, body, grammar)
-        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None)
-        lines = OllamaStream(reasoning_filter, max_tokens)
-        response = yield from self._http.request(
-            "POST", "/api/chat", {**body, "stream": True}, on_line=lines.feed, tokens=max_tokens
-        )
-        return reasoning_filter.end(self._read(response, lines.end(), body, grammar))
+    def _flow(self, request: Request) -> Flow[Completion]:
+        body = self._body(request)
+        read = partial(self._read, body=body, grammar=request.grammar)
+        return (yield from self._post("/api/chat", body, request, OllamaStream, read))
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> dict[str, Any]:
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
+    def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [ollama_message(message) for message in adapt_messages(messages, self._roles)],
+            "messages": [
+                ollama_message(message) for message in adapt_messages(request.messages, self._roles)
+            ],
             "stream": False,
             "truncate": False,
             "shift": False,
             "options": {
                 "num_ctx": self.context_length,
-                "num_predict": max_tokens,
-                "temperature": temperature,
-                "seed": seed,
+                "num_predict": request.max_tokens,
+                "temperature": request.temperature,
+                "seed": request.seed,
                 # disable all samplers except the temperature, which Ollama's defaults would not
                 "top_k": 0,
                 "top_p": 1.0,
@@ -134,8 +114,8 @@ class Ollama(HttpBackend):
                 "repeat_penalty": 1.0,
             },
         }
-        if grammar is not None:
-            body["format"] = require_schema(grammar, self.name)
+        if request.grammar is not None:
+            body["format"] = require_schema(request.grammar, self.name)
             body["think"] = False
         return body
 
@@ -143,6 +123,7 @@ class Ollama(HttpBackend):
         self,
         response: httpx.Response,
         streamed: dict[str, Any] | None,
+        *,
         body: dict[str, Any],
         grammar: AnswerFormat | None,
     ) -> Completion:

@@ -14,14 +14,14 @@ Output".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import httpx
 
 from gbnf import Grammar
 from gbnf.dialects import schema_violation, xgrammar_text
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
@@ -34,7 +34,8 @@ from gbnf_server.backends.http_client import (
 from gbnf_server.backends.image_messages import openai_message
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.reasoning import reclaim, split_reasoning
-from gbnf_server.backends.streaming import ChatStream, ReasoningFilter
+from gbnf_server.backends.request_backend import Request
+from gbnf_server.backends.streaming import ChatStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.backends.wire import abbreviate, message_text, parse_count, value_at
@@ -101,28 +102,12 @@ class OpenAICompatible(HttpBackend):
             raise BackendError(f"{self.url}/v1/models has no context length. Set context_length.")
         return self._context_length
 
-    def _complete(
-        self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-        on_text: Callable[[str], None] | None,
-    ) -> Flow[Completion]:
+    def _flow(self, request: Request) -> Flow[Completion]:
         if self._model is None:
             yield from self._fetch_model()
-        body = self._body(messages, grammar, max_tokens, temperature, seed)
-        if on_text is None:
-            response = yield from self._http.request("POST", "/v1/chat/completions", body, tokens=max_tokens)
-            return self._read(response, None, grammar)
-        reasoning_filter = ReasoningFilter(on_text, constrained=grammar is not None)
-        lines = ChatStream(reasoning_filter, max_tokens)
-        streaming = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        response = yield from self._http.request(
-            "POST", "/v1/chat/completions", streaming, on_line=lines.feed, tokens=max_tokens
-        )
-        return reasoning_filter.end(self._read(response, lines.end(), grammar))
+        read = partial(self._read, grammar=request.grammar)
+        path = "/v1/chat/completions"
+        return (yield from self._post(path, self._body(request), request, ChatStream, read))
 
     def _fetch_model(self) -> Flow[None]:
         response = yield from self._http.request("GET", "/v1/models")
@@ -140,31 +125,24 @@ class OpenAICompatible(HttpBackend):
         if self._context_length is None:
             self._context_length = parse_count(found.get("max_model_len")) or None
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        grammar: AnswerFormat | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> dict[str, Any]:
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
+    def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [openai_message(message) for message in adapt_messages(messages, self._roles)],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "seed": seed,
+            "messages": [
+                openai_message(message) for message in adapt_messages(request.messages, self._roles)
+            ],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": request.seed,
             "top_p": 1.0,
             "stream": False,
         }
         if self.dialect == "gbnf":
             # disable all samplers except the temperature, which a model's defaults would not
             body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-            if grammar is not None:
+            if request.grammar is not None:
                 body["chat_template_kwargs"] = {"enable_thinking": False}
-        return body if grammar is None else body | self._grammar_fields(grammar)
+        return body if request.grammar is None else body | self._grammar_fields(request.grammar)
 
     def _grammar_fields(self, grammar: AnswerFormat) -> dict[str, Any]:
         """Return the fields that constrain the answer, by the server's protocol."""

@@ -11,9 +11,9 @@ that the server would have sent without streaming, so that both are parsed by th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, ReasoningTags
@@ -103,14 +103,21 @@ class ReasoningFilter:
             self._on_text(piece)
 
 
-class _EventStream(ABC):
+class EventStream(ABC):
     """Parses lines: server-sent events, or one object per line.
 
     A server or a proxy that does not stream sends one object, on one line or several.
     """
 
-    def __init__(self) -> None:
+    FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
+    """The fields of a request for a stream."""
+    REASONING: ClassVar[tuple[str, ...]] = ()
+    """The keys of the reasoning in a message."""
+
+    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
         self._others: list[str] = []
+        self._message = _Message(reasoning_filter, max_tokens, *self.REASONING)
+        self._last: dict[str, Any] = {}
 
     def feed(self, line: str) -> None:
         """Parse a line. Raises BackendError if an event is not a JSON object."""
@@ -209,13 +216,8 @@ _LONG_TOKEN = 16
 """Characters of a long token; hardly any text has more per token on average."""
 
 
-class CompletionStream(_EventStream):
+class CompletionStream(EventStream):
     """llama-server's `/completion`."""
-
-    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
-        super().__init__()
-        self._message = _Message(reasoning_filter, max_tokens)
-        self._last: dict[str, Any] = {}
 
     def _read(self, event: dict[str, Any]) -> None:
         self._message.feed(event)
@@ -227,20 +229,21 @@ class CompletionStream(_EventStream):
         return {**self._last, **texts} if self._last else {}
 
 
-class ChatStream(_EventStream):
+class ChatStream(EventStream):
     """`/v1/chat/completions`, with `stream_options` for the usage at the end."""
 
+    FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
+    REASONING = ("reasoning_content", "reasoning")
+
     def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
-        super().__init__()
-        self._message = _Message(reasoning_filter, max_tokens, "reasoning_content", "reasoning")
+        super().__init__(reasoning_filter, max_tokens)
         self._begun = False
         self._finish: Any = None
         self._usage: Any = None
-        self._error: dict[str, Any] | None = None
 
     def _read(self, event: dict[str, Any]) -> None:
         if _has_error(event):
-            self._error = event
+            self._last = event
         self._usage = event.get("usage") or self._usage
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -255,20 +258,17 @@ class ChatStream(_EventStream):
 
     def _whole(self) -> dict[str, Any]:
         message = self._message.end()
-        if self._error is not None:
-            return self._error
+        if self._last:
+            return self._last
         if not self._begun:
             return {}
         return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
 
 
-class OllamaStream(_EventStream):
+class OllamaStream(EventStream):
     """Ollama's `/api/chat`."""
 
-    def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None = None) -> None:
-        super().__init__()
-        self._message = _Message(reasoning_filter, max_tokens, "thinking")
-        self._last: dict[str, Any] = {}
+    REASONING = ("thinking",)
 
     def _read(self, event: dict[str, Any]) -> None:
         self._message.feed(event.get("message"))

@@ -22,6 +22,7 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
+from gbnf_server.backends.request_backend import Request
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
@@ -274,7 +275,8 @@ def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: 
     reply = httpx.Response(200, content=json.dumps(answer))
     with Ollama("m") as backend:
         try:
-            read = backend._read(reply, None, backend._body(ASK, None, 9, 0.0, 0), None)
+            body = backend._body(Request(ASK, None, 9, 0.0, 0, None))
+            read = backend._read(reply, None, body=body, grammar=None)
         except BackendError as error:
             str(error).encode()
         else:
