@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
@@ -22,13 +23,13 @@ _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s
 
 
 class CallObject(NamedTuple):
-    """A call in an object. `rest` are its unknown keys."""
+    """A call in an object. `extra`: what it has beside the name and the arguments."""
 
     name: str
     arguments: Any
     id: str | None
     syntax: CallSyntaxName
-    rest: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = {}
     wrapped: str = ""
 
 
@@ -86,7 +87,8 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
         if listed and not any(_holds_mark(entry.arguments) for entry in listed):
             loaded = Loaded(None, (Repair("json", f"closed it with {closing(opened)}"),))
             listed = [
-                entry._replace(rest=tuple(key for key in entry.rest if key != _SENTINEL)) for entry in listed
+                entry._replace(extra={key: entry.extra[key] for key in entry.extra if key != _SENTINEL})
+                for entry in listed
             ]
             return ParsedJson(
                 last + 1, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True
@@ -100,13 +102,7 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
     listed = entries(loaded.value, names) or []
     note = Repair("truncated", "the text ends inside the call")
     written = [_written(entry, loaded, syntax) for entry in listed]
-    truncated = tuple(
-        RawCall(
-            call.name, call.arguments, call.syntax, (*call.repairs, note), truncated=True, id=call.id,
-            text_arguments=call.text_arguments,
-        )
-        for call in written
-    )  # fmt: skip
+    truncated = tuple(replace(call, repairs=(*call.repairs, note), truncated=True) for call in written)
     return ParsedJson(len(text), truncated, closed=False) if truncated else None
 
 
@@ -166,7 +162,7 @@ def _named(
     for argument_key in ARGUMENT_KEYS:
         if argument_key in rest:
             arguments = rest.pop(argument_key)
-            return CallObject(name, arguments, given_id, "bare", tuple(rest))
+            return CallObject(name, arguments, given_id, "bare", rest)
     rest.pop(_SENTINEL, None)
     tool = names.find(name)
     if tool is None or not rest.keys() <= tool.args.get("properties", {}).keys():
@@ -178,10 +174,9 @@ def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -
     repairs = list(loaded.repairs)
     if entry.wrapped:
         repairs.append(Repair("wrapper", f"took the call from {entry.wrapped!r}"))
-    if entry.rest:
-        repairs.append(
-            Repair("arguments", f"ignored {', '.join(map(repr, entry.rest))} beside the arguments")
-        )
+    if entry.extra:
+        ignored = ", ".join(map(repr, entry.extra))
+        repairs.append(Repair("extra", f"ignored {ignored} beside the arguments"))
     return RawCall(
         entry.name,
         entry.arguments,
@@ -189,6 +184,7 @@ def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -
         tuple(repairs),
         id=entry.id,
         text_arguments=entry.syntax in ("openai", "tool_calls"),
+        extra=entry.extra,
     )
 
 

@@ -111,7 +111,8 @@ def _call(written: RawCall, number: int, names: ToolNames, notes: list[Repair]) 
         arguments, truncated = _arguments(written, tool, notes)
     except InvalidJsonError as error:
         return InvalidToolCall(written.name, str(error))
-    return ToolCall(written.id or f"call_{number}", tool.name, arguments, written.truncated or truncated)
+    identifier = written.id or f"call_{number}"
+    return ToolCall(identifier, tool.name, arguments, written.truncated or truncated, written.extra)
 
 
 def _arguments(written: RawCall, tool: Tool, notes: list[Repair]) -> tuple[dict[str, Any], bool]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 RepairKind: TypeAlias = Literal[
-    "reasoning", "prose", "wrapper", "json", "name", "arguments", "truncated", "ignored", "text"
+    "reasoning", "prose", "wrapper", "json", "name", "arguments", "extra", "truncated", "ignored", "text"
 ]
 """reasoning, prose, wrapper (a code block, a tag): ignored around a call; json: invalid JSON repaired; name,
-arguments: mapped to what they resemble; truncated: completed at the end of the text; ignored: calls in
-another syntax; text: changed, or too long to be parsed."""
+arguments: mapped to what they resemble; extra: keys beside the arguments, ignored; truncated: completed at
+the end of the text; ignored: calls in another syntax; text: changed, or too long to be parsed."""
 
 CallSyntaxName: TypeAlias = Literal[
     "fenced", "call", "tool_calls", "bare", "openai", "tagged", "function", "mistral", "yaml", "python"
@@ -35,13 +35,14 @@ class ToolCall:
     """One call of a tool in the pool. `arguments` are not validated.
 
     `truncated`: the text ended inside the call, so that its arguments are incomplete. Such a call must not be
-    executed.
+    executed. `extra`: what its object has beside the name and the arguments, which are ignored.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any]
     truncated: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def as_call(self) -> dict[str, Any]:
         """Return the call as `gbnf.validate_call` takes it: `{"name": …, "arguments": {…}}`."""
@@ -103,7 +104,7 @@ class RawCall:
     """A call before its name is resolved.
 
     `arguments` is any JSON value; `text_arguments`: a string there is JSON text, as in OpenAI's API.
-    `error`: why the arguments cannot be parsed.
+    `error`: why the arguments cannot be parsed. `extra`: see `ToolCall`.
     """
 
     name: str
@@ -114,3 +115,4 @@ class RawCall:
     id: str | None = None
     text_arguments: bool = False
     error: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.reasoning import DROPPED_REASONING, find_reasoning, pop_reasoning
+from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.run_state import RunState
 
 
@@ -80,10 +80,6 @@ def check_completion(
     reasoning = ""
     if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
-        left_out = [repair for repair in repairs if DROPPED_REASONING in repair]
-        if left_out:
-            reasoning = find_reasoning(completion.text)
-            repairs = tuple(repair for repair in repairs if repair not in left_out)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
         early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
@@ -118,7 +114,11 @@ def _read(
     if options.call_format in {"text", "lines"}:
         try:
             return calls.parse_text_call(
-                completion.text, offer.described, steps=offer.refers_to, truncated=truncated
+                completion.text,
+                offer.described,
+                steps=offer.refers_to,
+                truncated=truncated,
+                reasoning=options.reasoning == "field",
             )
         except ValueError as error:
             raise CallRefused("cut" if truncated else "unparsed", str(error)) from None

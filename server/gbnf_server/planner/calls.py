@@ -10,29 +10,35 @@ from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import filled_argument_errors
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_server.planner.reasoning import REASONING_KEY, pop_reasoning
 
 MAX_REPEATS = 2
 """How many times the same call is allowed in a run."""
 
 
 def parse_text_call(
-    text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    text: str,
+    tools: Sequence[Tool],
+    *,
+    steps: Sequence[int] = (),
+    truncated: bool = False,
+    reasoning: bool = False,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the first call in a text, and the repairs it took; a text without a call is the final answer.
 
     Arguments are repaired to fit the tool's schema (`gbnf.calls.repair`); the call is not yet validated.
     `steps` as in `validate_call`. `truncated`: the token limit ended the text, which matters if the call had
-    not ended before, or is surrounded by prose. Raises ValueError with the sentence that the model reads.
+    not ended before, or is surrounded by prose. `reasoning`: the call keeps its reasoning field. Raises
+    ValueError with the sentence that the model reads.
     """
     step = parse_tool_calls(text, tools)
-    repairs = [str(repair) for repair in step.repairs]
     if isinstance(step, FinalAnswer):
         if truncated or not step.content.strip():
             raise ValueError(
                 "the answer was cut" if truncated else "the text is empty; write a call, or an answer"
             )
         answer = {"name": FINAL_ANSWER.name, "arguments": {"message": step.content.strip()}}
-        return answer, (*repairs, "answer: took a text without a call for the final answer")
+        return answer, (*map(str, step.repairs), "answer: took a text without a call for the final answer")
     if not step.calls:
         raise ValueError("; ".join(invalid.error for invalid in step.invalid))
     call = step.calls[0]
@@ -42,11 +48,15 @@ def parse_text_call(
         raise ValueError("the call was cut and not executed; write a shorter one")
     if truncated and step.inside_prose:
         raise ValueError("the text was cut, and its call may be a thought of many; write the call alone")
+    thought, others = pop_reasoning(call.extra) if reasoning else ("", call.extra)
+    expected = bool(thought) and not others  # the parser ignores reasoning, but here it is part of a call
+    repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
     if len(step.calls) > 1:
         repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
     repaired = repair_call(call, tools, steps=steps)
     repairs += [str(coercion) for coercion in repaired.coercions]
-    return dict(repaired.call), tuple(repairs)
+    kept = {REASONING_KEY: thought} if thought else {}
+    return kept | dict(repaired.call), tuple(repairs)
 
 
 def canonical(call: Mapping[str, Any]) -> str:

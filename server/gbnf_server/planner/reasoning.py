@@ -12,7 +12,6 @@ its own limit, and the call still has all of its tokens.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -32,16 +31,12 @@ REASONING_KEY = "thought"
 MAX_REASONING_LENGTH = 300
 """Maximum characters of reasoning in a field."""
 
-DROPPED_REASONING = f"ignored {REASONING_KEY!r} beside the arguments"
-"""The repair that `gbnf.calls` reports for the field in a text tool call."""
-
 _CHARACTER = ir.char_class('"\\', (0x00, 0x1F), (0x7F, 0x7F), negated=True)
 _SPACE = ir.optional(ir.literal(" "))
 _MEMBER = ir.seq(
     ir.literal(f'"{REASONING_KEY}":'), _SPACE,
     ir.literal('"'), ir.repeat(_CHARACTER, 1, MAX_REASONING_LENGTH), ir.literal('",'), _SPACE,
 )  # fmt: skip
-_IN_TEXT = re.compile(rf'"{REASONING_KEY}"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 _THINK = {
     "en": (
@@ -84,12 +79,6 @@ def pop_reasoning(call: Any) -> tuple[str, Any]:
     if isinstance(call, dict) and isinstance(call.get(REASONING_KEY), str):
         return call[REASONING_KEY], {key: value for key, value in call.items() if key != REASONING_KEY}
     return "", call
-
-
-def find_reasoning(text: str) -> str:
-    """Return the reasoning in a text tool call, "" if there is none."""
-    found = _IN_TEXT.search(text)
-    return found[1] if found else ""
 
 
 def reasoning_messages(

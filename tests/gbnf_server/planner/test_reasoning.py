@@ -95,6 +95,14 @@ def test_a_thought_in_a_field_is_found_in_text_calls_too() -> None:
     assert not any("thought" in repair for repair in first.repairs)
 
 
+def test_other_keys_beside_a_thought_are_reported() -> None:
+    options = resolved(reasoning="field", call_format="text")
+    text = '{"note": 1, "thought": "say \\"now\\"", "name": "get_now", "arguments": {}}'
+    first = drive_by_hand(POOL, [completion(text), completion(ANSWER)], options=options).run.steps[0]
+    assert (first.name, first.reasoning) == ("get_now", 'say "now"')
+    assert first.repairs == ("extra: ignored 'note', 'thought' beside the arguments",)
+
+
 def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=MARKED)

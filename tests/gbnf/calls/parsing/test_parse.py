@@ -91,7 +91,7 @@ QWEN = (
         ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", "find_files", FIND, set()),
         ('[{"name": "get_now", "arguments": {}}]', "bare", "get_now", NOW, set()),
         ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", "get_now", NOW, {"wrapper"}),
-        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", "get_now", NOW, {"arguments"}),
+        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", "get_now", NOW, {"extra"}),
         ("{'name': 'get_now', 'arguments': {},}", "bare", "get_now", NOW, {"json"}),
         ("{name: 'get_now', arguments: {}} // done", "bare", "get_now", NOW, {"json", "prose"}),
         ('{"name": "get_now", /* now */ "arguments": {}}', "bare", "get_now", NOW, {"json"}),
