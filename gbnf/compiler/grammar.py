@@ -86,18 +86,26 @@ class CompiledRules:
         self.needs = frozenset(chain.from_iterable(rules.references.values())) - self.names
 
 
+@lru_cache(maxsize=1024)
+def _primitive(name: str, whitespace: Whitespace, digits: DigitLimits) -> CompiledRules:
+    """Return one primitive as a part of its own: schemas need different ones, and each is emitted once."""
+    return CompiledRules(Rules({name: primitives(whitespace, digits)[name]}))
+
+
 @lru_cache(maxsize=256)
-def _shared_part(needs: frozenset[str], whitespace: Whitespace, digits: DigitLimits) -> CompiledRules:
+def _shared_parts(
+    needs: frozenset[str], whitespace: Whitespace, digits: DigitLimits
+) -> tuple[CompiledRules, ...]:
     """Return the primitives named by `needs`, and those that they refer to."""
-    table = Rules(primitives(whitespace, digits))
-    reached: set[str] = set()
-    pending = [name for name in needs if name in table.productions]
+    table = primitives(whitespace, digits)
+    reached: dict[str, CompiledRules] = {}
+    pending = [name for name in needs if name in table]
     while pending:
         name = pending.pop()
         if name not in reached:
-            reached.add(name)
-            pending.extend(table.references[name])
-    return CompiledRules(table.only(name for name in table.productions if name in reached))
+            reached[name] = _primitive(name, whitespace, digits)
+            pending.extend(reached[name].needs)
+    return tuple(reached[name] for name in table if name in reached)
 
 
 def link(
@@ -111,7 +119,7 @@ def link(
     needs = frozenset().union(*(part.needs for part in parts)) - frozenset().union(
         *(part.names for part in parts)
     )
-    parts = (*parts, _shared_part(needs, whitespace, digits))
+    parts = (*parts, *_shared_parts(needs, whitespace, digits))
     productions = {name: expr for part in parts for name, expr in part.productions.items()}
     grammar = Grammar(Rules(productions), tuple(sorted(findings)))
     vars(grammar)["_text"] = "".join([part.text for part in parts])  # what `emit` would return
