@@ -57,7 +57,7 @@ class Task:
 
 
 def measure(task: Task) -> float | None:
-    """Seconds; None where the contender can't hold the schema."""
+    """Seconds; None where the contender fails on the schema."""
     start = time.process_time()
     try:
         compiled = task.contender.compile(task.schema_text)
@@ -108,7 +108,7 @@ def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> di
 
 
 def clear_caches() -> None:
-    """Forget all that the compiler keeps: tools, pools, primitives, automata."""
+    """Clear all caches of the compiler: tools, pools, primitives, automata."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "gbnf":
             for value in vars(module).values():
@@ -195,7 +195,7 @@ def main(
     limit: Annotated[float, typer.Option(help="Time limit per schema, in seconds.")] = 20.0,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all times to this file.")] = None,
 ) -> None:
-    """Time compilers on MaskBench's schemas and on a pool of the shipped tools."""
+    """Time compilers on MaskBench's schemas and on a pool of the bundled tools."""
     try:
         schemas = [json.dumps(case.schema) for case in load_cases(data, every=every)]
         model = open_model(vocab or vocabulary_path())

@@ -68,7 +68,7 @@ def gbnf_judge(model: NativeModel, text: str) -> Judge:
 def _tokens(model: NativeModel, text: str) -> list[int]:
     """Return a text's tokens.
 
-    Of one that is no Unicode (it holds half a surrogate pair), only an ending token.
+    For a text with an unpaired surrogate, return an end token only.
     """
     try:
         return model.tokenize(text, special=False)
@@ -84,7 +84,7 @@ class Gbnf:
 
     def __init__(self, model: NativeModel, **options: Any) -> None:
         self._model, self._options = model, options
-        compile_schema(True, **options)  # what is wrong with the options is told here, once
+        compile_schema(True, **options)  # raise once for invalid options
 
     def compile(self, schema_text: str) -> Any:
         grammar = compile_schema(json.loads(schema_text), **self._options)

@@ -19,7 +19,7 @@ DEFAULT_VOCABULARY = "ggml-vocab-llama-bpe.gguf"
 
 
 class DataMissingError(Exception):
-    """Data that is not on this machine: what was looked for, where, and how to name another place."""
+    """Data that is not on this machine: what is missing, where it was expected, and how to set the folder."""
 
 
 @dataclass(frozen=True, slots=True)

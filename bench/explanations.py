@@ -44,7 +44,7 @@ def unexplained(schema: Any, data: Any, report: Iterable[Finding], *, draft: Any
 
 
 class _Document:
-    """A schema with the place of each of its objects."""
+    """A schema with the path of each of its objects."""
 
     def __init__(self, schema: Any) -> None:
         self._root = schema

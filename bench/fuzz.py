@@ -51,7 +51,7 @@ _SHRINKING_S = 30.0  # beyond a slice, for what was found in it
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong at one place, and the smallest of the `cases` that showed it."""
+    """A failure, where it was raised, and the smallest of the `cases` that reproduce it."""
 
     error: str
     place: str
@@ -183,7 +183,7 @@ class _Search:
 
 
 def checked(check: Callable[[Any], str], case: Any) -> dict[str, str]:
-    """Return what comes of a check: `passed` with its word, or `error` and the place where it was raised."""
+    """Return the outcome of a check: `passed` with its label, or `error` and where it was raised."""
     try:
         return {"passed": check(case)}
     except BaseException as error:  # noqa: BLE001  # a panic in native code is no Exception

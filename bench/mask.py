@@ -38,7 +38,7 @@ from gbnf.tools.step_references import offered_args
 from gbnf_server.bundled import manifests_path
 from gbnf_server.inference.native import NativeGrammar, NativeModel
 
-Kind = Literal["shipped tool", "MaskBench", "enum of 1000", "40 optional"]
+Kind = Literal["bundled tool", "MaskBench", "enum of 1000", "40 optional"]
 _TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")
 _REPEATS = 16  # of a test that is done before a clock can tell
 _LONGEST = 400  # characters of an instance: along longer ones the same masks only repeat
@@ -140,12 +140,12 @@ def measure(model: NativeModel, walk: Walk, ours: str, theirs: str) -> Cost:
     return Cost(walk.name, walk.kind, count, ours_s, theirs_s, one_ours_s, one_theirs_s, dearest[0])
 
 
-def shipped_walks() -> Iterator[Walk]:
-    """Return the arguments of the shipped tools, each along a realistic call."""
+def bundled_walks() -> Iterator[Walk]:
+    """Return the arguments of the bundled tools, each along a realistic call."""
     for tool in load_manifests(manifests_path()):
         schema = offered_args(tool, ())
         if schema is not None and tool.name in CALLS:
-            yield Walk(tool.name, "shipped tool", schema, json.dumps(CALLS[tool.name], ensure_ascii=False))
+            yield Walk(tool.name, "bundled tool", schema, json.dumps(CALLS[tool.name], ensure_ascii=False))
 
 
 def maskbench_walks(data: Path | None) -> Iterator[Walk]:
@@ -209,9 +209,9 @@ def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:
 
 
 def measure_all(model: NativeModel, walks: Iterable[Walk], cases: int) -> list[Cost]:
-    """Return the costs of all shipped tools and hard schemas, and of `cases` of MaskBench's."""
+    """Return the costs of all bundled tools and hard schemas, and of `cases` of MaskBench's."""
     costs: list[Cost] = []
-    wanted = dict.fromkeys(("shipped tool", "enum of 1000", "40 optional"), 1 << 30) | {"MaskBench": cases}
+    wanted = dict.fromkeys(("bundled tool", "enum of 1000", "40 optional"), 1 << 30) | {"MaskBench": cases}
     with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
         shown = progress.add_task(model.path.stem, total=None)
         for walk in walks:
@@ -272,7 +272,7 @@ def main(
     """Time masks along real calls, our grammars against the converter's."""
     try:
         paths = vocab or vocabulary_paths()
-        walks = [*shipped_walks(), *maskbench_walks(data), *hard_walks()]
+        walks = [*bundled_walks(), *maskbench_walks(data), *hard_walks()]
     except DataMissingError as error:
         raise SystemExit(str(error)) from None
     costs = {}

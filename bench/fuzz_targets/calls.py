@@ -62,7 +62,7 @@ def check_call_text(case: Mapping[str, Any]) -> str:
         json.dumps([call.as_call() for call in step.calls])
     elif not step.reasoning:
         assert step.content == said, f"the answer {said!r} is changed"
-    if "</think>" not in said:  # thoughts that a template opened are known by their end alone
+    if "</think>" not in said:  # reasoning that a template opened is recognised by its end tag alone
         shown = stream.shown if isinstance(step, FinalAnswer) else stream.shown.strip()
         assert step.content.startswith(shown), f"of {said!r} the stream shows {shown!r}"
     return f"{len(step.calls)} calls" if isinstance(step, ToolCalls) else "answer"

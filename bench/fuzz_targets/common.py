@@ -30,7 +30,7 @@ def accepts(grammar: Any, said: str) -> bool:
 
 
 def edits(pieces: Any) -> st.SearchStrategy[list[list[Any]]]:
-    """Places in a text (in thousandths), how many characters go there, and what comes instead."""
+    """Positions in a text (in thousandths), how many characters to remove there, and their replacement."""
     edit = st.tuples(st.integers(0, 1000), st.integers(0, 12), st.just("") | st.sampled_from(pieces))
     return st.lists(edit.map(list), max_size=3)
 

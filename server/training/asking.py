@@ -1,4 +1,4 @@
-"""How a request is typed, and requests that no tool of the world can fulfil."""
+"""How a request is typed, and requests that no tool can fulfil."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def to_me(random: Source, request: str) -> str:
 
 
 def impossible(random: Source) -> str:
-    """Return a request that no tool of the world can fulfil."""
+    """Return a request that no tool can fulfil."""
     language = random.language
     slots = {
         key: make(random)

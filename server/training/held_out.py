@@ -25,7 +25,7 @@ from gbnf_server.evaluation.dsl import contains
 from gbnf_server.evaluation.snapshots import Snapshot, make_case_context, snapshot
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references, result_entries
-from training.pools import shipped_tools
+from training.pools import bundled_tools
 from training.source import Source
 from training.traces import trace
 from training.vocabulary import WEEKDAYS_IT
@@ -150,9 +150,9 @@ def _expected(step: Step, request: str) -> dict[str, Any]:
 
 
 def _outcome(one: Trace, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the plan makes of the world: the `after` and the `answer` of the case. Raises GbnfError."""
+    """Return the state that the plan leads to: the `after` and the `answer` of the case. Raises GbnfError."""
     case = read_case({"id": "x", **table})
-    tools = shipped_tools()
+    tools = bundled_tools()
     with tempfile.TemporaryDirectory(prefix="gbnf-held-out-") as folder:
         context = make_case_context(case, Path(folder), tools)
         before = snapshot(context)

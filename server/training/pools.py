@@ -1,6 +1,6 @@
 """Which tools a request is shown: those that the pool filter leaves, fewer, or with tools that don't exist.
 
-What must stay true: a pool is in name order, as the loader gives it, but for a few shuffled ones; decoys
+Invariants: a pool is in name order, as the loader gives it, but for a few shuffled ones; decoys
 never bear the name of a shipped tool.
 """
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 @cache
-def shipped_tools() -> dict[str, Tool]:
-    """Return the shipped executors by name, in name order."""
+def bundled_tools() -> dict[str, Tool]:
+    """Return the bundled executors by name, in name order."""
     return {tool.name: tool for tool in load_manifests(manifests_path())}
 
 
 @cache
 def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
-    """Return the system message of shipped executors, by name, and of decoys, by signature, in name order."""
+    """Return the system message of bundled executors, by name, and of decoys, by signature, in name order."""
     head, *lines, last = system_prompt(
-        [*(shipped_tools()[name] for name in pool), FINAL_ANSWER], style="minimal"
+        [*(bundled_tools()[name] for name in pool), FINAL_ANSWER], style="minimal"
     ).split("\n")
     if decoys:
         lines = sorted([*lines, *decoys], key=lambda line: line.split("(", 1)[0])
@@ -38,8 +38,8 @@ def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
 
 def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str, ...]:
     """Mostly what the filter leaves; else some of the tools, now and then in another order."""
-    names = tuple(shipped_tools())
-    usual = tuple(tool.name for tool in filter_pool(shipped_tools().values(), request).kept)
+    names = tuple(bundled_tools())
+    usual = tuple(tool.name for tool in filter_pool(bundled_tools().values(), request).kept)
     kind = random.random()
     if kind < 0.6:
         return usual if needed.issubset(usual) else tuple(sorted({*usual, *needed}))
@@ -69,9 +69,9 @@ def decoys_for(random: Source, pool: tuple[str, ...]) -> tuple[str, ...]:
             name = f"{random.choice(lists['verbs'])}_{v.noun(random).lower()}"
         else:
             name = f"{random.choice(lists['verbs'])}_{random.choice(lists['objects'])}"
-        if name in shipped_tools() or not name.isascii():
+        if name in bundled_tools() or not name.isascii():
             continue
-        if kind < 0.4 and real in shipped_tools() and random.random() < 0.5:
+        if kind < 0.4 and real in bundled_tools() and random.random() < 0.5:
             signature = pool_prompt((real,)).split("\n")[1].partition("(")[2]
         else:
             count = random.randint(0, 3)

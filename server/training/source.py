@@ -1,6 +1,6 @@
 """The chance that traces are made of, the language they are in, and which half of the world they draw from.
 
-What must stay true: values and wordings are split once, by their own text, into those that training draws
+Invariants: values and wordings are split once, by their own text, into those that training draws
 and those that only the held-out suite draws; no draw of one half can give something of the other.
 """
 

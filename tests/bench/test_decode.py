@@ -1,4 +1,4 @@
-"""The scripted model says what it is told, by whatever loop, and contenders are compared fairly."""
+"""The scripted model generates its script in every loop, and contenders are compared fairly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A finding explains what breaks at its place, above it or below it, and nothing else."""
+"""A finding explains violations at its location, above it or below it, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ WHEN = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
     ("schema", "data", "findings"),
     [
         pytest.param(
-            NAMES, {"name": "b"}, [finding("/properties/name/pattern", "pattern")], id="at its place"
+            NAMES, {"name": "b"}, [finding("/properties/name/pattern", "pattern")], id="at its location"
         ),
         pytest.param(
-            NAMES, {"name": "b"}, [finding("/properties/name", "pattern")], id="place without keyword"
+            NAMES, {"name": "b"}, [finding("/properties/name", "pattern")], id="location without keyword"
         ),
         pytest.param(NAMES, {"name": "b"}, [finding("/properties", "properties")], id="above"),
         pytest.param(

@@ -16,7 +16,7 @@ from maskbench import CLASSES, _result, judge, summarise
 
 
 class Lister:
-    """A contender that holds only enums, and of these what the schema lists under `accepts`."""
+    """A contender that supports only enums, and accepts what the schema lists under `accepts`."""
 
     name = "lister"
     errors: tuple[type[Exception], ...] = (KeyError,)

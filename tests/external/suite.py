@@ -1,7 +1,7 @@
 """The JSON-Schema-Test-Suite, judged by llama.cpp's own engine.
 
-A case holds where its instance is valid and accepted (keys in declared order), or invalid and either refused
-or explained by the report. What does not hold yet is listed in `expectations.json`, by file, group and test,
+A case passes if its instance is valid and accepted (keys in declared order), or invalid and either refused
+or explained by the report. Cases that fail are listed in `expectations.json`, by file, group and test,
 each with what happens instead; one text for a whole group where all of its cases are alike. After a change of
 the compiler, write that table anew and look at what became of it:
 
@@ -89,9 +89,9 @@ def suite_files() -> list[str]:
 
 
 def load_groups(name: str) -> Iterator[Group]:
-    """The groups of one file. Of two with one description, the second is told by a number.
+    """The groups of one file. If two have one description, the second gets a number.
 
-    A schema that names no draft gets that of its folder, since nothing else tells the compiler.
+    A schema that names no draft gets that of its folder, since the compiler cannot know it otherwise.
     """
     root = suite_path()
     assert root is not None
@@ -112,7 +112,7 @@ def _numbered(seen: Counter[str], description: str) -> str:
 
 
 def failures_of_file(name: str) -> Failures:
-    """What does not hold in one file."""
+    """The cases of one file that fail."""
     found: Failures = {}
     for group in load_groups(name):
         failures = failures_of_group(group)
@@ -125,7 +125,7 @@ def failures_of_file(name: str) -> Failures:
 
 
 def failures_of_group(group: Group) -> dict[str, str]:
-    """What does not hold of one schema: test to what happens instead."""
+    """The cases of one schema that fail: test to what happens instead."""
 
     def for_all(reason: str) -> dict[str, str]:
         return {description: reason[:200] for description, _, _ in group.tests}
@@ -162,13 +162,13 @@ def _model() -> Any:
 
 
 def load_expectations() -> dict[str, Failures]:
-    """File to what does not hold in it."""
+    """File to the cases in it that fail."""
     table: dict[str, Failures] = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))
     return table
 
 
 def main() -> None:
-    """Judge the whole suite and tell what does not hold; with --update, write the table."""
+    """Judge the whole suite and report the cases that fail; with --update, write the table."""
     if sys.argv[1:] not in ([], ["--update"]):
         raise SystemExit("usage: python tests/external/suite.py [--update]")
     table = {name: failures for name in suite_files() if (failures := failures_of_file(name))}

@@ -1,4 +1,4 @@
-"""Fixtures that several rooms of the client share."""
+"""Fixtures that several packages of tests share."""
 
 from support.server import llama_server, tiny_model
 

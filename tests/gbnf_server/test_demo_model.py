@@ -1,4 +1,4 @@
-"""The shipped model file: small, self-describing, and read by llama.cpp as it was trained."""
+"""The bundled model file: small, self-describing, and read by llama.cpp as it was trained."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What the package gives at its top, and where it finds the shipped manifests."""
+"""What the package exports, and where it finds the bundled manifests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_importing_it_imports_nothing_else() -> None:
     assert done.stdout.split() == ["gbnf_server"]
 
 
-def test_the_shipped_manifests_are_found() -> None:
+def test_the_bundled_manifests_are_found() -> None:
     assert len(load_manifests(bundled.manifests_path())) >= 14
 
 

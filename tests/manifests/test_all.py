@@ -1,4 +1,4 @@
-"""What is true of every shipped executor, through the real runner."""
+"""Laws of every bundled executor, through the real runner."""
 
 from __future__ import annotations
 

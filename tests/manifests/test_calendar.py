@@ -52,7 +52,7 @@ def events(root: Path) -> list[Any]:
     return found
 
 
-# ── the law: slots are free, whatever the calendar holds ────────────────────────────────────────────────────
+# ── the law: slots are free, whatever the calendar has ──────────────────────────────────────────────────────
 
 zones = st.sampled_from(["Europe/Rome", "UTC", "America/New_York", "floating"])
 FIRST = date(2026, 10, 19)

@@ -118,7 +118,9 @@ def test_patterns_that_are_refused(tmp_path: Path, pattern: str) -> None:
         find(tmp_path, ".", pattern)
 
 
-def test_many_files_are_cut_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_of_files_is_truncated_and_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module("find_files"), "LIMIT", 10)
     plant(tmp_path)
     result = run_of("find_files")({"base_path": ".", "patterns": ["*", ".*", ".hidden/*"]}, world(tmp_path))

@@ -1,4 +1,4 @@
-"""Drives the planner loop by hand: texts for the model and results for the tools, no world at all."""
+"""Drive the planner loop by hand: texts for the model and results for the tools, without a workspace."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def crashing_environment(folder: Path, *, always: bool = False) -> Mapping[str, 
 
 
 def crashing_server(folder: Path, real: Path) -> Path:
-    """Write a llama-server that is killed by SIGSEGV unless it is told not to repack."""
+    """Write a llama-server that is killed by SIGSEGV unless repacking is disabled."""
     script = folder / "llama-server"
     script.write_text(
         "#!/bin/sh\n"

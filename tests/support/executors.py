@@ -1,4 +1,4 @@
-"""The shipped executors and a world for them, for tests that call `run` itself, without a process."""
+"""The bundled executors and a context for them, for tests that call `run` itself, without a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[[dict[str, Any], Context], dict[str, Any]]
 
 @cache
 def module(name: str) -> Any:
-    """The `executor.py` of a shipped executor, loaded by its path."""
+    """Load the `executor.py` of a bundled executor by its path."""
     spec = importlib.util.spec_from_file_location(f"shipped_{name}", manifests_path() / name / "executor.py")
     assert spec is not None
     assert spec.loader is not None

@@ -45,7 +45,7 @@ def run(arguments, context):
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """`body`: the code of `run`; `says`: a pattern that the error's text holds. Limits as in a manifest."""
+    """`body`: the code of `run`; `says`: a pattern of the error. Limits as in a manifest."""
 
     name: str
     body: str

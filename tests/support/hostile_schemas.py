@@ -209,7 +209,7 @@ def _objects(random: Random) -> Any:
 
 
 def _references(random: Random) -> Any:
-    """References to anywhere: loops, places that are no schemas, other drafts, dynamic scopes."""
+    """References to anything: cycles, values that are no schemas, other drafts, dynamic scopes."""
 
     def place(depth: int) -> Any:
         made: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from gbnf.regular.transition_tables import DEAD
 
 @st.composite
 def words_of(draw: st.DrawFn, language: Dfa, size: int = 30) -> str:
-    """A word: a walk through the automaton, which looks for the way out after about `size` characters."""
+    """A word: a walk through the automaton, towards an accepting state after about `size` characters."""
     distances = _distances(language)
     state, word = 0, ""
     rows = transitions(language)

@@ -1,4 +1,4 @@
-"""A model made on the spot: one layer of random weights over 256 bytes. It says nonsense, always the same.
+"""Generate a model: one layer of random weights over 256 bytes. Its text is random, and always the same.
 
 What it is for: everything that a backend does around a model, with any chat template, in milliseconds and
 without a file that somebody has to bring. Every weight comes from one fixed seed.

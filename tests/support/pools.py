@@ -1,4 +1,4 @@
-"""A pool that has everything soft calls must cope with, and calls of it."""
+"""A pool with everything that text tool calls must handle, and calls of it."""
 
 from __future__ import annotations
 

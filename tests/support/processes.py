@@ -30,7 +30,7 @@ def commands() -> list[str]:
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
-    """Until the condition holds.
+    """Wait until the condition is true.
 
     Raises:
         TimeoutError: It did not within `limit_s`, which is shorter than what the tests' processes sleep.

@@ -211,7 +211,7 @@ SHALLOW = st.one_of(
 )
 
 _TREE_URI = "https://example.com/tree"
-#: To a schema without references, and to one that refers to itself below: by place and by identifier.
+#: To a schema without references, and to one that refers to itself below: by pointer and by identifier.
 _REFERENCES = st.sampled_from(["#/$defs/plain", "#/$defs/tree", _TREE_URI]).map(
     lambda reference: {"$ref": reference}
 )

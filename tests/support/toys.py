@@ -1,4 +1,4 @@
-"""Small tools made on the spot, for tests that need a tool to do one certain thing."""
+"""Generate small tools, for tests that need a tool with one certain behaviour."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _parts(schema: Any, root: Any, hops: int) -> list[Mapping[str, Any]]:
 
 
 def canonical(value: Any) -> Any:
-    """The value with whole numbers as integers, of as many digits as a grammar has room for."""
+    """The value with whole numbers as integers, of as many digits as a grammar allows."""
     match value:
         case float() if value.is_integer():
             return int(value) % 10**39

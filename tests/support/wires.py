@@ -1,4 +1,4 @@
-"""What servers may send, and how it may come: texts, values, and the ways to cut them into pieces."""
+"""What servers may send: texts, values, and the ways to split them into pieces."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cut(whole: Any, sizes: list[int]) -> list[Any]:
 
 
 def odd(value: Any) -> st.SearchStrategy[Any]:
-    """A JSON value with anything else in one of its places, or nothing there."""
+    """A JSON value with one of its parts replaced or removed."""
     places: list[tuple[Any, ...]] = [()]
     for place in places:
         node = _at(value, place)

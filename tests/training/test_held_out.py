@@ -16,7 +16,7 @@ def test_a_suite_is_a_function_of_its_seed_and_reads_as_one() -> None:
     assert [case.query for case in read_suite(content, "made").cases] == [first[0]["query"]]
 
 
-def test_the_shipped_suites_are_large_enough_and_in_both_languages() -> None:
+def test_the_bundled_suites_are_large_enough_and_in_both_languages() -> None:
     generated, by_hand = load_suite("held-out"), load_suite("unseen-wording")
     assert len(generated.cases) >= 200
     assert len(by_hand.cases) >= 60
@@ -25,7 +25,7 @@ def test_the_shipped_suites_are_large_enough_and_in_both_languages() -> None:
         assert {case.complexity for case in suite.cases} >= {"simple", "medium", "complex"}
 
 
-def test_the_shipped_suite_is_what_the_program_writes() -> None:
+def test_the_bundled_suite_is_what_the_program_writes() -> None:
     content = tomllib.loads((suites_path() / "held-out.toml").read_text("utf-8"))
     made = held_out.cases(count=2)
     assert content["cases"][:2] == made

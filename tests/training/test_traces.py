@@ -1,4 +1,4 @@
-"""Laws of the training data: what the model is taught must be what the planner accepts."""
+"""Laws of the training data: the planner accepts every trace."""
 
 import json
 import random
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gbnf import validate_call
 from gbnf.tools import FINAL_ANSWER
 from training import file_intents, vocabulary, wording
-from training.pools import pool_prompt, shipped_tools
+from training.pools import bundled_tools, pool_prompt
 from training.source import Language, Source
 from training.traces import PARTS, trace
 
@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**32)
 @given(SEEDS)
 def test_every_call_is_valid_for_the_tools_of_its_pool(seed: int) -> None:
     made = trace(random.Random(seed))
-    tools = (*(shipped_tools()[name] for name in made.pool), FINAL_ANSWER)
+    tools = (*(bundled_tools()[name] for name in made.pool), FINAL_ANSWER)
     calls = [json.loads(content) for role, content in made.turns() if role == "assistant"]
     for number, call in enumerate(calls, 1):
         steps = [
@@ -39,7 +39,7 @@ def test_arguments_stand_in_declared_order(seed: int) -> None:
     for step in trace(random.Random(seed)).steps:
         declared = [
             name
-            for name in shipped_tools()[step.name].model_args().get("properties", {})
+            for name in bundled_tools()[step.name].model_args().get("properties", {})
             if name in step.arguments
         ]
         assert list(step.arguments) == declared
@@ -60,7 +60,7 @@ def test_a_request_is_one_clean_line(seed: int) -> None:
 
 
 @given(SEEDS)
-def test_no_trace_holds_a_reserved_value(seed: int) -> None:
+def test_no_trace_contains_a_reserved_value(seed: int) -> None:
     made = trace(random.Random(seed))
     assert not vocabulary.reserved().search(made.request)
 
@@ -74,7 +74,7 @@ def test_a_step_refers_only_to_an_earlier_one(seed: int) -> None:
 def test_every_intent_and_every_tool_occurs() -> None:
     source = random.Random(0)
     names = {step.name for _ in range(4000) for step in trace(source).steps}
-    assert names == set(shipped_tools()) - {"request_new_executor"}
+    assert names == set(bundled_tools()) - {"request_new_executor"}
     assert all(make(Source(1, language), 1).steps for _, make, _ in PARTS for language in ("en", "it"))
 
 
@@ -112,7 +112,7 @@ def test_decoys_bear_names_of_their_own(seed: int) -> None:
     made = trace(random.Random(seed))
     names = [line.split("(", 1)[0] for line in made.system().split("\n")[1:]]
     assert len(set(names)) == len(names)
-    assert {line.split("(", 1)[0] for line in made.decoys}.isdisjoint(shipped_tools())
+    assert {line.split("(", 1)[0] for line in made.decoys}.isdisjoint(bundled_tools())
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_larger_object_takes_the_orders_that_splitting_gives(count: int, data:
 
 @st.composite
 def _orders(draw: st.DrawFn, places: list[int]) -> list[int]:
-    """Some order: often nearly declared order, or two parts of it that change places."""
+    """Some order: often nearly declared order, or with two parts of it swapped."""
     cut = draw(st.integers(0, len(places)))
     order = draw(st.permutations(places) | st.just(places) | st.just([*places[cut:], *places[:cut]]))
     if order:

@@ -118,7 +118,7 @@ def test_a_chain_of_complements_takes_no_more_than_the_bound(length: int) -> Non
 
 @pytest.mark.parametrize("count", [200, 2000])
 @pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", ""])
-def test_a_long_tuple_is_held(count: int, draft: str) -> None:
+def test_a_long_tuple_is_enforced(count: int, draft: str) -> None:
     keyword = "items" if draft else "prefixItems"
     declared = {"$schema": draft, "additionalItems": False} if draft else {"items": False}
     schema = {**declared, "type": "array", keyword: [{"const": index} for index in range(count)]}
@@ -141,7 +141,7 @@ def test_a_value_beside_a_schema_without_end_is_kept(schema: dict[str, Any]) -> 
     assert not grammar.exact
 
 
-def test_the_places_of_a_deep_schema_are_found_without_going_all_the_way_up_for_each() -> None:
+def test_pointers_in_a_deep_schema_are_computed_without_visiting_every_ancestor_each_time() -> None:
     def calls(depth: int) -> int:
         schema: dict[str, Any] = {"type": "string"}
         for _ in range(depth):

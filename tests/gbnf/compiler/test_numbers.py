@@ -210,7 +210,7 @@ def test_lifted_digits_of_integers_have_no_limit(schema: Any) -> None:
 
 
 @pytest.mark.parametrize("minimum", [10**38, 10**39 - 1])
-def test_a_bound_of_more_digits_leaves_room_above_it(minimum: int) -> None:
+def test_a_bound_with_more_digits_allows_values_above_it(minimum: int) -> None:
     schema = {"type": "integer", "minimum": minimum}
     assert accepts(schema, str(minimum * 9))
     assert not accepts(schema, str(minimum - 1))

@@ -1,4 +1,4 @@
-"""compile_pool over the shipped manifests and awkward pools, judged by llama.cpp's engine and jsonschema."""
+"""compile_pool over the bundled manifests and awkward pools, judged by llama.cpp's engine and jsonschema."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_one_tools_name_with_anothers_arguments_is_refused(pool: Any, seed: int)
             assert not accepts(grammar, mixed) or explained
 
 
-def test_every_pair_of_shipped_tools_is_kept_apart() -> None:
+def test_no_pair_of_bundled_tools_can_be_mixed() -> None:
     grammar = compile_pool(SHIPPED)
     least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in SHIPPED}
     for name, other in itertools.permutations(least, 2):
@@ -329,9 +329,7 @@ def test_depth_is_capped_and_reported() -> None:
         ({"type": "object", "additionalProperties": True}, "/properties/x", "properties"),
     ],
 )
-def test_a_place_that_gives_the_grammar_nothing_to_hold_is_a_finding(
-    schema: Any, pointer: str, keyword: str
-) -> None:
+def test_a_subschema_that_constrains_nothing_is_a_finding(schema: Any, pointer: str, keyword: str) -> None:
     report = compile_pool([tool("t", properties={"x": schema})]).report
     assert [(f.pointer, f.keyword, f.kind) for f in report] == [(pointer, keyword, "free_form")]
 

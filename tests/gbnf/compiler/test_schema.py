@@ -71,7 +71,7 @@ def test_a_complement_is_exact_or_reported_in_every_draft(
     value = canonical(data.draw(values_near(denied)))
     assume(
         not re.search(r"\d{17}", json.dumps(value))
-    )  # a float holds fewer digits, and compares another number
+    )  # a float has fewer digits, and compares another number
     grammar = compiled(schema)
     for one in (*VALUES_OF_EACH_TYPE, value):
         accepted = grammar is not None and accepts(grammar, json.dumps(one, ensure_ascii=False))

@@ -19,7 +19,7 @@ from support.oracle import engine
 from support.schemas import SCHEMAS
 from support.values import canonical, in_declared_order, values_near
 
-#: More digits than a float holds: Python then compares another number than the one that is written.
+#: More digits than a float has: Python then compares another number than the one that is written.
 _TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
 
 

@@ -151,14 +151,14 @@ def test_what_may_be_a_field_is_kept(contract: Contract, answer: str, values: di
     assert dict(outcome.values) == values
 
 
-def test_of_an_answer_that_the_grammar_held_nothing_is_left_out() -> None:
+def test_nothing_is_dropped_from_a_constrained_answer() -> None:
     for said in ("Here is the list:\nTo buy\nmilk", "Title:\nTo buy\nmilk"):
         outcome = TITLED.parse(said, constrained=True)
         assert isinstance(outcome, ParsedAnswer)
         assert outcome["title"] == said.split("\n")[0]
 
 
-def test_a_cut_answer_loses_its_last_line() -> None:
+def test_a_truncated_answer_loses_its_last_line() -> None:
     assert isinstance(JUDGE.parse("2\nIt rhy", truncated=True), InvalidAnswer)
     assert isinstance(JUDGE.parse("2\nIt rhymes.\nMore", truncated=True), ParsedAnswer)
     assert isinstance(

@@ -197,7 +197,7 @@ answers = st.text(st.characters(), max_size=80) | st.lists(st.sampled_from(PIECE
 
 
 @given(contracts, answers, st.booleans())
-def test_any_answer_is_a_value_that_holds_or_an_abstention(contract: Any, said: Any, truncated: Any) -> None:
+def test_any_answer_is_a_valid_value_or_an_abstention(contract: Any, said: Any, truncated: Any) -> None:
     outcome = contract.parse(said, truncated=truncated)
     assert outcome.raw == said
     if isinstance(outcome, InvalidAnswer):

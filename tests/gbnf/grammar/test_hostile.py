@@ -1,4 +1,4 @@
-"""Any text is a grammar or refused with a place and a reason, and any grammar can be walked."""
+"""Any text is a grammar or refused with a location and a reason, and any grammar can be traversed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_any_text(text: str) -> None:
         ("root ::= " + "(" * 5_000 + '"a"' + ")" * 5_000, 10 + MAX_NESTING, MAX_NESTING),
     ],
 )
-def test_what_is_nested_too_deep_is_reported_with_its_place_and_the_limit(
+def test_excessive_nesting_is_reported_with_its_location_and_the_limit(
     text: str, column: int, limit: int
 ) -> None:
     with pytest.raises(GrammarSyntaxError, match=f"deeper than {limit}") as caught:
@@ -78,7 +78,7 @@ def test_what_is_nested_too_deep_is_reported_with_its_place_and_the_limit(
     assert (caught.value.line, caught.value.column) == (1, column)
 
 
-def test_a_text_that_no_memory_holds_is_not_derived() -> None:
+def test_a_text_too_large_for_memory_is_not_derived() -> None:
     for name in ("doubling", "doubling of nothing", "doubling by repetition"):
         rules = parse_gbnf(HOSTILE[name](64))
         with pytest.raises(ValueError, match=f"none of at most {MAX_CHARACTERS:,} characters"):

@@ -1,4 +1,4 @@
-"""What must hold between the rooms of grammars, with llama.cpp's own engine as judge."""
+"""Laws between the modules of `gbnf.grammar`, with llama.cpp's own engine as the oracle."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_template_names_its_tokens() -> None:
     assert control_tokens_in(source) == {"<x:y>", "</x:y>", "<arg_one>", "<|end|>", "<b_c>"}
 
 
-def test_what_a_template_cuts_out_is_escaped_with_it() -> None:
+def test_what_a_template_strips_is_escaped_too() -> None:
     source = (
         """{{ a.replace('/think', '').replace("x", 'y') | replace( "/no" , "" ) | replace('\\n', '') }}"""
     )

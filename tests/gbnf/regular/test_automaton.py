@@ -53,7 +53,7 @@ def test_no_two_states_are_alike(language: Dfa) -> None:
         edges = [
             [(CharSet(((low, high),)), target) for low, high, target in row] for row in transitions(language)
         ]
-        # The same automaton, started elsewhere: state 0 and this one change places.
+        # The same automaton, started elsewhere: state 0 and this one are swapped.
         swapped = {0: state, state: 0}
         edges[0], edges[state] = edges[state], edges[0]
         renamed = [[(chars, swapped.get(target, target)) for chars, target in row] for row in edges]
@@ -69,7 +69,7 @@ def test_transitions_are_the_language(language: Dfa) -> None:
 
 
 @given(LANGUAGES)
-def test_what_is_said_of_the_words_holds(language: Dfa) -> None:
+def test_properties_of_the_words_are_correct(language: Dfa) -> None:
     shortest = language.shortest()
     assert (shortest is None) == language.is_empty
     if shortest is None:

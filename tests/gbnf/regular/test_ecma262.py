@@ -137,7 +137,7 @@ def test_malformed_patterns_say_where(pattern: str, position: int) -> None:
      "(" * 200 + "a" + ")" * 200],
     ids=range(9),
 )  # fmt: skip
-def test_unsupported_patterns_are_told_apart(pattern: str) -> None:
+def test_unsupported_patterns_are_distinguished_from_invalid_ones(pattern: str) -> None:
     with pytest.raises(UnsupportedPatternError):
         search(pattern)
 
@@ -166,5 +166,5 @@ def test_the_same_language_by_different_patterns_is_the_same_value() -> None:
     assert search("^(?=a)b") == search("[]") == Dfa.of_words([])
 
 
-def test_the_characters_of_the_judged_texts_are_told_apart() -> None:
+def test_the_characters_of_the_sampled_texts_are_distinguished() -> None:
     assert all(search(f"^[{char}]$") != search("^$") for char in CHARACTERS)

@@ -116,7 +116,7 @@ def test_one_character_too_many_is_noticed(name: str) -> None:
     assert not held(name).accepts(f" {shortest}")
 
 
-def test_other_formats_are_not_held() -> None:
+def test_other_formats_are_not_enforced() -> None:
     assert format_language("color") is None
     assert format_language("phone-number") is None
 

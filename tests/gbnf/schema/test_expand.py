@@ -1,4 +1,4 @@
-"""The set that a schema expands to holds exactly the values that jsonschema finds valid."""
+"""The set that a schema expands to contains exactly the values that jsonschema finds valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.schemas import DOCUMENTS
 from support.value_sets import ExpandedSchema
 from support.values import JSON_VALUES, VALUES_OF_EACH_TYPE, canonical, is_valid, values_near
 
-#: More digits than a float holds: jsonschema then compares another number than the one that is written.
+#: More digits than a float has: jsonschema then compares another number than the one that is written.
 _TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
 
 

@@ -1,4 +1,4 @@
-"""Flattening keeps the meaning: facets that must all hold, and choices of which one branch each must hold."""
+"""Flattening preserves the meaning: facets that all apply, and choices of which one branch each applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of each keyword: what a keyword must be, in which draft, and which place an error names."""
+"""The form of each keyword: what a keyword must be, in which draft, and which location an error names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NAN, INF = float("nan"), float("inf")
         (["not a schema"], ""),
     ],
 )
-def test_a_malformed_schema_is_an_error_that_names_the_place(schema: Any, pointer: str) -> None:
+def test_a_malformed_schema_is_an_error_that_names_the_location(schema: Any, pointer: str) -> None:
     with pytest.raises(SchemaError) as caught:
         compile_schema(schema)
     assert caught.value.pointer == pointer

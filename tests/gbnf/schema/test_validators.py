@@ -1,4 +1,4 @@
-"""The taught validators: jsonschema's judgement, but for the patterns."""
+"""The extended validators agree with jsonschema, except for patterns."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_unevaluated_properties_are_those_that_no_keyword_evaluates(schema: Any,
     assert extend_validator(Draft202012Validator)(asking).is_valid({"a": 1}) == valid
 
 
-def test_a_draft_with_fewer_keywords_is_taught_too() -> None:
-    """Draft 3 has no `required` of its own, and its patterns are mended like those of the others."""
+def test_a_draft_with_fewer_keywords_is_extended_too() -> None:
+    """Draft 3 has no `required` of its own, and its patterns are translated like those of the others."""
     schema = {"properties": {"a": {"pattern": r"^\d$", "required": True}}}
     assert extend_validator(Draft3Validator)(schema).is_valid({"a": "1"})
     assert not extend_validator(Draft3Validator)(schema).is_valid({"a": "١"})

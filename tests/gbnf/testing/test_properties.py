@@ -202,7 +202,7 @@ def test_the_laws_hold_of_schemas(schema: Any, whitespace: Any) -> None:
 
 
 @pytest.mark.parametrize("steps", [(), (1, 3)])
-def test_the_laws_hold_of_the_shipped_tools(steps: Any) -> None:
+def test_the_bundled_tools_satisfy_the_properties(steps: Any) -> None:
     grammar = compile_pool((*SHIPPED, TRIP), steps=steps, final_answer=True)
     pool = (*SHIPPED, TRIP, FINAL_ANSWER)
 
@@ -273,7 +273,7 @@ def test_what_the_report_explains_is_no_fault() -> None:
         assert_sound(Grammar(grammar.rules), schema, examples=300)
 
 
-def test_a_judge_that_refuses_what_the_grammar_derives_is_told_of() -> None:
+def test_an_oracle_that_refuses_a_derived_text_is_reported() -> None:
     with pytest.raises(LawBrokenError, match="refuses its own derivation"):
         assert_sound(compile_pool([TRIP]), [TRIP], accepts=lambda _: False)
 
@@ -307,7 +307,7 @@ def test_no_tool_that_can_be_called_is_an_error() -> None:
         calls([needs_step])
 
 
-def test_without_hypothesis_the_way_out_is_told() -> None:
+def test_without_hypothesis_a_hint_is_shown() -> None:
     program = """
 import sys
 sys.modules["hypothesis"] = None

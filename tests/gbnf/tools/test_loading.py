@@ -113,7 +113,7 @@ def test_what_the_runtime_fills_in_is_nowhere_in_model_args(seed: Any) -> None:
     assert set(tool.model_args()["required"]) <= set(tool.model_args()["properties"])
 
 
-def test_the_shipped_manifests_load_in_name_order() -> None:
+def test_the_bundled_manifests_load_in_name_order() -> None:
     tools = load_manifests(SHIPPED)
     names = [tool.name for tool in tools]
     assert len(names) >= 14

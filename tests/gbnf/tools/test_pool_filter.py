@@ -81,7 +81,7 @@ def test_a_twin_goes_only_for_a_variant_that_stays(pool: Any, query: Any) -> Non
 
 
 @given(pools, queries)
-def test_a_tool_goes_only_where_a_place_was_said(pool: Any, query: Any) -> None:
+def test_a_tool_is_dropped_only_if_a_provider_is_named(pool: Any, query: Any) -> None:
     """A name alone brings variants and takes nothing away."""
     nameless = {suffix: Provider(each.names + each.places) for suffix, each in PROVIDERS.items()}
     full = set(filter_pool(pool, query, providers=nameless).kept)
@@ -208,7 +208,7 @@ def test_markers_in_requests(query: Any, undo: Any, location: Any, google: Any) 
     assert ("undo_last_turn" in kept) == bool(undo)
     assert ("request_location_from_user" in kept) == bool(location)
     assert ("find_files_google_workspace" in kept) == bool(google)
-    assert ("find_files" in kept) == (google < 2)  # the canonical twin goes where the place is said
+    assert ("find_files" in kept) == (google < 2)  # the canonical twin is dropped if the provider is named
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_markers_in_requests(query: Any, undo: Any, location: Any, google: Any) 
         "list the gdocs",
     ],
 )
-def test_a_variant_takes_the_place_of_its_twin_where_the_place_is_said(query: str) -> None:
+def test_a_variant_replaces_its_twin_if_the_provider_is_named(query: str) -> None:
     kept = names(query)
     assert "find_files_google_workspace" in kept
     assert "find_files" not in kept
@@ -274,7 +274,7 @@ def test_a_word_that_only_may_mean_a_provider_brings_its_variant_and_drops_nothi
         ("read rome.md", 0, 1),
     ],
 )
-def test_notion_is_a_place_only_where_that_is_said(query: str, notion: int, base: int) -> None:
+def test_notion_is_a_provider_only_if_named_as_one(query: str, notion: int, base: int) -> None:
     tools = ("read_files", "write_files")
     pool = [make_tool(name + suffix) for name in tools for suffix in ("", "_notion")]
     expected = {

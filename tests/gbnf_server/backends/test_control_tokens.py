@@ -1,4 +1,4 @@
-"""Nothing that is sent to a model holds a control token but the template's own: real vocabularies judge."""
+"""Messages contain no control tokens but the template's own, by real vocabularies."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_whatever_stands_around_it(data: st.DataObject, vocabulary: str) -> None
 
 
 def _texts(vocabulary: str) -> st.SearchStrategy[str]:
-    """Names of control tokens, whole or cut, amid what may complete them."""
+    """Names of control tokens, complete or truncated, amid text that may complete them."""
     names = st.sampled_from(sorted(_control_tokens(vocabulary).values()))
     cut = st.builds(
         lambda name, start, end: name[start : max(start, len(name) - end)],

@@ -28,7 +28,7 @@ SCHEMA = call_schema([FINAL_ANSWER])
 SEEING = {**PROPS, "modalities": {"vision": True, "audio": False}}
 
 
-def test_a_chat_server_takes_an_image_as_an_address_that_holds_it() -> None:
+def test_a_chat_server_takes_an_image_as_a_data_url() -> None:
     models = Reply(200, {"data": [{"id": "m", "max_model_len": 4096}]})
     answers: Any = {"v1/models": [models], "v1/chat/completions": [Reply(200, WIRES["chat"].whole(CALL))]}
     with scripted(**answers) as script, OpenAICompatible(script.url, "vllm") as backend:
@@ -63,7 +63,7 @@ def test_llama_server_takes_a_marker_for_each_image() -> None:
 
 
 @pytest.mark.parametrize("marker", ["<__media__>", "(the image)"])
-def test_a_text_that_holds_the_images_marker_is_text(marker: str) -> None:
+def test_a_text_that_contains_the_image_marker_is_text(marker: str) -> None:
     seeing = Reply(200, {**SEEING, "media_marker": marker})
     with scripted(props=[seeing], completion=[completion(CALL)]) as script, LlamaServer(script.url) as server:
         server.complete([{"role": "system", "content": f"a {marker}"}, *SEEN], grammar=GBNF)

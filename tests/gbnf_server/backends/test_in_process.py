@@ -58,7 +58,7 @@ def languages(draw: st.DrawFn) -> tuple[Grammar, re.Pattern[str]]:
     seed=st.integers(0, 2**32),
     max_tokens=st.integers(1, 40),
 )
-def test_the_text_is_in_the_language_or_a_cut_prefix_of_it(
+def test_the_text_is_in_the_language_or_a_truncated_prefix_of_it(
     backend: InProcess,
     language: tuple[Grammar, re.Pattern[str]],
     temperature: float,
@@ -121,13 +121,13 @@ def test_a_warm_memory_changes_nothing_but_the_count(
 # Limits.
 
 
-def test_a_cut_goes_not_through_a_character(backend: InProcess) -> None:
+def test_truncation_never_splits_a_character(backend: InProcess) -> None:
     for max_tokens, text in ((1, ""), (2, ""), (3, "日"), (4, "日"), (6, "日本")):
         completion = backend.complete(ASK, grammar=Grammar.parse('root ::= "日本語"'), max_tokens=max_tokens)
         assert (completion.text, completion.finish) == (text, "length")
 
 
-def test_the_end_of_the_context_cuts(backend: InProcess) -> None:
+def test_the_end_of_the_context_truncates(backend: InProcess) -> None:
     completion = backend.complete(ASK, grammar=LONG, max_tokens=9999)
     assert completion.finish == "length"
     assert completion.prompt_tokens + completion.completion_tokens == CONTEXT
@@ -364,7 +364,7 @@ def test_a_template_that_refuses_one_conversation(tmp_path: Path) -> None:
         assert loaded.complete([{"role": "user", "content": "good"}], grammar=CALL).finish == "stop"
 
 
-def test_thoughts_that_the_template_opens_are_closed_under_a_grammar(tmp_path: Path) -> None:
+def test_reasoning_that_the_template_opens_is_closed_under_a_grammar(tmp_path: Path) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + "<think>\n"), threads=1) as loaded:
         held, free = (loaded._tokens(ASK, constrained=constrained) for constrained in (True, False))
         ends = ["".join(map(loaded._model.token_text, tokens)) for tokens in (held, free)]

@@ -105,13 +105,13 @@ def test_counts_and_times(backend: LlamaServer, ask: Ask) -> None:
     assert answer.completion_s > 0
 
 
-def test_a_cut_answer_says_so(backend: LlamaServer, ask: Ask) -> None:
+def test_a_truncated_answer_is_reported(backend: LlamaServer, ask: Ask) -> None:
     answer = ask(backend, max_tokens=3)
     assert (answer.finish, answer.grammar_violation) == ("length", None)
     assert '{"name": "write"}'.startswith(answer.text)
 
 
-def test_the_end_of_the_context_cuts(backend: LlamaServer) -> None:
+def test_the_end_of_the_context_truncates(backend: LlamaServer) -> None:
     answer = backend.complete(ASK, grammar=LONG, max_tokens=9999)
     assert (answer.finish, answer.grammar_violation) == ("length", None)
     assert set(answer.text) <= set("xy")
@@ -256,7 +256,7 @@ def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
 
 
 def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
-    """Results are told by the user; a missing system role llama-server makes up for by itself."""
+    """Results are user messages; llama-server handles a missing system role by itself."""
     require_llama_server()
     refusing = "{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}"
     template = "{% for m in messages %}" + refusing + "[{{ m.content }}]{% endfor %}"

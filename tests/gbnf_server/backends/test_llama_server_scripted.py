@@ -65,7 +65,7 @@ def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -
 
 
 def test_a_models_markers_are_kept_in_a_free_answer() -> None:
-    """llama-server leaves special tokens out of its text unless it is told which to keep."""
+    """llama-server omits special tokens from its text unless the request lists which to keep."""
     harmony = "<|channel|>analysis<|message|>"
     props = Reply(200, {**PROPS, "chat_template": harmony})
     said = f"{harmony}so<|end|><|start|>assistant<|channel|>final<|message|>then"
@@ -143,13 +143,13 @@ def test_whatever_a_server_says_of_itself_is_read_or_a_fault_of_the_backend(prop
             str(error).encode()
 
 
-def test_thoughts_are_parted_from_a_free_answer(ask: Ask) -> None:
+def test_reasoning_is_split_from_an_unconstrained_answer(ask: Ask) -> None:
     with scripted(completion=[completion("<think>so</think>then")]) as script, hasty(script.url) as client:
         answer = ask(client, grammar=None)
     assert (answer.reasoning, answer.text) == ("so", "then")
 
 
-def test_thoughts_that_the_template_opens_are_closed_under_a_grammar() -> None:
+def test_reasoning_that_the_template_opens_is_closed_under_a_grammar() -> None:
     prompt = Reply(200, {"prompt": "7c1f-system 7c1f-tool <think>\n"})
     with (
         scripted(apply_template=[prompt], completion=[completion('{"name": "find"}')]) as script,

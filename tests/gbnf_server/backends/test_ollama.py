@@ -170,7 +170,7 @@ def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
         ({"done_reason": "load"}, "length"),
     ],
 )
-def test_a_cut_answer_says_so(fields: dict[str, Any], finish: str) -> None:
+def test_a_truncated_answer_is_reported(fields: dict[str, Any], finish: str) -> None:
     with served(chat('{"name": "fi', **fields)) as server, client(server.url) as backend:
         answer = backend.complete(ASK, grammar=SCHEMA)
     assert answer.finish == finish
@@ -185,7 +185,7 @@ def test_an_answer_that_ignored_the_schema_is_found_out() -> None:
         backend.close()
 
 
-def test_thoughts_are_kept_apart() -> None:
+def test_reasoning_is_returned_separately() -> None:
     thinking: dict[str, Any] = {"message": {"role": "assistant", "content": "yes", "thinking": "hm"}}
     with served(chat(**thinking), chat("<think>hm</think>yes")) as server, client(server.url) as backend:
         for _ in range(2):
@@ -193,7 +193,7 @@ def test_thoughts_are_kept_apart() -> None:
             assert (answer.reasoning, answer.text) == ("hm", "yes")
 
 
-# A prompt that was cut.
+# A truncated prompt.
 
 
 @pytest.mark.parametrize(
@@ -202,16 +202,16 @@ def test_thoughts_are_kept_apart() -> None:
         (1000, 250, False),
         (6000, 1500, False),
         (6000, 2046, False),
-        (6000, 2047, True),  # full but for one: no room for an answer
+        (6000, 2047, True),  # full but for one: no space for an answer
         (6000, 2048, True),  # full: nothing was left for an answer
         (12000, 1026, True),  # half the context and two, which newer servers keep of what is too long
-        (12000, 1060, False),  # no server that cuts keeps that many
+        (12000, 1060, False),  # no server that truncates keeps that many
         (6000, 1026, False),  # prose in English
-        (6000, 0, False),  # the server told nothing
+        (6000, 0, False),  # the server reported nothing
         (2048, 300, False),  # no more bytes than tokens: it was whole, however few they are
     ],
 )
-def test_a_cut_prompt_is_noticed(
+def test_a_truncated_prompt_is_detected(
     ask: Callable[..., Completion], size: int, counted: int, was_cut: bool
 ) -> None:
     messages: list[Message] = [{"role": "user", "content": "x" * size}]
@@ -227,7 +227,7 @@ def test_a_cut_prompt_is_noticed(
 @pytest.mark.parametrize(
     ("size", "tokens"),
     [
-        (24_521, 3126),  # the shipped tools and results in Hindi, by the vocabulary of gemma-4
+        (24_521, 3126),  # the bundled tools and results in Hindi, by the vocabulary of gemma-4
         (18_997, 2502),  # in Russian
         (18_997, 2920),  # by that of qwen2
         (12_369, 2039),  # in English as governments write it, by that of llama 3
@@ -243,8 +243,8 @@ def test_whole_prompts_with_many_bytes_for_a_token_are_taken(size: int, tokens: 
 
 
 @given(tokens=st.integers(1, 8191), bytes_per_token=st.floats(1, 60))
-def test_a_whole_prompt_is_never_taken_for_a_cut_one(tokens: int, bytes_per_token: float) -> None:
-    assume(bytes_per_token < 6 or not 4096 <= tokens <= 4112)  # the tokens that a cut leaves, and few
+def test_a_complete_prompt_is_never_taken_for_a_truncated_one(tokens: int, bytes_per_token: float) -> None:
+    assume(bytes_per_token < 6 or not 4096 <= tokens <= 4112)  # the tokens that truncation leaves, and few
     messages: list[Message] = [{"role": "user", "content": "x" * int(tokens * bytes_per_token)}]
     with Ollama("m", context_length=8193) as backend:
         backend._check_whole({"prompt_eval_count": tokens}, messages)
@@ -256,7 +256,7 @@ def test_a_whole_prompt_is_never_taken_for_a_cut_one(tokens: int, bytes_per_toke
     bytes_per_token=st.floats(3.2, 12),
     keep=st.integers(0, 25),
 )
-def test_a_prompt_that_was_cut_is_never_taken_for_a_whole_one(
+def test_a_truncated_prompt_is_never_taken_for_a_complete_one(
     context: int, over: int, bytes_per_token: float, keep: int
 ) -> None:
     """What `contextShiftPromptLimit` of Ollama's llm/llama_server.go leaves, and the runners before it."""

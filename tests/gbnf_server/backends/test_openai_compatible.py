@@ -249,7 +249,7 @@ def test_an_answer_with_its_counts(server: ServerKind, ask: Callable[..., Comple
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "tool_calls"])
-def test_what_did_not_end_by_itself_is_cut(reason: str) -> None:
+def test_an_answer_that_did_not_end_by_itself_is_truncated(reason: str) -> None:
     with served(chat('{"name": "fi', reason)) as script, client(script.url) as backend:
         answer = backend.complete(ASK, grammar=GBNF)
     assert (answer.finish, answer.grammar_violation) == ("length", None)
@@ -262,7 +262,7 @@ def test_a_server_that_ignored_the_field_is_found_out(server: ServerKind) -> Non
             assert backend.complete(ASK, grammar=GRAMMARS[server]).grammar_violation is not None
 
 
-def test_thoughts_are_kept_apart() -> None:
+def test_reasoning_is_returned_separately() -> None:
     replies = [chat("b", reasoning_content="a"), chat("b", reasoning="a"), chat("<think>a</think>b")]
     with served(*replies) as script, client(script.url, "plain") as backend:
         for _ in replies:
@@ -439,7 +439,7 @@ def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Complet
 
 
 def test_the_planner_on_a_real_server(tmp_path: Path) -> None:
-    """The embedded model, which knows the shipped tools, held by the joint schema alone."""
+    """The embedded model, which knows the bundled tools, constrained by the joint schema alone."""
     require_llama_server()
     with (
         build.start(model_path(), threads=1) as server,

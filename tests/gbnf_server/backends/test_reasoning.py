@@ -31,7 +31,7 @@ NEAR = st.text(st.sampled_from("</think>a[]THINK|<end"), max_size=12)
 
 
 @given(st.sampled_from(["</think>", "[/THINK]", "aab", "aaa", "abab"]), st.data())
-def test_thoughts_go_on_until_they_are_closed(closing: str, data: st.DataObject) -> None:
+def test_reasoning_continues_until_its_tag_is_closed(closing: str, data: st.DataObject) -> None:
     text = data.draw(st.text(st.sampled_from(closing + "x<"), max_size=14) | NEAR)
     tail = data.draw(st.sampled_from(["", closing, closing + "x"]))
     whole = text + tail
@@ -63,7 +63,7 @@ def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTa
         ("", ""),
     ],
 )
-def test_an_open_block_of_thoughts_is_closed(prompt: str, closed: str) -> None:
+def test_an_open_reasoning_block_is_closed(prompt: str, closed: str) -> None:
     assert close_reasoning(prompt) == closed
 
 
@@ -85,7 +85,7 @@ def test_an_open_block_of_thoughts_is_closed(prompt: str, closed: str) -> None:
         ("<|channel|>analysis<|message|>so<|end|>", "so", ""),
     ],
 )
-def test_thoughts_are_parted_from_the_text(answer: str, reasoning: str, text: str) -> None:
+def test_reasoning_is_split_from_the_text(answer: str, reasoning: str, text: str) -> None:
     assert split_reasoning(answer) == (reasoning, text)
 
 
@@ -94,7 +94,7 @@ PLACES = [
     'Sure: {{"a": "{}"}}',
     '{{"a": {{"b": 1}}, "c": "\\"{}"}}',
     "{{'a': 'so {} then'}}",
-    '{{"a": ["x", "{} is',  # a call that the token limit cut
+    '{{"a": ["x", "{} is',  # a call truncated by the token limit
     '{{"a": "{}"',  # one without its last bracket
     "<tool_call><function=f><parameter=a>\nso {} then</parameter></function></tool_call>",
     'f(a=1, b="so {} then")',
@@ -107,7 +107,7 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES)
 @given(reasoning_tags=st.sampled_from(KNOWN_REASONING_TAGS), paired=st.booleans())
-def test_a_marker_in_somebodys_text_ends_no_thoughts(
+def test_a_tag_quoted_in_the_text_does_not_end_the_reasoning(
     place: str, reasoning_tags: ReasoningTags, paired: bool
 ) -> None:
     sign = f"{reasoning_tags.begin} and {reasoning_tags.end}" if paired else reasoning_tags.end
@@ -134,7 +134,7 @@ def test_a_call_keeps_a_marker_in_its_argument_in_every_shape(
     st.text(st.sampled_from("a {}\"'`<[\\\n"), max_size=12),
     st.booleans(),
 )
-def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
+def test_reasoning_that_the_prompt_opened_ends_only_at_its_tag(
     reasoning_tags: ReasoningTags, thoughts: str, closed: bool
 ) -> None:
     text = f"{thoughts}{reasoning_tags.end}{reasoning_tags.separator}then" if closed else thoughts
@@ -161,7 +161,7 @@ def test_thoughts_that_the_prompt_opened_end_at_their_marker_alone(
         '{"a": 1',
     ],
 )
-def test_signs_in_thoughts_hide_no_end(thoughts: str) -> None:
+def test_characters_in_reasoning_do_not_hide_its_end(thoughts: str) -> None:
     for reasoning_tags in KNOWN_REASONING_TAGS:
         assert split_reasoning(f"{thoughts}{reasoning_tags.end}\nthen") == (thoughts, "then")
 
@@ -196,16 +196,14 @@ def test_a_text_full_of_signs_is_read_at_once() -> None:
         ),
     ],
 )
-def test_thoughts_stand_in_the_models_own_markers(
-    prompt: str, reasoning_tags: ReasoningTags, end: str
-) -> None:
+def test_reasoning_is_in_the_models_own_tags(prompt: str, reasoning_tags: ReasoningTags, end: str) -> None:
     assert append_reasoning(prompt, reasoning_message("so", closed=True), reasoning_tags) == end
     still = append_reasoning(prompt, reasoning_message("so"), reasoning_tags)
     assert end.startswith(still)
     assert still.endswith("so")
 
 
-def test_a_conversation_is_parted_from_the_thoughts_at_its_end() -> None:
+def test_a_conversation_is_split_from_the_reasoning_at_its_end() -> None:
     assert split_reasoning_message([ASK]) == ([ASK], None)
     assert split_reasoning_message([ASK, reasoning_message("so")]) == ([ASK], reasoning_message("so"))
     assert split_reasoning_message([]) == ([], None)

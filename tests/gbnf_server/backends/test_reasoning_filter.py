@@ -1,4 +1,4 @@
-"""Thoughts and text, told apart alike whether an answer comes whole or in pieces."""
+"""Reasoning and text are distinguished alike whether an answer arrives whole or in pieces."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def given_on(
 
 
 def is_announced(text: str, opened: ReasoningTags | None) -> bool:
-    """Whether it is known from the text's beginning on what of it is thoughts."""
+    """Return whether the beginning of the text determines what of it is reasoning."""
     signs = tuple(
         sign for each in KNOWN_REASONING_TAGS for sign in (each.begin, each.direct_answer_prefix) if sign
     )
@@ -66,7 +66,7 @@ def is_announced(text: str, opened: ReasoningTags | None) -> bool:
 
 
 @given(TEXTS, SIZES, st.none() | st.sampled_from(KNOWN_REASONING_TAGS))
-def test_the_pieces_are_the_text_however_they_are_cut(
+def test_the_pieces_join_to_the_text_however_it_is_split(
     text: str, sizes: list[int], opened: ReasoningTags | None
 ) -> None:
     whole = split_reasoning(text, opened)[1] if is_announced(text, opened) else text
@@ -106,7 +106,7 @@ HARMONY = "<|channel|>analysis<|message|>"
         ('say "</think>then', KNOWN_REASONING_TAGS[0], 'say "', "then"),
         ("so[/THINK]then", KNOWN_REASONING_TAGS[0], "so[/THINK]then", ""),  # another model's marker
         ("[THINK]a</think>b[/THINK]c", None, "a</think>b", "c"),
-        (CALL.replace("DRAFT", "</think>"), None, "", CALL.replace("DRAFT", "</think>")),  # once cut in two
+        (CALL.replace("DRAFT", "</think>"), None, "", CALL.replace("DRAFT", "</think>")),  # split in two
         (f"{HARMONY}a<|end|><|start|>assistant{HARMONY}b", None, f"a<|end|><|start|>assistant{HARMONY}b", ""),
         ("<|START_THINKING|>so<|END_THINKING|><|START_", None, "so", "<|START_"),  # once lost
         ("\n<|channel|>final<|message|>then", None, "", "then"),
@@ -188,7 +188,7 @@ def test_chat_servers_do_not_tell_what_a_template_opened(
 
 @pytest.mark.parametrize("stop", ["limit", "eos"])
 @pytest.mark.parametrize("tail", ["", "\n", "\nbut no"])
-def test_a_llama_server_calls_nothing_text_that_its_prompt_made_thoughts(stop: str, tail: str) -> None:
+def test_llama_server_never_reports_as_text_what_its_prompt_opened_as_reasoning(stop: str, tail: str) -> None:
     text = f"maybe {CALL}{tail}"
     prompt = Reply(200, {"prompt": "7c1f-system 7c1f-tool <think>\n"})
     events = [{"content": piece, "stop": False} for piece in cut(text, [9])]
@@ -207,7 +207,7 @@ def test_a_llama_server_calls_nothing_text_that_its_prompt_made_thoughts(stop: s
 
 
 @pytest.mark.parametrize(("ending", "thinks"), [("<think>\n", True), ("<think>\n\n</think>\n\n", False)])
-def test_a_model_in_process_whose_prompt_opens_thoughts_says_nothing_until_they_end(
+def test_a_model_in_process_whose_prompt_opens_reasoning_streams_nothing_until_it_ends(
     tmp_path: Path, ending: str, thinks: bool
 ) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + ending), threads=1) as model:

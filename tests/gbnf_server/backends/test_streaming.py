@@ -149,7 +149,7 @@ def test_each_piece_comes_and_the_whole_is_read_as_ever(
 
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-def test_free_text_comes_without_its_thoughts(
+def test_unconstrained_text_is_streamed_without_its_reasoning(
     make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     with (
@@ -185,7 +185,7 @@ def content(answer: Any) -> str:
 
 @pytest.mark.parametrize(("reader", "events"), READERS)
 @given(pieces=st.lists(BROKEN | ANY_TEXT), sizes=SIZES, end=st.sampled_from(["\n", "\r\n"]))
-def test_text_comes_whole_whatever_is_in_it_and_however_its_bytes_are_cut(
+def test_text_arrives_complete_whatever_it_contains_and_however_its_bytes_are_split(
     reader: Any, events: Any, pieces: list[str], sizes: list[int], end: str
 ) -> None:
     said: list[str] = []
@@ -397,11 +397,11 @@ def test_a_connection_that_breaks_before_the_first_piece_is_tried_again(ask: Ask
         ask(backend, grammar=GBNF)
 
 
-# The answer among the thoughts.
+# The answer within the reasoning.
 
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES[1:])
-def test_an_answer_that_the_server_took_for_thoughts_is_taken_back(
+def test_an_answer_that_the_server_took_for_reasoning_is_recovered(
     make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     if events is chat_events:
@@ -419,7 +419,7 @@ def test_an_answer_that_the_server_took_for_thoughts_is_taken_back(
         assert "".join(pieces) == CALL
 
 
-def test_thoughts_that_are_none_of_the_grammar_are_no_answer(ask: Ask) -> None:
+def test_reasoning_outside_the_grammar_is_no_answer(ask: Ask) -> None:
     stream = chat_events("I wonder", key="reasoning_content")
     with at("v1/chat/completions", stream) as script, vllm(script) as backend:
         answer, pieces = ask(backend, grammar=GBNF)
@@ -461,7 +461,7 @@ def test_a_real_chat_server_streams_what_it_answers(
     assert answer.prompt_tokens > 0
 
 
-def test_a_real_server_takes_thoughts_that_are_begun(tmp_path: Any) -> None:
+def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None:
     require_llama_server()
     template = TEMPLATE + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
     path = make_model(tmp_path / "m.gguf", template=template)

@@ -14,7 +14,7 @@ WHOLE = '{"name": "find"}'
 
 
 @given(st.integers(0, len(WHOLE)))
-def test_every_prefix_fits_as_a_cut_text_and_only_the_whole_as_a_finished_one(length: int) -> None:
+def test_every_prefix_matches_as_truncated_and_only_the_whole_text_as_finished(length: int) -> None:
     text = WHOLE[:length]
     assert grammar_violation(CALL, text, truncated=True) is None
     assert (grammar_violation(CALL, text, truncated=False) is None) == (text == WHOLE)
@@ -35,7 +35,7 @@ def test_what_is_said(text: str, truncated: bool, told: str) -> None:
     assert told in (grammar_violation(CALL, text, truncated=truncated) or "")
 
 
-def test_a_character_that_the_cut_went_through_is_no_violation() -> None:
+def test_a_character_split_by_truncation_is_no_violation() -> None:
     assert grammar_violation(Grammar.parse('root ::= "è😀"'), "è\ufffd", truncated=True) is None
     assert grammar_violation(Grammar.parse('root ::= "è😀"'), "è\ufffd", truncated=False) is not None
 

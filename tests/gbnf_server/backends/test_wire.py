@@ -1,4 +1,4 @@
-"""What comes over a wire: whole, however it is cut, and read without a plain error, whatever it is."""
+"""Data over a connection arrives complete, however it is split, and only errors of the tree are raised."""
 
 from __future__ import annotations
 

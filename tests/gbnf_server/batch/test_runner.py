@@ -145,7 +145,7 @@ def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
     (folder / "log").write_bytes(b"".join(lines[:kept]) + rest)
     entries = [json.loads(line) for line in lines[1:kept]]
     begun = [one for one in entries if one["kind"] == "begun" and one["call"]["name"] == "note"]
-    # the world as it was then: all that had begun by then, and no more
+    # the state as it was then: all that had begun by then, and no more
     (folder / "world" / "notes.txt").write_text(
         "".join(one["call"]["arguments"]["word"] + "\n" for one in begun)
     )
@@ -279,7 +279,7 @@ def test_another_workspace_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -
     assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"answered"}
 
 
-def test_a_workspace_that_is_a_file_fails_its_request_alone_and_may_be_mended(
+def test_a_workspace_that_is_a_file_fails_only_its_request_and_can_be_corrected(
     looks: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
@@ -354,7 +354,7 @@ def test_another_setting_or_another_request_of_the_same_name_is_refused(
         Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
     with pytest.raises(BatchError, match="'r1' differs"):
         Batch([BatchRequest("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
-    with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is held
+    with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is locked
         with pytest.raises(BatchError, match="in use"):
             Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
 

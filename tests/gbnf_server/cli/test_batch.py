@@ -55,7 +55,7 @@ def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, cod
     assert not (tmp_path / "asked.results.jsonl").exists()
 
 
-def test_a_file_that_holds_no_text_and_a_server_that_is_not_there(gbnf: Gbnf, tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_and_a_server_that_does_not_exist(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "bytes.jsonl").write_bytes(b'"\xff"\n')
     for name, says in [("none.jsonl", "Use a file"), (".", "Use a file"), ("bytes.jsonl", "as UTF-8")]:
         left = gbnf("batch", tmp_path / name)

@@ -17,7 +17,7 @@ from support.toys import make_tool
 COLOUR = {"type": "string", "enum": ["red", "green"]}
 
 
-def test_the_shipped_tools_hold(gbnf: Gbnf) -> None:
+def test_the_bundled_tools_pass(gbnf: Gbnf) -> None:
     left = gbnf("test", "--examples", 5)
     assert (left.code, left.err) == (ExitCode.SUCCESS, "")
     assert left.out.startswith("15 tools sound and complete in 5 examples of each kind (")
@@ -84,7 +84,7 @@ def test_what_is_in_the_way_has_its_exit_code(gbnf: Gbnf, painter: Path, tmp_pat
     assert gbnf("test", painter, "--examples", 0).code == ExitCode.USAGE
 
 
-def test_without_hypothesis_the_way_out_is_told(
+def test_without_hypothesis_a_hint_is_shown(
     gbnf: Gbnf, painter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("gbnf.testing")]:

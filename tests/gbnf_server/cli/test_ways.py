@@ -239,9 +239,7 @@ def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) 
     assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
 
 
-def test_an_answer_that_was_cut_while_it_was_shown_is_not_the_last_word(
-    gbnf: Gbnf, options: list[Any]
-) -> None:
+def test_an_answer_truncated_while_it_was_streamed_is_not_final(gbnf: Gbnf, options: list[Any]) -> None:
     cut = {**completion("").body, "stop": True, "stop_type": "limit"}
     begun = [{"content": ANSWER[:-8], "stop": False}, cut]
     turns: list[Any] = [

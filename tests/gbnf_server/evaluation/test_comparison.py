@@ -1,4 +1,4 @@
-"""Stored leaderboards against each other: shares over what both have, and files of two kinds told apart."""
+"""Compare stored leaderboards: shares over the cases that both have; files of two kinds are distinguished."""
 
 import json
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def test_a_change_has_a_sign_an_interval_and_a_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"format": 1}', '{"format": "bfcl 2"}', "[]", "no JSON"])
-def test_two_kinds_of_files_are_told_apart(tmp_path: Path, content: str) -> None:
+def test_two_kinds_of_files_are_distinguished(tmp_path: Path, content: str) -> None:
     graded = _stored(tmp_path, "graded", {("simple_python", "a"): True})
     other = tmp_path / "other.json"
     other.write_text(content)

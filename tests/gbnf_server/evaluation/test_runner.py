@@ -303,7 +303,7 @@ def test_a_damaged_log_can_be_begun_anew(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_line_that_was_cut_is_done_again(tmp_path: Path) -> None:
+def test_the_run_of_a_truncated_line_is_repeated(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with RunLog(path) as log:
         list(_bench(Told(FOLDER, DONE)).run_all(log))
@@ -438,7 +438,7 @@ def test_cases_that_are_too_many_to_list_are_counted(
         assert (f"the report lists the {count} cases" in shown) == (count > ROWS_SHOWN)
 
 
-def test_the_page_keeps_long_and_turned_texts_in_their_place(tmp_path: Path) -> None:
+def test_the_page_confines_long_and_right_to_left_texts(tmp_path: Path) -> None:
     turned = "\u202eturned"
     odd = suite("odd", case("word " * 200, abstain=True), case(turned, abstain=True, answer=contains("no")))
     backend: Any = Told(_json("final_answer", message="yes"))

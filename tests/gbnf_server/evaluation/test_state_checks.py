@@ -1,4 +1,4 @@
-"""Worlds: what is right, what is not, and the words for it."""
+"""State checks: what is correct, what is not, and how it is reported."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ SNAPSHOTS = st.builds(
 
 
 @given(SNAPSHOTS)
-def test_a_world_that_did_not_change_is_right_where_nothing_is_expected(world: Snapshot) -> None:
+def test_an_unchanged_state_is_correct_if_no_change_is_expected(world: Snapshot) -> None:
     assert faults((ExpectedState(),), world, world) == ()
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
-def test_a_world_that_changed_is_wrong_unless_others_do_no_harm(before: Snapshot, end: Snapshot) -> None:
+def test_an_unexpected_change_is_wrong_unless_other_changes_are_allowed(
+    before: Snapshot, end: Snapshot
+) -> None:
     def seen(world: Snapshot) -> tuple[Any, ...]:
         # folders that hold a file come and go with it
         lonely = {
@@ -50,7 +52,7 @@ def test_a_world_that_changed_is_wrong_unless_others_do_no_harm(before: Snapshot
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
-def test_of_several_worlds_the_nearest_counts(before: Snapshot, end: Snapshot) -> None:
+def test_of_several_expected_states_the_nearest_counts(before: Snapshot, end: Snapshot) -> None:
     wanted = ExpectedState(files={"a.txt": {"const": "one"}}, others=True)
     other = ExpectedState(gone=("a.txt",), others=True)
     either = faults((wanted, other), before, end)
@@ -58,7 +60,7 @@ def test_of_several_worlds_the_nearest_counts(before: Snapshot, end: Snapshot) -
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
-def test_a_world_is_right_where_its_changes_are_those_expected(before: Snapshot, end: Snapshot) -> None:
+def test_a_state_is_correct_if_its_changes_are_those_expected(before: Snapshot, end: Snapshot) -> None:
     def whole(world: Snapshot) -> Snapshot:
         holding = {path.rsplit("/", 1)[0] for path in world.files if "/" in path}
         return replace(world, folders=sorted({*world.folders, *holding}))
@@ -187,7 +189,7 @@ def test_what_is_wrong(after: dict[str, Any], end: Snapshot, said: str) -> None:
     assert (said in "; ".join(found)) if said else found == ()
 
 
-def test_a_world_is_made_and_described(tmp_path: Path) -> None:
+def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
     case = _case(
         before={
             "files": {"notes/a.txt": "one\n"},
@@ -241,7 +243,7 @@ def test_what_a_run_writes_over_calendar_and_outbox_is_a_file(tmp_path: Path, pa
 
 
 @pytest.mark.parametrize("path", ["../out.txt", "/tmp/out.txt"])
-def test_a_world_stays_in_its_folder(tmp_path: Path, path: str) -> None:
+def test_an_initial_state_stays_in_its_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(SetupError, match="stays in the workspace"):
         make_case_context(replace(_case(), before=InitialState(files={path: "x"})), tmp_path / "w", shipped())
 

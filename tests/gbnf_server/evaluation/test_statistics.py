@@ -1,4 +1,4 @@
-"""Intervals: what must hold for any scores."""
+"""Laws of intervals, for any scores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ GROUPS = st.lists(st.lists(SCORES, min_size=1, max_size=3), min_size=1, max_size
 
 
 @given(GROUPS, st.sampled_from(METRICS))
-def test_an_interval_holds_its_estimate(groups: list[list[RunScore]], metric: Quotient | Percentile) -> None:
+def test_an_interval_contains_its_estimate(
+    groups: list[list[RunScore]], metric: Quotient | Percentile
+) -> None:
     found = estimate(metric, groups)
     assert found.cases == len(groups)
     if found.value is None or len(groups) < min_cases(metric) or found.low is None:
@@ -109,7 +111,7 @@ def test_numbers_are_the_same_at_every_run(
     assert estimate(metric, groups) == estimate(metric, groups)
 
 
-def test_a_clear_gain_is_told_from_chance() -> None:
+def test_a_clear_gain_is_distinguished_from_chance() -> None:
     bad = [[replace(PLAIN, converged=False)] for _ in range(10)]
     good = [[PLAIN] for _ in range(10)]
     mixed = [[replace(PLAIN, converged=number % 2 == 0)] for number in range(10)]

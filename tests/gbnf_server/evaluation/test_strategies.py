@@ -1,4 +1,4 @@
-"""The ladder: its cases, its rungs, its table, and which rung is best."""
+"""Strategies: their cases, their table, and which is best."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_tools_of_ones_own(tmp_path: Path) -> None:
         ("prose", {"grammar", "field", "free"}, "grammar"),
     ],
 )
-def test_each_rung_is_a_line(shape: str, converged: set[str], best: str) -> None:
+def test_each_strategy_is_a_row(shape: str, converged: set[str], best: str) -> None:
     results = climbed(shape)
     table = strategy_table(results)
     assert [row[0] for row in table.rows] == [each.name for each in STRATEGIES]
@@ -123,5 +123,5 @@ def test_the_best_without_a_grammar_is_what_reads_the_model() -> None:
         ("none", ["none", "text", "lines"]),
     ],
 )
-def test_a_server_without_a_grammar_has_fewer_rungs(dialect: Dialect, names: list[str]) -> None:
+def test_a_server_without_grammars_has_fewer_strategies(dialect: Dialect, names: list[str]) -> None:
     assert [each.name for each in supported_strategies(dialect)] == names

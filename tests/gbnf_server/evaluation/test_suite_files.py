@@ -23,7 +23,7 @@ READ = {"name": "read_files", "arguments": {"paths": ["a.txt"]}}
 
 
 @pytest.mark.parametrize("name", bundled_suites())
-def test_shipped_suites_load_by_name_and_by_path(name: str) -> None:
+def test_bundled_suites_load_by_name_and_by_path(name: str) -> None:
     by_name, by_path = load_suite(name), load_suite(suites_path() / f"{name}.toml")
     assert by_name.name == by_path.name == name
     assert by_name.description
@@ -210,7 +210,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("content", "key", "said"), FAULTS, ids=[f"{key}-{said}" for _, key, said in FAULTS])
-def test_a_fault_names_place_and_way_out(content: dict[str, Any], key: str, said: str) -> None:
+def test_a_fault_names_its_location_and_a_hint(content: dict[str, Any], key: str, said: str) -> None:
     with pytest.raises(InvalidSuite) as caught:
         read_suite(content, "x.toml")
     [error] = caught.value.errors
@@ -401,7 +401,7 @@ def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: st
         ("answr='a'", r"cases\[1\]\.answr: there is no such key"),
     ],
 )
-def test_a_fault_in_python_names_file_suite_and_place(tmp_path: Path, keys: str, said: str) -> None:
+def test_a_fault_in_python_names_file_suite_and_location(tmp_path: Path, keys: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "import re\nfrom gbnf_server.evaluation.dsl import call, case, suite\n"

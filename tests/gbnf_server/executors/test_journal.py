@@ -242,7 +242,7 @@ def test_earlier_changes_of_a_file_wait_for_the_later_ones(tmp_path: Path) -> No
     assert contents_of(tmp_path) == {"a": b"0"}
 
 
-def test_a_folder_that_holds_something_stays_and_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_stays_and_blocks_nothing(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("a", b"1"), turn="first")
     apply(workspace, MakeFolder("folder"), turn="second")

@@ -1,4 +1,4 @@
-"""A journal of any length costs a change the same, stays bounded, and survives what is put in its place."""
+"""A journal of any length costs a change the same, stays bounded, and survives what replaces its files."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def zeros(path: Path) -> None:
 
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("put", [a_folder, a_pipe, a_link, garbage, nothing, zeros])
-def test_what_stands_in_place_of_a_record(tmp_path: Path, put: Callable[[Path], None], settled: bool) -> None:
+def test_what_replaces_a_record(tmp_path: Path, put: Callable[[Path], None], settled: bool) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("a", b"1"), turn="first")
     (tmp_path / "b").write_bytes(b"precious")
@@ -282,7 +282,7 @@ def test_what_stands_in_place_of_a_record(tmp_path: Path, put: Callable[[Path], 
 
 @pytest.mark.parametrize("name", ["journal", "trash", "staging", "pruned"])
 @pytest.mark.parametrize("put", [a_pipe, a_link, garbage, nothing])
-def test_what_stands_in_place_of_a_folder(tmp_path: Path, put: Callable[[Path], None], name: str) -> None:
+def test_what_replaces_a_folder(tmp_path: Path, put: Callable[[Path], None], name: str) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("a", b"1"), turn="first")
     saved = tmp_path / ".gbnf" / "elsewhere"

@@ -67,9 +67,7 @@ def inbox(limit_kb: int = 100) -> MessageReader:
 
 
 @given(sent=st.lists(messages), data=st.data())
-def test_what_is_sent_arrives_however_it_is_cut_into_pieces(
-    sent: list[ChildMessage], data: st.DataObject
-) -> None:
+def test_messages_arrive_however_they_are_split(sent: list[ChildMessage], data: st.DataObject) -> None:
     stream, box, got = b"".join(map(encoded, sent)), inbox(), list[ChildMessage]()
     while stream:
         size = data.draw(st.integers(1, len(stream)))

@@ -87,7 +87,7 @@ def test_what_it_prints_is_no_message(tmp_path: Path) -> None:
     assert result(tmp_path, body) == {"stdin": ""}
 
 
-def test_the_world_it_sees(tmp_path: Path) -> None:
+def test_the_environment_of_an_executor(tmp_path: Path) -> None:
     body = """
     now = context.now()
     return {
@@ -162,7 +162,7 @@ def test_code_that_cannot_run(tmp_path: Path, code: str, reason: str) -> None:
         run_executor(written(tmp_path), {}, world(tmp_path / "space"))
 
 
-def test_without_code_the_error_names_the_place(tmp_path: Path) -> None:
+def test_without_code_the_error_names_the_path(tmp_path: Path) -> None:
     with pytest.raises(
         ExecutorError, match=f"there is no {re.escape(str(tmp_path))}/executor.py. Put one there"
     ):
@@ -246,7 +246,7 @@ def test_it_gets_the_variables_that_everybody_gets_and_those_that_its_manifest_n
     assert {name for name in got if not name.startswith("LC_")} <= everybodys
 
 
-def test_every_shipped_executor_names_the_settings_that_it_reads() -> None:
+def test_every_bundled_executor_declares_the_settings_that_it_reads() -> None:
     for name, each in shipped().items():
         assert each.path is not None
         code = (each.path.parent / "executor.py").read_text()
@@ -351,7 +351,7 @@ run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
     wait_until(lambda: not is_alive(int(ready.read_text())))
 
 
-def test_a_change_that_was_cut_off_is_rolled_back(tmp_path: Path) -> None:
+def test_an_interrupted_change_is_rolled_back(tmp_path: Path) -> None:
     body = """
     journal = context.journal
     with journal.locked():

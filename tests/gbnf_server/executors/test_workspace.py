@@ -65,7 +65,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Path
 
 
 @given(path=paths)
-def test_no_path_resolves_to_a_place_outside(furnished: tuple[Workspace, Path], path: str) -> None:
+def test_no_path_resolves_to_a_location_outside(furnished: tuple[Workspace, Path], path: str) -> None:
     workspace, _ = furnished
     for way in (workspace.resolve, workspace.locate):
         try:

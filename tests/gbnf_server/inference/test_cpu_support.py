@@ -33,7 +33,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def program(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts another program in the probe's place; it counts its runs in the file `runs`."""
+    """Replace the probe by another program, which counts its runs in the file `runs`."""
 
     def put(body: str) -> None:
         file = fresh.parent / "probe.py"

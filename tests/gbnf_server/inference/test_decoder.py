@@ -115,7 +115,7 @@ def test_whatever_the_grammar_the_text_is_in_its_language(
 def test_random_models_write_valid_calls_and_nothing_crashes(
     model: str, share: float, request: pytest.FixtureRequest
 ) -> None:
-    """At temperature 2, over the shipped pool and random parts of it, with the engine as judge."""
+    """At temperature 2, over the bundled pool and random parts of it, with the engine as judge."""
     backend: InProcess = request.getfixturevalue(model)
     chance = random.Random(17)
     finished = 0
@@ -140,7 +140,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
 def test_the_tokens_are_those_of_the_tokenizer(
     real: InProcess, monkeypatch: pytest.MonkeyPatch, whitespace: str
 ) -> None:
-    """After each jump, of the whole answer so far; and the memory holds just these."""
+    """After each forced continuation, of the whole answer so far; the KV cache contains exactly these."""
     model, seen = real._model, 0
     taken = decoder.Decoder._append_forced
 
@@ -193,7 +193,7 @@ def test_what_can_only_end_is_not_asked_for(real: InProcess, monkeypatch: pytest
     assert found.forced_tokens == found.completion_tokens
 
 
-def test_the_last_token_is_held_back(real: InProcess) -> None:
+def test_the_last_token_is_withheld(real: InProcess) -> None:
     """Forced is `he`; what the model then says may be any token that begins with it, or in it."""
     said = {
         real.complete(ASK, grammar=Grammar.parse('root ::= "he" [a-z]{3}'), temperature=3.0, seed=seed).text
@@ -213,7 +213,7 @@ def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InPro
 
 @given(st.integers(1, 30), st.integers(0, 3))
 @settings(max_examples=15)
-def test_a_cut_text_begins_the_whole_one(small: InProcess, max_tokens: int, seed: int) -> None:
+def test_a_truncated_text_is_a_prefix_of_the_whole_one(small: InProcess, max_tokens: int, seed: int) -> None:
     grammar = pool_grammar(("get_now", "undo_last_turn"), "spaced")
     whole = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
     cut = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=max_tokens)

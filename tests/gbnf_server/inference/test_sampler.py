@@ -1,4 +1,4 @@
-"""Sampling is that of the masked distribution, whatever short cut is taken: laws, with the mask as oracle."""
+"""Sampling is that of the masked distribution, whatever shortcut is used: laws, with the mask as oracle."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_truncation_keeps_what_it_would_keep_of_the_masked(
     order = [int(token) for token in np.argsort(-masked(model, held, logits), kind="stable")]
     allowed = [token for token in order if held.allows(token)]
     expected = set(_truncated(allowed, logits, top_k, top_p, min_p))
-    # equal logits may change places at the edge
+    # equal logits may be swapped at the edge
     assert sorted(logits[kept]) == sorted(logits[list(expected)])
     assert sampler.sample(logits, held) in allowed
 

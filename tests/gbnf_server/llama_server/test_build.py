@@ -59,7 +59,7 @@ def source(cache: Path) -> Callable[..., Path]:
     return put
 
 
-def test_an_install_builds_tries_and_places_the_server(cache: Path, source: Callable[..., Path]) -> None:
+def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Callable[..., Path]) -> None:
     source()
     assert find_llama_server() is None
     seen: list[InstallProgress] = []
@@ -133,7 +133,7 @@ def test_a_failed_build_goes_on_where_it_stopped(cache: Path, source: Callable[.
     assert "unpack" not in [progress.stage for progress in seen]
 
 
-def test_a_server_that_cannot_run_gets_not_to_its_place(source: Callable[..., Path]) -> None:
+def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) -> None:
     source(**{"main.c": "int main(void) { return 3; }\n"})
     with pytest.raises(SetupError, match="status 3"):
         install()

@@ -118,7 +118,7 @@ def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: lis
         (_filling({}), ("a",), ["a"]),
     ],
 )
-def test_entries_take_the_form_that_the_property_holds(tool: Tool, entries: Any, held: Any) -> None:
+def test_entries_take_the_form_that_the_property_accepts(tool: Tool, entries: Any, held: Any) -> None:
     assert fill_references(tool, {"from_step": 1}, {1: entries}) == {"x": held}
 
 

@@ -51,7 +51,7 @@ def test_an_answer_that_keeps_no_contract_is_an_error_with_its_text(model: InPro
     assert run.error.startswith("best: ")
 
 
-def test_a_cut_answer_is_no_success(model: InProcess) -> None:
+def test_a_truncated_answer_is_no_success(model: InProcess) -> None:
     run = run_contract(CONTRACT, "Which?", model, max_tokens=3)
     assert run.outcome == "error"
 

@@ -180,7 +180,7 @@ def test_the_environment_switches_the_grammar_off(
     assert run.steps[0].name == "ping"
 
 
-def test_a_context_that_is_too_short_says_the_way_out(tmp_path: Path, driver: Driver) -> None:
+def test_a_context_that_is_too_short_is_an_error_with_a_hint(tmp_path: Path, driver: Driver) -> None:
     ping = make_tool(tmp_path / "tools", "ping")
     with InProcess(make_model(tmp_path / "tiny.gguf", context=64), prompt_style="minimal") as short:
         run = driver(planner([ping], short, world(tmp_path / "work")), "a request that is quite long " * 9)
@@ -293,7 +293,7 @@ def test_a_cancelled_run_ends_after_the_call_that_was_under_way(tmp_path: Path, 
 
 
 class Hesitant(ScriptedPerson):
-    """Thinks until told to go on."""
+    """Waits before it answers."""
 
     def __init__(self) -> None:
         super().__init__({"name": "Ada"})

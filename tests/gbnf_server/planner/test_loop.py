@@ -270,7 +270,7 @@ def test_a_whole_text_call_counts_though_the_prose_after_it_was_truncated() -> N
 def test_a_text_call_amid_prose_that_was_truncated_may_be_a_thought_and_is_not_executed(
     shape: CallSyntaxName,
 ) -> None:
-    """Chat servers do not tell that a template has opened thoughts, of which the end then never came."""
+    """Chat servers do not report that a template opened reasoning whose end tag never arrived."""
     drafted = render_tool_calls(ToolCall("1", "create_dirs", {"paths": ["trips"]}), shape)
     for text, executed in (
         (f"I could begin:\n{drafted}\n\nBut no, they rather", 0),

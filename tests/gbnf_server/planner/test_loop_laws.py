@@ -85,7 +85,7 @@ REPLIES = st.one_of(
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[ResolvedOptions, Driven]:
-    """A run over the shipped tools, whatever its model writes, its tools return and its person says."""
+    """A run over the bundled tools, with any text of the model, any results and any answers of the person."""
     chosen = resolved(
         max_steps=draw(st.integers(1, 8)),
         max_blocked=draw(st.integers(1, 4)),

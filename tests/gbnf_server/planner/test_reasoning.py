@@ -1,4 +1,4 @@
-"""Thoughts before a call: in its grammar, its schema, the conversation, and never in what is executed."""
+"""Reasoning before a call: in its grammar, its schema, the conversation, and never in what is executed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_thought_in_a_field_is_bounded_and_not_empty() -> None:
 
 
 @given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())
-def test_every_pool_takes_thoughts(tools: list[Tool], union: bool) -> None:
+def test_every_pool_accepts_reasoning(tools: list[Tool], union: bool) -> None:
     compiled = (compile_pool if union else compile_name_and_arguments)(tools, final_answer=True)
     engine().check(with_reasoning_grammar(compiled))
 
@@ -103,7 +103,7 @@ def test_other_keys_beside_a_thought_are_reported() -> None:
     assert first.repairs == ("extra: ignored 'note', 'thought' beside the arguments",)
 
 
-def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
+def test_reasoning_before_a_call_in_the_models_own_tags() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
@@ -115,7 +115,7 @@ def test_thoughts_before_a_call_in_the_models_own_markers() -> None:
     assert (driven.run.outcome, driven.run.completion_tokens) == ("answered", 4 * 7)
 
 
-def test_thoughts_before_a_call_in_plain_words() -> None:
+def test_reasoning_before_a_call_without_tags() -> None:
     texts = [completion("I look at the clock."), completion(NOW), completion("done"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=FREE, query="how late is it?")
     thinking, calling, later, _ = driven.of(CallModel)
@@ -127,14 +127,14 @@ def test_thoughts_before_a_call_in_plain_words() -> None:
     assert not any("I look at the clock" in message["content"] for message in later.messages)
 
 
-def test_thoughts_that_were_cut_or_split_off_are_thoughts_all_the_same() -> None:
+def test_reasoning_that_was_truncated_or_split_off_is_still_reasoning() -> None:
     cut = completion("I look at", finish="length")
     driven = drive_by_hand(POOL, [cut, completion(NOW), cut, completion(ANSWER)], options=FREE)
     assert [step.reasoning for step in driven.run.steps] == ["I look at", "I look at"]
     assert driven.run.outcome == "answered"
 
 
-def test_a_text_that_is_all_thoughts_says_so() -> None:
+def test_a_text_that_is_only_reasoning_is_reported() -> None:
     mute = replace(completion(""), reasoning="I could call get_now")
     for options in (resolved(max_blocked=1), resolved(call_format="text", max_blocked=1)):
         driven = drive_by_hand(POOL, [mute], options=options)
@@ -163,7 +163,7 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
         assert after.messages[: len(kept)] == kept
 
 
-def test_tools_that_an_answer_brings_in_are_told_of_behind_it() -> None:
+def test_tools_that_an_answer_adds_are_described_after_it() -> None:
     asking = [call("ask_user", question="where?"), NOW, ANSWER]
     driven = drive_by_hand(
         POOL,
@@ -191,7 +191,7 @@ def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:
     assert written["name"] == "get_now"
 
 
-def test_a_call_that_was_taken_back_from_the_thoughts_is_made_and_told_of() -> None:
+def test_a_call_recovered_from_the_reasoning_is_executed_and_reported() -> None:
     taken = replace(completion(NOW), reasoning=NOW, reclaimed=True)
     driven = drive_by_hand(POOL, [taken, completion(ANSWER)])
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]

@@ -50,7 +50,7 @@ def test_nothing_is_salvaged_from_an_answer_or_from_nothing() -> None:
     assert salvage(run_of(step(1, "read_files", None, "no"))) is None
 
 
-def test_a_long_result_is_cut_in_the_list() -> None:
+def test_a_long_result_is_truncated_in_the_list() -> None:
     salvaged = salvage(run_of(step(1, "read_files", {"entries": ["x" * 5000]})))
     assert salvaged is not None
     assert len(salvaged.text) < 700
@@ -94,7 +94,7 @@ def test_a_call_is_no_answer(said: str, text: str, by: str) -> None:
     assert salvaged.by == by
 
 
-def test_a_cut_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
+def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
     with InProcess(make_model(tmp_path / "tiny.gguf", context=4096)) as model:
         salvaged = salvage(FOUND, model, max_tokens=16)
     assert salvaged is not None

@@ -108,7 +108,7 @@ def test_a_server_that_fails_mid_run_fails_it(tmp_path: Path, driver: Driver, se
     assert [step.result for step in run.steps] == [{"entries": ["pong"]}]
 
 
-def test_a_call_that_the_server_cut_is_not_executed(tmp_path: Path, driver: Driver) -> None:
+def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver: Driver) -> None:
     with (
         scripted(completion=[completion(PING, "limit"), completion(PING), completion(ANSWER)]) as script,
         LlamaServer(script.url) as server,

@@ -105,7 +105,7 @@ def test_a_call_is_no_answer(text: str) -> None:
     ("text", "told"),
     [(" It is [1].", " It is [1]."), ("[1] says", "[1] says"), (NOW, ""), ('[ {"name"', ""), ("<tool>", "")],
 )
-def test_words_from_results_are_told_as_they_come_and_calls_are_not(text: str, told: str) -> None:
+def test_text_from_results_is_streamed_and_calls_are_not(text: str, told: str) -> None:
     for size in (1, 3, 99):
         partial = PartialAnswer("salvage")
         pieces = [partial.feed(text[start : start + size]) for start in range(0, len(text), size)]

@@ -138,7 +138,7 @@ def test_a_polite_process_is_not_forced() -> None:
     assert process.returncode == 7
 
 
-def test_whether_a_child_has_ended_is_told_without_reaping_it() -> None:
+def test_whether_a_child_has_ended_is_known_without_reaping_it() -> None:
     process = started(POLITE)
     assert not has_exited(process.pid)
     process.terminate()

@@ -1,4 +1,4 @@
-"""What holds for every call and every text."""
+"""Laws for every call and every text."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: An
     step = stream.close()
     assert step == parse_tool_calls(text, POOL)
     if "</think>" in text.partition("<think>")[0] or "</think>" in text.rpartition("</think>")[0]:
-        return  # thoughts that a template opened are known by their end alone
+        return  # reasoning that a template opened is recognised by its end tag alone
     if isinstance(step, FinalAnswer):
         assert step.content.startswith(stream.shown)
     else:

@@ -326,14 +326,14 @@ def test_invented_names_are_refused_with_the_nearest(text: str, name: str, neare
 
 
 @pytest.mark.parametrize("syntax", [syntax.name for syntax in CALL_SYNTAXES])
-def test_a_call_that_the_end_cuts_is_never_taken_for_a_whole_one(syntax: Any) -> None:
+def test_a_truncated_call_is_never_taken_for_a_complete_one(syntax: Any) -> None:
     whole = ToolCall("call_1", "write_note", {"title": "three words here", "tags": ["a b", "c"]})
     text = render_tool_calls(whole, syntax)
     for end in range(len(text)):
         step = parse_tool_calls(text[:end], POOL2)
         if (
             isinstance(step, FinalAnswer) or syntax == "yaml"
-        ):  # lines have no end; the backend says whether it was cut
+        ):  # the line protocol has no end marker; the backend reports truncation
             continue
         for call in step.calls:
             if not call.truncated:
@@ -341,7 +341,7 @@ def test_a_call_that_the_end_cuts_is_never_taken_for_a_whole_one(syntax: Any) ->
                 assert call.arguments or "{" not in text[:end], text[:end]
 
 
-def test_a_cut_call_is_marked_and_says_so() -> None:
+def test_a_truncated_call_is_marked_and_reported() -> None:
     for text in (
         '{"name": "find_files", "arguments": {"base_path": "/home/an',
         'CALL find_files {"base_path": "/home/an',
@@ -400,7 +400,7 @@ def test_huge_and_hostile_texts_end() -> None:
     assert parse_tool_calls(long, POOL2).repairs[0].kind == "text"
 
 
-def test_a_stream_shows_prose_at_once_and_holds_a_call_back() -> None:
+def test_a_stream_emits_prose_at_once_and_withholds_a_call() -> None:
     stream = CallStream(POOL2)
     assert stream.feed("Let me look. ") == "Let me look. "
     assert stream.feed("It is <b>") == "It is <b>"

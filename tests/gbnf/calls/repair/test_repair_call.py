@@ -61,7 +61,7 @@ def test_a_valid_call_is_never_changed(call: Any, clamp: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_of_the_shipped_tools_stay(name: str) -> None:
+def test_valid_calls_of_the_bundled_tools_are_unchanged(name: str) -> None:
     call = {"name": name, "arguments": CALLS[name]}
     found = repair_call(call, list(shipped().values()), clamp=True)
     assert (found.call, found.coercions, found.ok) == (call, (), True)
@@ -159,7 +159,7 @@ def test_parts_that_contradict_each_other_leave_no_change_that_is_undone(
     assert bool(found.coercions) == (json.dumps(found.call) != json.dumps(call))
 
 
-def test_coercions_inside_lists_and_objects_name_their_place() -> None:
+def test_coercions_inside_lists_and_objects_name_their_location() -> None:
     found = repaired({"counts": "3", "place": {"City": "Rome", "zip_code": 100, "planet": "Earth"}})
     assert found.call["arguments"]["counts"] == [3]
     assert found.call["arguments"]["place"] == {"city": "Rome", "zip_code": "100"}
@@ -207,7 +207,7 @@ def test_what_is_no_number_stays_and_is_refused(value: str) -> None:
     assert (found.ok, found.call["arguments"]["count"]) == (False, value)
 
 
-def test_a_cut_call_is_refused_however_valid() -> None:
+def test_a_truncated_call_is_refused_even_if_valid() -> None:
     found = repair_call(ToolCall("call_1", "typed", {"count": 1, "mode": "slow"}, truncated=True), TYPED_POOL)
     assert not found.ok
     assert "cut" in found.validation.errors[0]
@@ -258,7 +258,7 @@ objects_in_parts = st.recursive(own, in_parts, max_leaves=6)
 
 
 def declared(schema: Any, base: Any) -> set[str]:
-    """The keys that a drawn schema declares anywhere for its place."""
+    """The keys that a drawn schema declares at any of its branches."""
     names: set[str] = set(schema.get("properties", {})) | ({"f"} & schema.get("patternProperties", {}).keys())
     names |= {"a", "b"} if "^[ab]$" in schema.get("patternProperties", {}) else set()
     parts = [base] if "$ref" in schema else []

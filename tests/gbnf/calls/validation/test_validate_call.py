@@ -1,4 +1,4 @@
-"""Validation: it never raises, agrees with jsonschema, and says what to mend."""
+"""Validation never raises, agrees with jsonschema, and reports what to correct."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_without_closing_it_agrees_with_jsonschema(tool: Any, given_arguments: A
 
 
 @given(st.sampled_from(SHIPPED), arguments, st.integers(1, 3))
-def test_a_valid_call_holds_nothing_that_was_not_offered(tool: Any, given_arguments: Any, step: Any) -> None:
+def test_a_valid_call_has_no_undeclared_names(tool: Any, given_arguments: Any, step: Any) -> None:
     call = {"name": tool.name, "arguments": given_arguments}
     if validate_call(call, SHIPPED, steps=(step,)).ok:
         assert set(given_arguments) <= set(tool.model_args().get("properties", {}))
@@ -117,7 +117,7 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
         ("get_inputs", {"title": "t", "dialog": [{**FIELD, "z": 1}]}, ["unknown argument 'z' in 'dialog[0]'", "var, prompt, schema"]),  # noqa: E501 - one case a line
     ],
 )  # fmt: skip
-def test_faults_say_place_value_and_what_is_right(name: Any, given_arguments: Any, said: Any) -> None:
+def test_errors_name_location_value_and_what_is_expected(name: Any, given_arguments: Any, said: Any) -> None:
     first = errors(name, given_arguments)[0]
     assert all(part in first for part in said), first
     assert name in first
@@ -142,7 +142,7 @@ def test_faults_say_place_value_and_what_is_right(name: Any, given_arguments: An
         ({"name": "get_now", "arguments": {"timezone": {1}}}, "no JSON value"),
     ],
 )
-def test_malformed_calls_are_told_the_shape(call: Any, said: Any) -> None:
+def test_the_error_of_a_malformed_call_shows_the_expected_shape(call: Any, said: Any) -> None:
     (error,) = validate_call(call, SHIPPED).errors
     assert said in error
 
