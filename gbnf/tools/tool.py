@@ -1,6 +1,6 @@
 """A tool that a model may call, as a value, and the built-in tools.
 
-Invariants: tools with the same content and the same file are equal and have the same hash in every process;
+Invariants: tools with the same content, file and function are equal and have the same hash in every process;
 `model_args()` has no `runtime_resolved` property. The mappings inside are plain dicts that are shared, not
 copied: treat them as immutable.
 """
@@ -8,8 +8,9 @@ copied: treat them as immutable.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,11 @@ from gbnf.tools.policies import OfferPolicy, RunPolicy
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
-    """A tool as its manifest describes it. Its executor is `executor.py` in the folder of `path`.
+    """A tool as its manifest describes it, and what executes its calls.
 
+    `function(arguments, context)` executes a call in this process, and returns a JSON object; any other JSON
+    value becomes `{"result": value}`. It may be async. `None`: `executor.py` in the folder of `path` does. A
+    tool with neither can be compiled, offered and validated, but not executed.
     `descriptions`: language -> text. `args`: the JSON Schema (2020-12) of the arguments, of type
     object, as in the manifest. `extra`: the manifest's unknown keys, nested ones below their table.
     `load_manifests` and `from_mapping` check the manifest; the constructor does not.
@@ -37,6 +41,7 @@ class Tool:
     offer: OfferPolicy = field(default_factory=OfferPolicy)
     run: RunPolicy = field(default_factory=RunPolicy)
     path: Path | None = None
+    function: Callable[..., Any] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     runtime_resolved: frozenset[str] = field(init=False)
     step_references: Mapping[str, str | None] = field(init=False)
@@ -92,8 +97,17 @@ class Tool:
             astuple(self.offer),
             astuple(self.run),
             None if self.path is None else str(self.path),
+            *(() if self.function is None else (function_name(self.function),)),
         )  # fmt: skip
         return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the module and qualified name of a function, or of the class of a callable object."""
+    named = inspect.unwrap(function)
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def localized(text: object, language: str = "en") -> str:

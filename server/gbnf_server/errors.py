@@ -10,7 +10,7 @@
     │   ├── ModelLoadError        the model file cannot be loaded
     │   └── ChatTemplateError     the model's chat template fails
     ├── ExecutorError             a tool failed; the message is for the model
-    │   └── ExecutorTimeout       a tool exceeded its time limit and was killed
+    │   └── ExecutorTimeout       a tool exceeded its time limit
     ├── SetupError                this machine lacks something: a workspace, a server build …
     │   ├── BatchError            a batch cannot run with its log             (gbnf_server.batch)
     │   └── LogInUseError         another process has a log open              (gbnf_server.system.append_log)
@@ -110,14 +110,16 @@ class ExecutorError(GbnfServerError):
 
 
 class ExecutorTimeout(ExecutorError):  # noqa: N818
-    """A tool exceeded its time limit and was killed. Fields: `name` (the tool), `timeout_s`."""
+    """A tool exceeded its time limit. Fields: `name` (the tool), `timeout_s`, `killed` (whether it was)."""
 
-    def __init__(self, name: str, timeout_s: float) -> None:
-        self.name, self.timeout_s = name, timeout_s
-        super().__init__(
-            f"'{name}' was stopped after {timeout_s:g} s without a result. Request less at once, "
-            f"or raise `run.timeout_s` in its manifest."
+    def __init__(self, name: str, timeout_s: float, *, killed: bool = True) -> None:
+        self.name, self.timeout_s, self.killed = name, timeout_s, killed
+        how = (
+            f"was stopped after {timeout_s:g} s without a result"
+            if killed
+            else f"has no result after {timeout_s:g} s; its thread may still be running"
         )
+        super().__init__(f"'{name}' {how}. Request less at once, or raise its limit `run.timeout_s`.")
 
 
 class SetupError(GbnfServerError):

@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.results import too_deep
+from gbnf_server.executors.failures import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
 from gbnf_server.executors.workspace import Workspace
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from gbnf_server.executors.person import Form
 
 _LARGEST_LIMIT = 1 << 50
-_LONGEST_TEXT = 4000
-_LONGEST_TRACE = 16_000
-_FRAMES = 200  # the last ones: a recursion without limit leaves millions
 
 
 def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
@@ -125,19 +122,19 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
     try:
         _limit(start["memory_mb"], start["timeout_s"])
         value = _load(Path(start["code"]), name)(start["arguments"], _context(start, person))
-        return _encoded(name, value)
+        return protocol.encode_result(name, value)
     except ExecutorError as error:
-        return protocol.encode(protocol.error(error.message[:_LONGEST_TEXT]))
+        return protocol.encode(protocol.error(error.message[:LONGEST_TEXT]))
     except SystemExit as error:
         return protocol.encode(
-            protocol.error(f"'{name}' ended the process itself with exit code {error.code!r}"[:_LONGEST_TEXT])
+            protocol.error(f"'{name}' ended the process itself with exit code {error.code!r}"[:LONGEST_TEXT])
         )
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
             text = protocol.out_of_memory(name, start["memory_mb"])
         else:
-            text = _described(name, start["code"], error)
-        return protocol.encode(protocol.error(text, _trace(error)))
+            text = describe_failure(name, start["code"], error)
+        return protocol.encode(protocol.error(text, format_traceback(error)))
 
 
 def _limit(memory_mb: int, timeout_s: float) -> None:
@@ -188,32 +185,3 @@ def _context(start: Mapping[str, Any], person: _Relay) -> Context:
         clock=lambda: (then + timedelta(seconds=time.monotonic() - began)).astimezone(zone),
         tool=start["tool"],
     )
-
-
-def _encoded(name: str, value: Any) -> bytes:
-    """Return the result as a message. Raises `ExecutorError` where it is not a JSON value."""
-    try:
-        return protocol.encode(protocol.result(value))
-    except RecursionError:
-        raise too_deep(name) from None
-    except (TypeError, ValueError) as error:
-        raise ExecutorError(f"'{name}' returned what is no JSON: {error}") from None
-
-
-def _described(name: str, code: str, error: BaseException) -> str:
-    """Return the message of an exception, on one line."""
-    import traceback  # noqa: PLC0415 - only where something went wrong
-
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__, -_FRAMES) if frame.filename == code
-    ]
-    place = f" ({Path(code).name}, line {frames[-1].lineno})" if frames else ""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"'{name}' failed: {text[:_LONGEST_TEXT]}{place}"
-
-
-def _trace(error: BaseException) -> str:
-    """Return the traceback, for the author of the executor."""
-    import traceback  # noqa: PLC0415 - as above
-
-    return "".join(traceback.format_exception(error, limit=-_FRAMES))[-_LONGEST_TRACE:]

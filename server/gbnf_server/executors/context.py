@@ -7,6 +7,7 @@ can replace them.
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -45,7 +46,7 @@ class Context:
     `turn` names the run: undo takes back a whole one. `settings` are the ``GBNF_`` variables of the
     environment; an executor sees those that its manifest names, and `COMMON_SETTINGS`. `clock` gives aware
     times; their zone is the person's. `secrets` are what a person typed as credentials in this run. `tool` is
-    the name of the executor that runs.
+    the name of the executor that runs. Once `ended` is set, an executor can neither change files nor ask.
     """
 
     workspace: Workspace
@@ -55,6 +56,7 @@ class Context:
     clock: Callable[[], datetime] | None = None
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     tool: str = ""
+    ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def now(self) -> datetime:
         """Return the present, aware, in the person's time zone."""
@@ -85,6 +87,7 @@ class Context:
 
     def ask(self, form: Form) -> dict[str, Any]:
         """Return the person's answers, validated again. Raises `ExecutorError`."""
+        self.check_not_ended()
         given = self.person.answer(form)
         answers = {}
         for asked in form.fields:
@@ -93,6 +96,14 @@ class Context:
             except ValueError as error:
                 raise ExecutorError(f"the answer for '{asked.var}' does not fit: {error}") from None
         return answers
+
+    def answers(self, form: Form) -> dict[str, Any]:
+        """Return the person's answers as given, and keep the credentials among them as this run's secrets."""
+        values = self.person.answer(form)
+        for asked in form.fields:
+            if asked.kind == "credentials" and isinstance(value := values.get(asked.var), str):
+                self.secrets.keep(value, asked.prompt)
+        return values
 
     def secret(self, handle: str) -> str:
         """Return a credential that the person typed earlier in this run. Raises `ExecutorError` if unknown.
@@ -107,12 +118,17 @@ class Context:
             )
         return value
 
+    def check_not_ended(self) -> None:
+        """Raise `ExecutorError` if the call has ended: its time is up, or its run was cancelled."""
+        if self.ended.is_set():
+            raise ExecutorError(f"the call of '{self.tool}' has ended, so it changes and asks nothing more")
+
     @property
     def journal(self) -> Journal:
         """The journal of the changes in the workspace, for undo."""
         from gbnf_server.executors.journal import Journal  # noqa: PLC0415 - executors that only read need no journal, nor wait for its import
 
-        return Journal(self.workspace)
+        return Journal(self.workspace, self.check_not_ended)
 
     def change(self, *changes: Change) -> None:
         """Make all the changes or none, as one operation that can be undone. Raises `ExecutorError`."""

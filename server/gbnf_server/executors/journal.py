@@ -82,10 +82,14 @@ Change = Write | MakeFolder | Trash
 
 
 class Journal:
-    """The journal of a workspace. One process at a time changes a workspace (`flock`, flock(2))."""
+    """The journal of a workspace. One process at a time changes a workspace (`flock`, flock(2)).
 
-    def __init__(self, workspace: Workspace) -> None:
+    `check` raises `ExecutorError` if nothing may be changed any more; it is called while the lock is held.
+    """
+
+    def __init__(self, workspace: Workspace, check: Callable[[], None] = lambda: None) -> None:
         self._workspace = workspace
+        self._check = check
         self._records = JournalStore(workspace)
 
     @contextmanager
@@ -95,6 +99,7 @@ class Journal:
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self._check()
             self._make_folders_of_state()
             self._roll_back_killed()
             yield

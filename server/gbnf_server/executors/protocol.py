@@ -67,6 +67,14 @@ def refusal(text: str) -> dict[str, Any]:
     return {"is": "answer", "error": text}
 
 
+def encode_call(name: str, message: Mapping[str, Any]) -> bytes:
+    """Encode a message with the arguments of the tool `name`. Raises `ExecutorError` if they are no JSON."""
+    try:
+        return encode(message)
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise ExecutorError(f"the arguments of '{name}' are no JSON: {fault}") from None
+
+
 # ── what the child says ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -87,6 +95,16 @@ def secret(handle: str) -> dict[str, Any]:
 def result(value: Mapping[str, Any]) -> dict[str, Any]:
     """Build the message with the result."""
     return {"is": "result", "value": value}
+
+
+def encode_result(name: str, value: Any) -> bytes:
+    """Return the message with the result of the tool `name`. Raises `ExecutorError` if it is no JSON."""
+    try:
+        return encode(result(value))
+    except RecursionError:
+        raise too_deep(name) from None
+    except (TypeError, ValueError) as fault:
+        raise ExecutorError(f"'{name}' returned what is no JSON: {fault}") from None
 
 
 def error(text: str, trace: str = "") -> dict[str, Any]:

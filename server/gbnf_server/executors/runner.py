@@ -1,6 +1,6 @@
-"""Run one executor in a process of its own.
+"""Run one executor: in a process of its own, or the function of a tool that has one (`in_process`).
 
-Invariants:
+Invariants of a process:
 
 - The executor's process, and all that it has started, have ended when `run_executor` returns or raises, and a
   change that it was in the middle of is rolled back.
@@ -32,6 +32,7 @@ from gbnf.surrogates import replace_lone_surrogates
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
+from gbnf_server.executors.in_process import call_function
 from gbnf_server.executors.results import redact_result
 from gbnf_server.system.processes import kill_descendants, memory_of_descendants, signal_name
 
@@ -88,20 +89,21 @@ _OTHER_HINT = "its own code or another program sent that signal: look at what it
 def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """Return the executor's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`.
 
+    A tool with a function is executed in this process, otherwise its `executor.py` in a process of its own.
     `arguments` are valid already; arguments that the runtime fills, and are known here (`actor`), are added.
     """
     context = replace(context, tool=tool.name, settings=_settings(tool, context))
     if "actor" in tool.runtime_resolved:
         arguments = {"actor": context.user_email, **arguments}
     try:
-        message = protocol.start(str(_code(tool)), arguments, context, tool.run)
-        try:
-            start = protocol.encode(message)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ExecutorError(f"the arguments of '{tool.name}' are no JSON: {error}") from None
-        with _Child(tool, context) as child:
-            result: dict[str, Any] = redact_result(child.converse(start), context.secrets)
-            return result
+        if tool.function is not None:
+            value = call_function(tool, tool.function, arguments, context)
+        else:
+            start = protocol.start(str(_code(tool)), arguments, context, tool.run)
+            with _Child(tool, context) as child:
+                value = child.converse(protocol.encode_call(tool.name, start))
+        result: dict[str, Any] = redact_result(value, context.secrets)
+        return result
     except ExecutorError as error:
         _clean(error, context)
         raise
@@ -119,7 +121,10 @@ def _clean(error: ExecutorError, context: Context) -> None:
 
 def _code(tool: Tool) -> Path:
     if tool.path is None:
-        raise ExecutorError(f"'{tool.name}' has no manifest file, so no executor.py to run")
+        raise ExecutorError(
+            f"'{tool.name}' cannot run: it was loaded without code. Give it a function, or a folder "
+            "with its manifest and executor.py"
+        )
     code = tool.path.parent.absolute() / "executor.py"
     if not code.is_file():
         raise ExecutorError(
@@ -231,13 +236,9 @@ class _Child:
         match message:
             case protocol.FormRequest(form):
                 try:
-                    values = self._context.person.answer(form)
+                    return protocol.encode(protocol.answer(self._context.answers(form)))
                 except ExecutorError as error:
                     return protocol.encode(protocol.refusal(error.message))
-                for field in form.fields:
-                    if field.kind == "credentials" and isinstance(value := values.get(field.var), str):
-                        self._context.secrets.keep(value, field.prompt)
-                return protocol.encode(protocol.answer(values))
             case protocol.SecretRequest(handle):
                 return protocol.encode(protocol.answer({"value": self._context.secrets.value(handle)}))
             case protocol.ResultMessage(result):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from gbnf.tools import Tool
@@ -33,14 +35,27 @@ def tool_identity(tool: Tool) -> Mapping[str, Any]:
 
 
 def code_identity(tool: Tool) -> Mapping[str, str]:
-    """Return the names and hashes of the Python files beside a tool's manifest, which execute it."""
-    if tool.path is None:
-        return {}
-    return {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(tool.path.parent.glob("*.py"))
-        if file.is_file()
-    }
+    """Return the names and hashes of the Python files that execute a tool.
+
+    They are the file of its function, otherwise those beside its manifest.
+    """
+    if tool.function is not None:
+        files = _source_files(tool.function)
+    elif tool.path is not None:
+        files = sorted(tool.path.parent.glob("*.py"))
+    else:
+        files = []
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()}
+
+
+def _source_files(function: Callable[..., Any]) -> list[Path]:
+    """Return the file that defines a function, or the class of a callable object, if there is one."""
+    named = inspect.unwrap(function)
+    try:
+        file = inspect.getsourcefile(named if hasattr(named, "__code__") else type(named))
+    except (TypeError, OSError):  # built in, or typed at a prompt
+        return []
+    return [] if file is None else [Path(file)]
 
 
 def versions() -> dict[str, str]:

@@ -167,7 +167,7 @@ def test_without_code_the_error_names_the_path(tmp_path: Path) -> None:
         ExecutorError, match=f"there is no {re.escape(str(tmp_path))}/executor.py. Put one there"
     ):
         run_executor(written(tmp_path), {}, world(tmp_path / "space"))
-    with pytest.raises(ExecutorError, match="no manifest file"):
+    with pytest.raises(ExecutorError, match="loaded without code"):
         run_executor(replace_path(written(tmp_path)), {}, world(tmp_path / "space"))
 
 

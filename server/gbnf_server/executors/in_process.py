@@ -1,0 +1,138 @@
+"""Call the function of a tool in this process, in a thread of its own.
+
+The function gets a copy of the arguments, and the context of an executor. Its result has the limits of any
+other (`run.max_result_kb`, depth), and its exceptions become `ExecutorError`s with a traceback as a note.
+After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled, a thread goes on, but
+can neither change files through the context nor ask. Its memory, environment and output are this process's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import threading
+import time
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gbnf_server.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.executors import protocol
+from gbnf_server.executors.failures import describe_failure, format_traceback
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from gbnf.tools import Tool
+    from gbnf_server.executors.context import Context
+    from gbnf_server.executors.person import Form
+
+_LONGEST_WAIT_S = 3600.0
+_SHORTEST_WAIT_S = 0.02
+
+
+def call_function(
+    tool: Tool, function: Callable[..., Any], arguments: Mapping[str, Any], context: Context
+) -> dict[str, Any]:
+    """Return the function's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`."""
+    given = json.loads(protocol.encode_call(tool.name, arguments))
+    deadline = _Deadline(tool.run.timeout_s)
+    person = _PatientPerson(context, deadline)
+    context = replace(context, person=person, ended=threading.Event())
+    call = _Call(function, given, context)
+    try:
+        while not call.finished.wait(deadline.wait_s()):
+            if deadline.is_over():
+                raise ExecutorTimeout(tool.name, tool.run.timeout_s, killed=False)
+    finally:
+        context.ended.set()
+        call.cancel()
+    if call.error is not None:
+        raise _executor_error(tool.name, function, call.error) from None
+    value = call.value if isinstance(call.value, dict) else {"result": call.value}
+    reader = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
+    reader.feed(protocol.encode_result(tool.name, value))
+    message = reader.next_message()
+    assert isinstance(message, protocol.ResultMessage)
+    return message.value
+
+
+class _Call:
+    """A call in a daemon thread, which does not keep the program from ending."""
+
+    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], context: Context) -> None:
+        self._function, self._arguments, self._context = function, arguments, context
+        self._cancel: Callable[[], object] = lambda: None
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.finished = threading.Event()
+        threading.Thread(target=copy_context().run, args=(self._run,), daemon=True).start()
+
+    def cancel(self) -> None:
+        """Cancel a coroutine that still runs."""
+        with suppress(RuntimeError):  # its event loop is closed
+            self._cancel()
+
+    def _run(self) -> None:
+        try:
+            value = self._function(self._arguments, self._context)
+            self.value = asyncio.run(self._awaited(value)) if inspect.isawaitable(value) else value
+        except BaseException as error:  # noqa: BLE001 - the boundary: it becomes an ExecutorError in the other thread
+            self.error = error
+        finally:
+            self.finished.set()
+
+    async def _awaited(self, value: Awaitable[Any]) -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        return await value
+
+
+class _Deadline:
+    """What is left of a call's time. It does not pass while a person is asked."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._left = timeout_s or float("inf")
+        self._since: float | None = time.monotonic()
+
+    def is_over(self) -> bool:
+        return self._since is not None and time.monotonic() - self._since >= self._left
+
+    def wait_s(self) -> float:
+        passed = 0.0 if (since := self._since) is None else time.monotonic() - since
+        return min(max(self._left - passed, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
+
+    def __enter__(self) -> None:
+        since, self._since = self._since, None
+        if since is not None:
+            self._left -= time.monotonic() - since
+
+    def __exit__(self, *error: object) -> None:
+        self._since = time.monotonic()
+
+
+class _PatientPerson:
+    """The person of a context, whose time to answer is not the function's."""
+
+    def __init__(self, context: Context, deadline: _Deadline) -> None:
+        self._context, self._deadline = context, deadline
+        self._lock = threading.Lock()  # a function may ask from several threads
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        with self._lock, self._deadline:
+            return self._context.answers(form)
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        raise ExecutorError(f"'{call.get('name')}': approval is asked before a tool runs, not by it")
+
+
+def _executor_error(name: str, function: Callable[..., Any], error: BaseException) -> ExecutorError:
+    if isinstance(error, ExecutorError):
+        return error
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    failure = ExecutorError(describe_failure(name, getattr(code, "co_filename", ""), error))
+    failure.add_note(format_traceback(error))
+    return failure

@@ -1,0 +1,219 @@
+"""The function of a tool is executed in this process, with the context and the limits of an executor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gbnf.tools import RunPolicy, Tool
+from gbnf_server.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
+from gbnf_server.planner.fingerprints import code_identity
+from support.executors import snapshot, world
+
+Function = Callable[[dict[str, Any], Context], Any]
+
+
+def tool(function: Function, **run: Any) -> Tool:
+    return Tool("mine", function=function, run=RunPolicy(**{"timeout_s": 20.0, **run}))
+
+
+def called(tmp_path: Path, function: Function, **arguments: Any) -> dict[str, Any]:
+    return run_executor(tool(function), arguments, world(tmp_path))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arguments=st.dictionaries(st.text(), json_values, max_size=4))
+def test_arguments_and_results_are_those_of_a_process(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    """Values pass through JSON, as through the pipes of a process, so that nothing is shared."""
+    given = json.loads(json.dumps(arguments))
+
+    def function(received: dict[str, Any], context: Context) -> Any:
+        copy = json.loads(json.dumps(received))
+        received.clear()
+        return {"got": copy}
+
+    assert called(tmp_path, function, x=arguments) == {"got": {"x": given}}
+    assert arguments == given
+
+
+@given(value=json_values.filter(lambda value: not isinstance(value, dict)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_no_object_becomes_one(tmp_path: Path, value: Any) -> None:
+    assert called(tmp_path, lambda _arguments, _context: value) == {"result": value}
+
+
+def test_a_coroutine_is_awaited(tmp_path: Path) -> None:
+    async def function(arguments: dict[str, Any], _context: Context) -> Any:
+        await asyncio.sleep(0)
+        return arguments
+
+    assert called(tmp_path, function, x=1) == {"x": 1}
+
+
+def test_context_variables_of_the_caller_are_seen(tmp_path: Path) -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+    variable.set("set")
+    assert called(tmp_path, lambda _arguments, _context: variable.get()) == {"result": "set"}
+
+
+def test_changes_are_undone(tmp_path: Path) -> None:
+    context = world(tmp_path, turn="first")
+    before = snapshot(tmp_path)
+
+    def function(_arguments: dict[str, Any], context: Context) -> Any:
+        context.change(Write("a.txt", b"a"))
+        return [context.tool, context.turn, dict(context.settings)]
+
+    named = tool(function, env=("GBNF_X",))
+    context = world(tmp_path, settings={"GBNF_X": "1", "GBNF_Y": "2"}, turn="first")
+    assert run_executor(named, {}, context) == {"result": ["mine", "first", {"GBNF_X": "1"}]}
+    assert (tmp_path / "a.txt").read_text() == "a"
+    assert context.journal.undo_last_turn("second").undone == ("removed 'a.txt'",)
+    assert snapshot(tmp_path) == before
+
+
+def test_credentials_become_handles(tmp_path: Path) -> None:
+    asked = Form("Title", (Field("key", "The key", "credentials"),))
+
+    def function(_arguments: dict[str, Any], context: Context) -> Any:
+        return f"the key is {context.ask(asked)['key']}"
+
+    context = world(tmp_path, person=ScriptedPerson(answers={"key": "hunter2"}))
+    result = run_executor(tool(function), {}, context)["result"]
+    handle = re.fullmatch(r"the key is (secret:\w+)", result)
+    assert handle
+    other = tool(lambda _arguments, context: str(context.secret(handle[1]) == "hunter2"))
+    assert run_executor(other, {}, context) == {"result": "True"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (lambda: (_ for _ in ()).throw(ExecutorError("two\nlines")), r"^two lines$"),
+        (
+            lambda: 1 / 0,
+            r"^'mine' failed: ZeroDivisionError: division by zero \(test_in_process.py, line \d+\)$",
+        ),
+        (lambda: exec("raise SystemExit(3)"), r"^'mine' failed: SystemExit: 3"),
+        (lambda: exec("raise KeyboardInterrupt"), r"^'mine' failed: KeyboardInterrupt"),
+        (object, r"^'mine' returned what is no JSON"),
+        (lambda: {"x": float("nan")}, r"^'mine' returned what is no JSON"),
+        (lambda: {"entries": "abc"}, r"'entries' that are not a list of strings"),
+        (lambda: "x" * 2_000_000, r"^'mine' returned more than 1024 kB"),
+        (lambda: json.loads("[" * 70 + "]" * 70), r"nested deeper than 64"),
+    ],
+)
+def test_faults_are_one_line(tmp_path: Path, body: Callable[[], Any], reason: str) -> None:
+    with pytest.raises(ExecutorError) as caught:
+        called(tmp_path, lambda _arguments, _context: body())
+    assert re.search(reason, caught.value.message)
+    assert "\n" not in caught.value.message
+
+
+def test_a_failure_has_its_traceback(tmp_path: Path) -> None:
+    def function(_arguments: dict[str, Any], _context: Context) -> Any:
+        raise ValueError("odd")
+
+    with pytest.raises(ExecutorError) as caught:
+        called(tmp_path, function)
+    assert "in function" in "".join(caught.value.__notes__)
+
+
+def test_after_its_time_it_changes_and_asks_nothing(tmp_path: Path) -> None:
+    """A thread cannot be killed, so its context refuses what comes late."""
+    go, refused = threading.Event(), []
+    done = threading.Event()
+
+    def function(_arguments: dict[str, Any], context: Context) -> Any:
+        go.wait()
+        for late in (
+            lambda: context.change(Write("late.txt", b"")),
+            lambda: context.ask(Form("Title", (Field("x", "X", "text"),))),
+        ):
+            try:
+                late()
+            except ExecutorError as error:
+                refused.append(str(error))
+        done.set()
+
+    before = snapshot(tmp_path)
+    with pytest.raises(ExecutorTimeout, match=r"no result after 0.1 s; its thread may still be running"):
+        run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
+    go.set()
+    assert done.wait(20)
+    assert len(refused) == 2
+    assert all("has ended" in each for each in refused)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_coroutine_is_cancelled_after_its_time(tmp_path: Path) -> None:
+    cancelled = threading.Event()
+
+    async def function(_arguments: dict[str, Any], _context: Context) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(ExecutorTimeout):
+        run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
+    assert cancelled.wait(20)
+
+
+def test_its_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
+    class Slow(ScriptedPerson):
+        def answer(self, form: Form) -> dict[str, Any]:
+            threading.Event().wait(1.0)
+            return super().answer(form)
+
+    context = world(tmp_path, person=Slow(answers={"x": "y"}))
+    asking = tool(lambda _arguments, context: context.ask(FORM)["x"], timeout_s=0.8)
+    assert run_executor(asking, {}, context) == {"result": "y"}
+
+
+FORM = Form("Title", (Field("x", "X", "text"),))
+
+
+def test_arguments_that_are_no_json(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError, match="the arguments of 'mine' are no JSON"):
+        called(tmp_path, lambda _arguments, _context: {}, x=float("inf"))
+
+
+def _first(_arguments: dict[str, Any], _context: Context) -> None: ...
+
+
+def _second(_arguments: dict[str, Any], _context: Context) -> None: ...
+
+
+class _Callable:
+    def __call__(self, _arguments: dict[str, Any], _context: Context) -> None: ...
+
+
+def test_identity_is_the_name_of_the_function() -> None:
+    assert tool(_first) == tool(_first)
+    assert tool(_first) != tool(_second)
+    assert tool(_Callable()) == tool(_Callable()) != tool(_first)
+
+
+def test_the_code_of_a_function_is_its_file() -> None:
+    for function in (_first, _Callable()):
+        assert list(code_identity(tool(function))) == [Path(__file__).name]
+    assert code_identity(tool(print)) == {}
