@@ -38,6 +38,8 @@ _WORDS = {
         "arguments": "Arguments",
         "none": "Arguments: none",
         "fills": "takes the number of an earlier step",
+        "after": "only after {}",
+        "terminal": "ends the work",
     },
     "it": {
         "one_of": "serve almeno uno tra {}",
@@ -49,6 +51,8 @@ _WORDS = {
         "arguments": "Argomenti",
         "none": "Argomenti: nessuno",
         "fills": "prende il numero di un passo precedente",
+        "after": "solo dopo {}",
+        "terminal": "conclude il lavoro",
     },
 }
 _BOUNDS = (
@@ -66,7 +70,9 @@ def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
     """
     if style not in _STYLE_WRITERS:
         raise InvalidArgumentError(f"unknown prompt style {style!r}. Use one of {', '.join(_STYLE_WRITERS)}.")
-    return "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
+    text = "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
+    order = "; ".join(_order(tool, language))
+    return text + (("  " if style == "minimal" else "\n  ") + order if order else "")
 
 
 def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
@@ -92,6 +98,15 @@ def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
     groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
     for group in groups:
         yield _WORDS[supported_language(language, _WORDS)]["one_of"].format(", ".join(group))
+
+
+def _order(tool: Tool, language: str) -> Iterator[str]:
+    """Yield what the tool comes after, and whether it ends the run."""
+    words = _WORDS[supported_language(language, _WORDS)]
+    if tool.offer.after:
+        yield words["after"].format(", ".join(tool.offer.after))
+    if tool.offer.terminal:
+        yield words["terminal"]
 
 
 def _minimal(tool: Tool, _language: str) -> Iterator[str]:

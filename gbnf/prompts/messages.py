@@ -53,7 +53,6 @@ _INSTRUCTIONS = {
         "Its result comes back with the number of the step. An argument from_step takes the number of an "
         "earlier step and uses the entries of its result, so don't copy them. "
         "When a call is refused, read why and correct it. When the work is done, finish with "
-        '{"name": "final_answer", "arguments": {"message": "…"}}, in the language of the request.'
     ),
     "it": (
         "Esegui la richiesta della persona con gli strumenti qui sotto, un passo alla volta. "
@@ -61,10 +60,14 @@ _INSTRUCTIONS = {
         "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di un passo "
         "precedente e ne usa gli elementi: non ricopiarli. "
         "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito concludi con "
-        '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.'
     ),
 }
 
+
+_FINAL_ANSWER = {
+    "en": '{"name": "final_answer", "arguments": {"message": "…"}}, in the language of the request.',
+    "it": '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.',
+}
 
 _CALL = '{"name":'
 _CALL_WITH_THOUGHT = '{"thought": "…", "name":'
@@ -77,18 +80,21 @@ def system_prompt(
     language: str = "en",
     thought: bool = False,
     lines: bool = False,
+    endings: Sequence[str] = (),
 ) -> str:
     """Return the system prompt for a pool, tools in pool order.
 
     "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All other styles:
     instructions, then a description of each tool (`gbnf.prompts.descriptions`). Texts are in `language` if a
     manifest has it, otherwise in English. `thought` asks for a thought at the start of each call, `lines` for
-    the line protocol instead of JSON. Raises InvalidArgumentError for an unknown style.
+    the line protocol instead of JSON. `endings`: names of the tools that end the work instead of
+    `final_answer`. Raises InvalidArgumentError for an unknown style.
     """
     shown = [describe_tool(tool, style, language) for tool in tools]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    instructions = localized_text(_INSTRUCTIONS, language)
+    finish = f"{', '.join(endings)}." if endings else localized_text(_FINAL_ANSWER, language)
+    instructions = localized_text(_INSTRUCTIONS, language) + finish
     if lines:
         for json_call, lined in _LINE_PROTOCOL[supported_language(language, _LINE_PROTOCOL)]:
             instructions = instructions.replace(json_call, lined)

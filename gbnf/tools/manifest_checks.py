@@ -188,7 +188,21 @@ class _ManifestChecker:
             hint = "Give a whole number of at least 1, or remove it."
             self.fail("offer.unless_canonical_at_least", least, "not a number of canonical tools", hint)
         always = self.flag(table, "offer.always")
-        return OfferPolicy(role, markers, not_in, least, always), _unknown(table, OfferPolicy)
+        after, terminal = self.after(table), self.flag(table, "offer.terminal")
+        policy = OfferPolicy(role, markers, not_in, least, always, after, terminal)
+        return policy, _unknown(table, OfferPolicy)
+
+    def after(self, table: dict[str, Any]) -> tuple[str, ...]:
+        """Return the names of prerequisites. The pool that has them, or not, is not known here."""
+        names = table.get("after", [])
+        hint = 'Write after = ["read_file"].'
+        if not isinstance(names, list):
+            self.fail("offer.after", names, "after must be an array of names of tools", hint)
+        for index, name in enumerate(names):
+            if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
+                problem = f"the name does not match {NAME_PATTERN}"
+                self.fail(f"offer.after[{index}]", name, problem, f"Give the name of a tool. {hint}")
+        return tuple(names)
 
     def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
         """Return words and phrases of `[offer]`, none if the key is missing."""

@@ -19,6 +19,9 @@ class OfferPolicy:
     `not_in`: phrases that contain a marker and mean something else, so that the marker does not count.
     `unless_canonical_at_least`: not offered if the pool has this many canonical tools.
     `always`: offered whatever the other conditions and the provider rules say.
+    `after`: names of tools; offered only once each of them has succeeded in the run. A tool that is offered
+    brings these tools into the pool, whatever their conditions say.
+    `terminal`: a successful call ends the run, and its result is the answer.
     """
 
     role: str | None = None
@@ -26,6 +29,8 @@ class OfferPolicy:
     not_in: tuple[str, ...] = ()
     unless_canonical_at_least: int | None = None
     always: bool = False
+    after: tuple[str, ...] = ()
+    terminal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Pure and deterministic. The rules are data: `[offer]` in the manifests, and the tables of
 `gbnf.tools.providers`. Invariants: kept tools keep their order; each dropped tool has a reason; filtering
-twice changes nothing; a pool that is not empty does not become empty.
+twice changes nothing; a pool that is not empty does not become empty; the prerequisites of a kept tool are
+kept.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import lru_cache
 from gbnf.tools import Tool
 from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.policies import ESCAPE_HATCH
+from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
 
 
@@ -42,12 +44,14 @@ def filter_pool(
     """
     pool = tuple(tools)
     rules = _FilterRules(pool, query, providers, unrelated_phrases)
-    dropped = {tool: reason for tool in pool if (reason := rules.reason_to_drop(tool))}
-    kept = tuple(tool for tool in pool if tool not in dropped)
+    reasons = {tool: reason for tool in pool if (reason := rules.reason_to_drop(tool))}
+    kept = with_prerequisites((tool for tool in pool if tool not in reasons), pool)
+    for tool in kept:
+        reasons.pop(tool, None)
     if pool and not kept:
         notice = f"the filter would drop all {len(pool)} tools, so it drops none"
         return Selection(pool, notice=notice)
-    return Selection(kept, dropped)
+    return Selection(kept, reasons)
 
 
 class _FilterRules:

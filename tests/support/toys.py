@@ -19,6 +19,7 @@ def make_tool(
     effect: str = "read",
     confirm: bool = False,
     timeout_s: float = 30,
+    offer: dict[str, Any] | None = None,
 ) -> Tool:
     """Write a manifest and an executor whose `run` has this body; load it. `args`: keywords of its schema."""
     place = folder / name
@@ -28,6 +29,7 @@ def make_tool(
         f"name = {json.dumps(name)}",
         f'description = "The tool {name}."',
         f"args = {_inline(schema)}",
+        f"offer = {_inline(offer or {})}",
         "[run]",
         f"effect = {json.dumps(effect)}",
         f"confirm = {json.dumps(confirm)}",

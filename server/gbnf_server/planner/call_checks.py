@@ -15,6 +15,7 @@ Invariants: only a call that passes all of them is executed. With the call forma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +59,14 @@ class OfferedTools:
 
     `in_system_message`: the tools that the system message describes: those that the filter kept when the run
     began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
-    of those, what may be called now; `refers_to`: the earlier steps that have entries.
+    of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
+    to succeed first; `refers_to`: the earlier steps that have entries.
     """
 
     in_system_message: tuple[Tool, ...]
     described: tuple[Tool, ...]
     callable: tuple[Tool, ...]
+    waiting: Mapping[str, tuple[str, ...]]
     refers_to: tuple[int, ...]
     grammar: AnswerFormat | None
 
@@ -82,11 +85,7 @@ def check_completion(
         reasoning, call = pop_reasoning(call)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        early = isinstance(call, dict) and call.get("name") == FINAL_ANSWER.name
-        if early and FINAL_ANSWER not in offer.callable:
-            first = options.final_answer_from
-            raise CallRefused("invalid", f"final_answer is possible from step {first} on; call a tool first")
-        raise CallRefused("invalid", "; ".join(verdict.errors))
+        raise CallRefused("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
     if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
         raise CallRefused(
             "repeated",
@@ -99,6 +98,19 @@ def check_completion(
     except ValueError as error:
         raise CallRefused("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
+    """Return why a tool may not be called in this step but in a later one, "" if that is not the fault."""
+    name = call.get("name") if isinstance(call, dict) else None
+    if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
+        return ""
+    if name in offer.waiting:
+        missing = offer.waiting[name]
+        return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
+    if name == FINAL_ANSWER.name and any(tool.name == name for tool in offer.described):
+        return f"final_answer is possible from step {options.final_answer_from} on; call a tool first"
+    return ""
 
 
 def _read(

@@ -26,8 +26,9 @@ Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
 its server or the grammar gave an error."""
 
 Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "failed"]
-"""answered: the model gave its final answer. salvaged: it gave none, and the answer was built from tool
-results. The others are `Unanswered`: there is no answer."""
+"""answered: the model gave its final answer, or a terminal tool succeeded, whose result is the answer.
+salvaged: neither, and the answer was built from tool results. The others are `Unanswered`: there is no
+answer."""
 
 Purpose: TypeAlias = Literal["call", "thought", "salvage"]
 """What the model generates: a call, reasoning before one, or an answer from a run's results."""

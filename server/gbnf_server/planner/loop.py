@@ -7,6 +7,7 @@ turn's id are arguments; the loop reads nothing else.
 Invariants, whatever the model generates:
 
 - only a call that passes every check of `gbnf_server.planner.call_checks` is executed, and once;
+- no tool is called before its prerequisites have succeeded (`gbnf_server.planner.prerequisites`);
 - every step adds one assistant and one tool message to the history, except the one that answers;
 - the system message is the same in the whole run, whatever the grammar allows;
 - the run ends within `max_steps` steps, and `RunFinished` is its last event;
@@ -50,6 +51,7 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.prerequisites import OrderedTools, answer_of, order_tools, succeeded
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import offer_tools, render_call, select, system_message
@@ -73,10 +75,11 @@ def plan(
 ) -> Planning:
     """Plan and execute `query`, with its images, until an answer or a limit.
 
-    Raises ValueError at once if the query is blank, or contains a lone surrogate.
+    Raises ValueError at once if the query is blank, or contains a lone surrogate, and PoolError if the order
+    of the tools allows no run.
     """
     check_request(query)
-    return _Loop(tools, options, clock, RunState(query, turn, clock(), images)).run()
+    return _Loop(order_tools(tools, options), options, clock, RunState(query, turn, clock(), images)).run()
 
 
 def check_request(query: str) -> None:
@@ -91,7 +94,7 @@ def check_request(query: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    tools: tuple[Tool, ...]
+    order: OrderedTools
     options: ResolvedOptions
     clock: Clock
     state: RunState
@@ -100,10 +103,12 @@ class _Loop:
         state, options = self.state, self.options
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = select(self.tools, state.query, options)
+        selection = select(self.order.tools, state.query, options)
         yield from self._emit(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
+        for tool, reason in self.order.unreachable.items():
+            yield from self._warn(f"the tool {tool.name} is never offered: {reason}")
         lost = False
         try:
             run = None
@@ -124,11 +129,12 @@ class _Loop:
             return state.finish(
                 "exhausted",
                 self.clock(),
-                error=f"no final answer within {options.max_steps} steps; allow more, or ask for less",
+                error=f"no final answer within {options.max_steps} steps{self._still_required()}; "
+                "allow more, or ask for less",
             )
         state.number += 1
         begun = self.clock()
-        offer = offer_tools(self.tools, state, options)
+        offer = offer_tools(self.order, state, options)
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
@@ -159,7 +165,17 @@ class _Loop:
             return state.finish("answered", self.clock(), answer=answer)
         state.call_counts[calls.canonical(call)] += 1
         yield from self._execute(accepted.tool, step, accepted.arguments)
+        result = state.steps[-1].result
+        if result is not None and accepted.tool.offer.terminal:
+            return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _still_required(self) -> str:
+        """Return the required tools that have not succeeded, for an error message; "" if there is none."""
+        missing = set(self.options.required) - succeeded(self.state.steps)
+        return (
+            f", and these required tools have not succeeded: {', '.join(sorted(missing))}" if missing else ""
+        )
 
     def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
         """Generate the next call; return the completion, its seconds, and the reasoning before it."""
@@ -345,7 +361,7 @@ class _Loop:
             self.options.backend,
             self.options.call_format == "grammar",
             tuple(tool.name for tool in selection.kept),
-            {tool.name: reason for tool, reason in selection.dropped.items()},
+            {tool.name: why for tool, why in {**self.order.unreachable, **selection.dropped}.items()},
         )
 
     def _emit(self, event: Event) -> _Part[None]:

@@ -22,13 +22,17 @@ lines     the line protocol, requested by the prompt only and read as `text` is
 
 @dataclass(frozen=True, slots=True)
 class PlannerOptions:
-    """Options of a `Planner`, the same for each of its runs. Raises ValueError for a limit below 1.
+    """Options of a `Planner`, the same for each of its runs. Raises ValueError for invalid ones.
 
     Arguments:
         max_steps: steps of a run, including the one with the final answer.
         max_blocked: rejected calls in a row that end a run.
         final_answer_from: first step in which the model may answer.
         ask_user: offer the tool `ask_user`.
+        required: names of tools that must have succeeded before the run can end with an answer.
+        terminal: names of tools that end the run: the result of a successful call is the answer. Beside the
+            tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
+            required, the run ends with it only.
         call_format: see `CallFormat`.
         salvage: build an answer from the tool results of a run that ends without one; its outcome is
             `salvaged`.
@@ -47,6 +51,8 @@ class PlannerOptions:
     max_blocked: int = 3
     final_answer_from: int = 2
     ask_user: bool = False
+    required: tuple[str, ...] = ()
+    terminal: tuple[str, ...] = ()
     call_format: CallFormat = "grammar"
     salvage: bool = True
     reasoning: ReasoningMode = "off"
@@ -62,6 +68,10 @@ class PlannerOptions:
         for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens", "reasoning_budget"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("required", "terminal"):
+            if isinstance(names := getattr(self, name), str):
+                raise ValueError(f"{name} is {names!r}; it must be a tuple of names: ({names!r},)")  # noqa: TRY004 - as every bad option
+            object.__setattr__(self, name, tuple(names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, d
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, check_request, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
+from gbnf_server.planner.prerequisites import order_tools
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
 _DEFAULT_OPTIONS = PlannerOptions()
@@ -37,8 +38,9 @@ class Planner:
     A backend that takes no grammar, or the environment variable GBNF_GRAMMAR=0, replaces the call format
     "grammar": by "text" and "json".
 
-    Raises PoolError for an empty pool and for two tools of the same name, and what the backend raises when it
-    cannot reach its server.
+    Raises PoolError for an empty pool, for two tools of the same name, for an unknown name in `required` or
+    `terminal`, and if no run can end in the order of the tools; and what the backend raises when it cannot
+    reach its server.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Planner:
         names = Counter(tool.name for tool in self.tools)
         if duplicates := [name for name, count in names.items() if count > 1]:
             raise PoolError(f"the pool has two tools named {duplicates[0]!r}: rename one")
+        order_tools(self.tools, options)
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
         if options.call_format == "grammar":

@@ -16,9 +16,11 @@ from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message, call_text, describe_added_tools, system_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.pool_filter import Selection, filter_pool
+from gbnf.tools.prerequisites import missing_prerequisites
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
 from gbnf_server.planner.run_state import RunState
 
@@ -28,32 +30,40 @@ def select(pool: tuple[Tool, ...], said: str, options: ResolvedOptions) -> Selec
     return filter_pool(pool, said) if options.filter else Selection(pool)
 
 
-def offer_tools(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> OfferedTools:
-    """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step."""
-    tools = select(pool, "\n".join([state.query, *state.said]), options).kept
+def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) -> OfferedTools:
+    """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step.
+
+    All of them are described from the start, with their prerequisites, so that the prompt stays the same.
+    """
+    tools = select(order.tools, "\n".join([state.query, *state.said]), options).kept
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
-    answers = state.number >= options.final_answer_from
     asking = (ASK_USER,) if options.ask_user else ()
-    # final_answer is described from the start, so that the prompt stays the same
-    built_in = (*asking, FINAL_ANSWER)
+    ending = (order.final_answer,) if order.final_answer else ()
+    waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
+    ready = tuple(tool for tool in tools if tool.name not in waiting)
+    answers = state.number >= options.final_answer_from and FINAL_ANSWER.name not in waiting and bool(ending)
     return OfferedTools(
-        (*state.in_system_message, *built_in),
-        (*state.described, *built_in),
-        (*tools, *(built_in if answers else asking)),
+        (*state.in_system_message, *asking, *ending),
+        (*state.described, *asking, *ending),
+        (*ready, *asking, *(ending if answers else ())),
+        waiting,
         refers_to,
-        _grammar(tools, refers_to, options, answers=answers) if options.call_format == "grammar" else None,
+        _grammar(ready, refers_to, options, answers=answers) if options.call_format == "grammar" else None,
     )
 
 
 def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
     """Return the system message of a run."""
+    tools = offer.in_system_message
+    answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
     content = system_prompt(
-        offer.in_system_message,
+        tools,
         style=options.prompt_style,
         language=options.language,
         thought=options.reasoning == "field",
         lines=options.call_format == "lines",
+        endings=() if answers else [tool.name for tool in tools if tool.offer.terminal],
     )
     return {"role": "system", "content": content}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.descriptions import call_skeleton, describe_tool
-from gbnf.prompts.messages import PROMPT_STYLES, system_prompt
-from gbnf.tools import Tool, load_manifests
+from gbnf.prompts.messages import PROMPT_STYLES, PromptStyle, system_prompt
+from gbnf.tools import OfferPolicy, Tool, load_manifests
 
 SHIPPED = load_manifests(Path(__file__).parents[3] / "manifests")
 PLACEHOLDER = re.compile(r"<[^<>]+>")
@@ -94,6 +95,23 @@ def test_what_each_style_says() -> None:
         "  - guests (string[], optional)\n"
         '  Call: {"name": "book_room", "arguments": {"size": "<size: small|large>"}}'
     )
+
+
+@pytest.mark.parametrize("style", PROMPT_STYLES)
+def test_a_description_says_the_order(style: PromptStyle) -> None:
+    ordered = replace(TOOL, offer=OfferPolicy(after=("log_in", "find_rooms"), terminal=True))
+    plain = describe_tool(TOOL, style, "en")
+    gap = "  " if style == "minimal" else "\n  "
+    assert describe_tool(ordered, style, "en") == f"{plain}{gap}only after log_in, find_rooms; ends the work"
+    assert describe_tool(ordered, style, "it").endswith("solo dopo log_in, find_rooms; conclude il lavoro")
+
+
+def test_a_prompt_names_what_ends_the_work_instead_of_final_answer() -> None:
+    for language, finish in (("en", "finish with book_room."), ("it", "concludi con book_room.")):
+        for lines in (False, True):
+            prompt = system_prompt([TOOL], language=language, lines=lines, endings=["book_room"])
+            assert finish in prompt
+            assert "final_answer" not in prompt
 
 
 def test_a_style_that_is_none_is_an_error() -> None:

@@ -27,6 +27,8 @@ MORE = (
     make_tool("find_files_notion"),
     make_tool("read_files_google_workspace"),
     make_tool("send_messages_notion", markers=["never said"]),
+    make_tool("edit_page", after=["find_files_notion", "send_messages_notion"], markers=["page"]),
+    make_tool("publish_page", after=["edit_page"]),
     make_tool("loyal", always=True, markers=["never said"]),
     make_tool(
         "back", markers=["put … back", "here"], not_in=["here and there", "put … back up", "put them back"]
@@ -51,6 +53,14 @@ def test_what_is_kept_keeps_its_order_and_the_rest_has_reasons(pool: Any, query:
     assert set(selection.dropped) <= set(pool)
     assert all(selection.dropped.values())
     assert bool(selection.kept) == bool(pool)
+
+
+@given(pools, queries)
+def test_the_prerequisites_of_what_is_kept_are_kept(pool: Any, query: Any) -> None:
+    kept = {tool.name for tool in filter_pool(pool, query).kept}
+    for tool in pool:
+        if tool.name in kept:
+            assert {each.name for each in pool} & set(tool.offer.after) <= kept
 
 
 @given(pools, queries)
