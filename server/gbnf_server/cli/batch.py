@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -34,6 +33,7 @@ from gbnf_server.cli.model_options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gbnf.tools import Tool
     from gbnf_server.batch import Batch, BatchResult
     from gbnf_server.errors import SetupError
     from gbnf_server.planner import PlannerOptions
@@ -46,7 +46,6 @@ class BatchFiles:
     requests: Path
     results: Path
     workspace: Path
-    manifests: Sequence[Path] = ()
 
     @property
     def log(self) -> Path:
@@ -106,21 +105,30 @@ def batch(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size)
     source.check()
+    from gbnf import load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.demo_model_warning import warn_about_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
     results = out or requests.parent / f"{requests.stem}.results.jsonl"
-    files = BatchFiles(requests, results, workspace, manifests or ())
+    files = BatchFiles(requests, results, workspace)
     options = PlannerOptions(
         max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, language=language
     )
-    with interruptible():
-        counts = run_batch(files, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet)
-    raise typer.Exit(ExitCode.SUCCESS if set(counts) == {"answered"} else ExitCode.FAILURE)
+    with interruptible("run the same command again to continue"):
+        tools = load_manifests(manifests or manifests_path())
+        is_untrained = warn_about_demo_model(source, tools)
+        counts = run_batch(
+            files, tools, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet
+        )
+    answered = set(counts) == {"answered"} and not is_untrained
+    raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)
 
 
 def run_batch(
     files: BatchFiles,
+    tools: tuple[Tool, ...],
     source: ModelSource,
     options: PlannerOptions,
     *,
@@ -131,9 +139,7 @@ def run_batch(
     """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
-    from gbnf import load_manifests
     from gbnf_server.batch import Batch, read_requests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.output import stderr_console
     from gbnf_server.evaluation.metadata import identity
     from gbnf_server.executors import AbsentPerson, Context, Workspace
@@ -141,11 +147,13 @@ def run_batch(
 
     requests = read_requests(files.requests)
     files.check()
-    tools = load_manifests(files.manifests or manifests_path())
     console = stderr_console()
+    workspace = Workspace(files.workspace)
+    if not quiet:
+        console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
     with source.open(parallel=concurrency or 1) as backend:
         facts = source.facts(backend)
-        context = Context(Workspace(files.workspace), person=AbsentPerson(approve_all=approve_all))
+        context = Context(workspace, person=AbsentPerson(approve_all=approve_all))
         planner = Planner(tools, backend, options, context=context)
         with Batch(requests, planner, files.log, model=identity(facts)) as work:
             slots = concurrency or facts.get("slots", 1)

@@ -15,10 +15,13 @@ from gbnf_server.errors import GbnfServerError, InputError
 
 
 def report(error: BaseException) -> ExitCode:
-    """Print an error, and return the exit status. Raise one that this package does not raise on purpose."""
+    """Print an error, and return the exit status. Raise one that this package does not raise on purpose.
+
+    The notes of a KeyboardInterrupt say what it interrupted.
+    """
     match error:
         case KeyboardInterrupt():
-            _print("interrupted", "nothing was left half done")
+            _print("interrupted", "; ".join(getattr(error, "__notes__", ())))
             return ExitCode.INTERRUPTED
         case GbnfServerError() if not isinstance(error, InputError):
             _print("error", str(error))
@@ -31,13 +34,16 @@ def report(error: BaseException) -> ExitCode:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(note: str = "") -> Iterator[None]:
     """Exit with a message and status 130 at Ctrl-C, which typer catches before `main`, without a message."""
     try:
         yield
     except KeyboardInterrupt as error:
+        if note:
+            error.add_note(note)
         raise typer.Exit(report(error)) from None
 
 
 def _print(head: str, message: str) -> None:
-    stderr_console().print(Text.assemble((f"{head}: ", "bold red"), message), soft_wrap=True)
+    head = f"{head}: " if message else head
+    stderr_console().print(Text.assemble((head, "bold red"), message), soft_wrap=True)

@@ -142,6 +142,11 @@ class ModelSource:
         """The backend that the options imply."""
         return self.backend or (BackendName.IN_PROCESS if self.server is None else BackendName.LLAMA_SERVER)
 
+    @property
+    def is_demo_model(self) -> bool:
+        """Whether no option names a model, so that it is the bundled one."""
+        return self.backend_name is BackendName.IN_PROCESS and self.model is None
+
     def check(self) -> None:
         """Raise BadParameter if the options conflict, or the key can't be sent."""
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):

@@ -59,7 +59,6 @@ def property_test(
     from gbnf_server.demo_model import model_path
     from gbnf_server.inference.grammar_checker import GrammarChecker
 
-    _need_hypothesis()
     tool_pool = load_manifests(path or manifests_path())
     engine = GrammarChecker.load(vocab or model_path())
     with interruptible():
@@ -71,17 +70,6 @@ def property_test(
         write(f"{plural(len(found), 'counterexample')} in {tools} ({by})")
         raise typer.Exit(ExitCode.FAILURE)
     write(f"{tools} sound and complete in {plural(examples, 'example')} of each kind ({by})")
-
-
-def _need_hypothesis() -> None:
-    from gbnf_server.errors import SetupError
-
-    try:
-        import gbnf.testing  # noqa: F401  # to see whether it can be
-    except ImportError as error:
-        if error.name != "hypothesis":
-            raise
-        raise SetupError(f"gbnf test needs Hypothesis: {error}") from None
 
 
 def _tested(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gbnf.prompts.messages import Image
     from gbnf.tools import Tool
     from gbnf_server.backends.base import Backend
+    from gbnf_server.cli.run_progress import RunProgress
     from gbnf_server.executors import Person, Workspace
     from gbnf_server.planner import Event, Outcome, PlannerOptions, Run
 
@@ -55,12 +56,11 @@ _CODES: dict[Outcome, ExitCode] = {
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A request, its images, the tools for it and the folder that they are confined to."""
+    """A request, its images, and the folder that the tools are confined to."""
 
     query: str
     workspace: Path
     images: Sequence[Path] = ()
-    manifests: Sequence[Path] = ()
     approve_all: bool = False
 
 
@@ -130,7 +130,8 @@ def run(
     demonstration model, which is trained on the bundled tools only. Tools that require approval ask at the
     terminal; without a terminal they are executed only with --yes. If a run ends without an answer but has
     tool results, print an answer built from them and exit with status 1. The profile that `gbnf tune` saved
-    for the model applies, unless an option sets the call format, the reasoning or the prompt style.
+    for the model and these tools applies, unless an option sets the call format, the reasoning or the prompt
+    style.
 
     \b
     Try:
@@ -145,6 +146,9 @@ def run(
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.GRAMMAR}:
         raise typer.BadParameter("--reasoning field requires a grammar: use --reasoning free")
+    from gbnf import load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.demo_model_warning import warn_about_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
@@ -164,15 +168,18 @@ def run(
         seed=seed,
         language=language,
     )
-    request = RunRequest(query, workspace, image or (), manifests or (), yes)
+    request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet)
     with interruptible():
-        finished = run_request(request, source, options, output, settings, use_profile=not no_profile)
-    raise typer.Exit(_CODES[finished.outcome])
+        pool = load_manifests(manifests or manifests_path())
+        is_untrained = warn_about_demo_model(source, pool)
+        run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
+    raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 
 
 def run_request(
     request: RunRequest,
+    pool: tuple[Tool, ...],
     source: ModelSource,
     options: PlannerOptions,
     output: OutputOptions,
@@ -180,46 +187,51 @@ def run_request(
     *,
     use_profile: bool = False,
 ) -> Run:
-    """Plan and execute a request, and print the answer.
+    """Plan and execute a request, print the answer, and return the run.
 
     `settings` are those of a profile (`gbnf_server.planner.profiles.SETTINGS`), and override `options`; if
-    there are none, and `use_profile`, those of the model's profile do.
+    there are none, and `use_profile`, those of the profile of the model and the tools do.
     """
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.output import request_text, stderr_console
+    from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
 
     request_text(request.query)
-    pool = load_manifests(request.manifests or manifests_path())
     console = stderr_console()
     workspace = Workspace(request.workspace)
-    changes = dict(settings or (_profile_settings(source, console, output) if use_profile else {}))
+    if not output.quiet:
+        console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
+    changes = dict(settings or (_profile_settings(source, pool, console) if use_profile else {}))
     style = changes.pop("prompt_style", None)
     with source.open(style) as backend:
         query, images, pool = _with_images(request, backend, workspace, pool)
         request_text(query)  # with the names of the images
-        context = Context(workspace, person=_person(workspace, console, approve_all=request.approve_all))
-        planner = Planner(pool, backend, replace(options, **changes), context=context)
-        return _print_run(planner.events(query, images=images, text=output.stream), output, console)
+        with RunProgress(console, quiet=output.quiet) as progress:
+            person = _person(workspace, console, approve_all=request.approve_all)
+            context = Context(workspace, person=PausingPerson(person, progress))
+            planner = Planner(pool, backend, replace(options, **changes), context=context)
+            try:
+                return _print_run(planner.events(query, images=images, text=output.stream), output, progress)
+            except KeyboardInterrupt as error:
+                error.add_note(progress.interruption(context.journal))
+                raise
 
 
-def _print_run(events: Iterable[Event], output: OutputOptions, console: Console) -> Run:
+def _print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
     from gbnf_server.cli.output import write
-    from gbnf_server.cli.run_progress import AnswerPrinter, RunProgress
+    from gbnf_server.cli.run_progress import AnswerPrinter
 
     seen: list[Event] = []
     printer = AnswerPrinter() if output.stream and not output.json else None
-    with RunProgress(console, quiet=output.quiet) as progress:
-        for event in events:
-            seen.append(event)
-            if printer is not None:
-                printer.show(event)  # before the progress, so that the outcome is below the answer
-            elif output.stream:
-                write(json.dumps(event.to_json(), ensure_ascii=False))
-            progress.show(event)
+    for event in events:
+        seen.append(event)
+        if printer is not None:
+            printer.show(event)  # before the progress, so that the outcome is below the answer
+        elif output.stream:
+            write(json.dumps(event.to_json(), ensure_ascii=False))
+        progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
     if output.json and not output.stream:
         value = {**finished.to_json(), "events": [event.to_json() for event in seen[:-1]]}
@@ -229,23 +241,23 @@ def _print_run(events: Iterable[Event], output: OutputOptions, console: Console)
     return finished
 
 
-def _profile_settings(source: ModelSource, console: Console, output: OutputOptions) -> Mapping[str, Any]:
-    """Return the settings of the model's profile, and say which it is; {} if there is none."""
-    from gbnf_server.planner.profiles import find
+def _profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:
+    """Return the settings of the profile of the model and the tools, and print its name; {} without one."""
+    from gbnf_server.planner.profiles import find, tools_key
     from gbnf_server.system.folders import profiles_folder
 
     folder = profiles_folder()
-    found = find(source.key(), folder) if folder.is_dir() else None
-    if found is None:
-        return {}
-    profile, path = found
-    if not output.quiet:
-        console.print(
-            f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)",
-            style="dim",
-            soft_wrap=True,
-        )
-    return profile.settings
+    key = tools_key(pool)
+    profiles = find(source.key(), folder) if folder.is_dir() else []
+    for profile, path in profiles:
+        if profile.tools == key:  # printed even if quiet, since it changes the run
+            console.print(
+                f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)",
+                style="dim",
+                soft_wrap=True,
+            )
+            return profile.settings
+    return {}
 
 
 def _with_images(

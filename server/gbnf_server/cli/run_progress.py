@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self, assert_never
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from gbnf.errors import GbnfError
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, shorten, write, write_stdout
+from gbnf_server.executors import Form, Person
+from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import (
     CallBlocked,
     Event,
@@ -41,7 +45,9 @@ class RunProgress:
         self.console = console
         self._quiet = quiet
         self._status: Status | None = None
+        self._waiting = ""
         self._model_s = 0.0
+        self._running: ToolCalled | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +57,11 @@ class RunProgress:
 
     def show(self, event: Event) -> None:
         """Print an event."""
+        match event:
+            case ToolCalled():
+                self._running = event
+            case ToolDone() | ToolFailed():
+                self._running = None
         if self._quiet:
             if isinstance(event, WarningRaised):
                 self._line("", "warning: ", "yellow", event.message)
@@ -80,9 +91,12 @@ class RunProgress:
                     shorten(json.dumps(event.arguments, ensure_ascii=False)),
                     self._model_s,
                 )
+                self._wait(f"{event.name}: running")
             case ToolDone():
+                self._rest()
                 self._line("   ", "✓ ", "green", summary(event.result), event.duration_s)
             case ToolFailed():
+                self._rest()
                 self._line("   ", "✗ ", "red", event.error, event.duration_s)
             case CallBlocked():
                 self._line(
@@ -137,10 +151,51 @@ class RunProgress:
             self._status = None
 
     def _wait(self, what: str) -> None:
+        self._waiting = what
         if self.console.is_terminal:
             self._rest()
-            self._status = self.console.status(what)
+            self._status = self.console.status(Text(escape_line(what)))
             self._status.start()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the spinner, so that a person can be asked at the same terminal."""
+        was_shown = self._status is not None
+        self._rest()
+        yield
+        if was_shown:
+            self._wait(self._waiting)
+
+    def interruption(self, journal: Journal) -> str:
+        """Return what an interruption at this point leaves behind, as far as it is known."""
+        tool = self._running
+        if tool is None:
+            return "no tool was running"
+        try:
+            journal.recover()
+        except (GbnfError, OSError) as error:
+            return f"{tool.name} was running; its changes could not be rolled back: {error}"
+        rolled_back = f"{tool.name} was running; its changes to the workspace were rolled back"
+        if tool.effect == "read":
+            return rolled_back
+        return f"{rolled_back}, but anything else that it did, such as sending a message, is not undone"
+
+
+class PausingPerson:
+    """Asks a person while the progress is paused."""
+
+    def __init__(self, person: Person, progress: RunProgress) -> None:
+        self._person, self._progress = person, progress
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        """Return the answers to a form."""
+        with self._progress.paused():
+            return self._person.answer(form)
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the call may be executed."""
+        with self._progress.paused():
+            return self._person.approve(call)
 
 
 class AnswerPrinter:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +29,7 @@ from gbnf_server.cli.model_options import (
 )
 
 if TYPE_CHECKING:
+    from gbnf.tools import Tool
     from gbnf_server.evaluation.results import Results
     from gbnf_server.planner.profiles import Profile
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 class TuneOptions:
     """What `tune` compares: `strategies` (all if empty) on `suites`, or on cases generated from the tools."""
 
-    manifests: Sequence[Path] = ()
     suites: Sequence[str] = ()
     strategies: Sequence[str] = ()
     style: PromptStyleChoice | None = None
@@ -77,7 +76,7 @@ def tune(
     The strategies: unconstrained JSON (none), text tool calls (text), the line protocol (lines), a grammar
     (grammar), a grammar with reasoning in the call (field), and free reasoning before it (free). Cases are
     generated from your manifests, without executing tools; or they come from a suite, whose tools run in a
-    temporary workspace. `gbnf run` applies the profile.
+    temporary workspace. `gbnf run` applies the profile to runs with the same model and tools.
 
     \b
     Try:
@@ -87,7 +86,10 @@ def tune(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size)
     source.check()
+    from gbnf import load_manifests
+    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import show_tables
+    from gbnf_server.cli.demo_model_warning import warn_about_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.evaluation.strategies import strategy_table
@@ -99,29 +101,32 @@ def tune(
         if not quiet:
             console.print(line, style="dim", soft_wrap=True)
 
-    options = TuneOptions(manifests or (), suite or (), strategy or (), style, language, max_tokens)
+    options = TuneOptions(suite or (), strategy or (), style, language, max_tokens)
     with interruptible():
-        results = compare_strategies(source, options, progress)
+        pool = load_manifests(manifests or manifests_path())
+        warn_about_demo_model(source, pool)
+        results = compare_strategies(source, pool, options, progress)
     table = strategy_table(results)
     if markdown:
         write(table.markdown())
     else:
         show_tables([table])
-    profile = make_profile(source, results, style)
+    profile = make_profile(source, pool, results, style)
     console.print(f"best: {profile.strategy}", style="bold")
     if not dry_run:
         console.print(f"saved to {save(profile)}", soft_wrap=True)
 
 
 def compare_strategies(
-    source: ModelSource, options: TuneOptions, progress: Callable[[str], object] = lambda _line: None
+    source: ModelSource,
+    pool: tuple[Tool, ...],
+    options: TuneOptions,
+    progress: Callable[[str], object] = lambda _line: None,
 ) -> Results:
     """Run every case with every strategy that the backend supports; `progress` gets a line for each run.
 
     Raises BadParameter for strategies that don't exist or that the backend doesn't support.
     """
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.evaluation.call_matching import references_of
     from gbnf_server.evaluation.configurations import STRATEGIES, named, supported_strategies
     from gbnf_server.evaluation.dsl import load_suites
@@ -135,7 +140,6 @@ def compare_strategies(
         named(options.strategies, STRATEGIES)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--strategy") from None
-    pool = load_manifests(options.manifests or manifests_path())
     if options.suites:
         suites = load_suites(options.suites, pool)
         if len({each.name for each in suites}) < len(suites):
@@ -171,10 +175,12 @@ def compare_strategies(
     return Results(header, strategies, suites, references_of(tools), tuple(records))
 
 
-def make_profile(source: ModelSource, results: Results, style: PromptStyleChoice | None) -> Profile:
-    """Return the profile of the model: the best strategy of `results`, and what was measured."""
+def make_profile(
+    source: ModelSource, pool: Sequence[Tool], results: Results, style: PromptStyleChoice | None
+) -> Profile:
+    """Return the profile of the model with these tools: the best strategy, and what was measured."""
     from gbnf_server.evaluation.strategies import best_strategy
-    from gbnf_server.planner.profiles import Profile
+    from gbnf_server.planner.profiles import Profile, tools_key
 
     strategy = best_strategy(results)
     configuration = next(each for each in results.configurations if each.name == strategy)
@@ -189,4 +195,4 @@ def make_profile(source: ModelSource, results: Results, style: PromptStyleChoice
     if source.backend_name is BackendName.IN_PROCESS:
         with source.path().open("rb") as file:
             measured["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    return Profile(source.key(), strategy, settings, measured)
+    return Profile(source.key(), tools_key(pool), strategy, settings, measured)

@@ -93,6 +93,8 @@ def check_completion(
             "use what it returned, or call something else",
         )
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
+    if tool == FINAL_ANSWER and not call["arguments"]["message"].strip():
+        raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
     try:
         arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:

@@ -1,8 +1,9 @@
-"""Profiles: the best strategy for a model, as measured, in a TOML file for each model.
+"""Profiles: the best strategy for a model and a set of tools, as measured, each in a TOML file.
 
 A profile belongs to a model by its name (that of its file, or the one that a server uses) and the size of its
 file: a profile that was measured in process is also found if a llama-server serves the same file. The hash of
-the file is stored for information only: reading gigabytes before each run would take too long.
+the file is stored for information only: reading gigabytes before each run would take too long. A set of tools
+is identified by their names, descriptions and arguments, which are what the model sees.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, get_args
 
 from gbnf.prompts.messages import PromptStyle
+from gbnf.tools import Tool
 from gbnf_server.errors import SetupError
 from gbnf_server.planner.options import CallFormat
 from gbnf_server.planner.reasoning import ReasoningMode
@@ -43,14 +45,21 @@ class ModelKey:
         return self.name == other.name and (None in (self.size, other.size) or self.size == other.size)
 
 
+def tools_key(tools: Iterable[Tool]) -> str:
+    """Return what identifies a set of tools: a hash of what a model sees of them, in any order."""
+    seen = sorted(json.dumps([tool.name, tool.descriptions, tool.model_args()]) for tool in tools)
+    return sha256("\n".join(seen).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The best `strategy` for a model, and the `settings` that it consists of.
+    """The best `strategy` for a model and a set of tools (`tools_key`), and the `settings` that it sets.
 
     `measured` is for information: the suites, how many runs, how many of them converged.
     """
 
     model: ModelKey
+    tools: str
     strategy: str
     settings: Mapping[str, Any]
     measured: Mapping[str, Any] = field(default_factory=dict)
@@ -59,16 +68,16 @@ class Profile:
         """Return the profile as TOML."""
         model = {"name": self.model.name} | ({} if self.model.size is None else {"bytes": self.model.size})
         tables = {"model": model, "settings": self.settings, "measured": self.measured}
-        lines = [f"strategy = {_toml(self.strategy)}"]
+        lines = [f"strategy = {_toml(self.strategy)}", f"tools = {_toml(self.tools)}"]
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
 
 
 def save(profile: Profile, folder: Path | None = None) -> Path:
-    """Write the profile, and return its path; replace one of the same model. Raises SetupError."""
+    """Write the profile, and return its path; replace one of the same model and tools. Raises SetupError."""
     folder = folder or profiles_folder()
-    key = f"{profile.model.name}|{profile.model.size}"
+    key = f"{profile.model.name}|{profile.model.size}|{profile.tools}"
     slug = re.sub(r"[^a-z0-9.]+", "-", profile.model.name.lower()).strip("-.")[:60] or "model"
     path = folder / f"{slug}-{sha256(key.encode()).hexdigest()[:8]}.toml"
     try:
@@ -81,11 +90,11 @@ def save(profile: Profile, folder: Path | None = None) -> Path:
     return path
 
 
-def find(model: ModelKey, folder: Path | None = None) -> tuple[Profile, Path] | None:
-    """Return the profile of a model and its file. Raises SetupError if a profile is invalid."""
+def find(model: ModelKey, folder: Path | None = None) -> list[tuple[Profile, Path]]:
+    """Return the profiles of a model, each for other tools. Raises SetupError if a profile is invalid."""
     folder = folder or profiles_folder()
     paths = sorted(folder.glob("*.toml")) if folder.is_dir() else []
-    return next(((found, path) for path in paths if (found := load(path)).model.matches(model)), None)
+    return [(found, path) for path in paths if (found := load(path)).model.matches(model)]
 
 
 def load(path: Path) -> Profile:
@@ -116,7 +125,9 @@ def load(path: Path) -> Profile:
                 raise invalid(f"[settings] {key} = {setting!r} is none of {', '.join(choices)}")
             case type() if type(setting) is not int or setting < 1:
                 raise invalid(f"[settings] {key} = {setting!r} is not an integer of at least 1")
-    return Profile(ModelKey(name, size), strategy, settings, value.get("measured", {}))
+    return Profile(
+        ModelKey(name, size), str(value.get("tools", "")), strategy, settings, value.get("measured", {})
+    )
 
 
 def _current_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

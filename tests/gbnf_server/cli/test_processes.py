@@ -82,7 +82,7 @@ def test_nothing_that_is_piped_is_coloured(tmp_path: Path, model: Path) -> None:
     assert (tmp_path / "gbnf-workspace").is_dir()
 
 
-def test_ctrl_c_leaves_with_130_and_nothing_half_done(tmp_path: Path, model: Path) -> None:
+def test_ctrl_c_exits_with_130_and_rolls_back_the_running_change(tmp_path: Path, model: Path) -> None:
     body = """
     from gbnf_server.executors import Write
 
@@ -103,7 +103,7 @@ def test_ctrl_c_leaves_with_130_and_nothing_half_done(tmp_path: Path, model: Pat
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"interrupted: nothing was left half done" in said
+    assert b"interrupted: half was running; its changes to the workspace were rolled back\n" in said
     assert b"Traceback" not in said
     assert not (tmp_path / "gbnf-workspace" / "half.txt").exists()
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import typer
+from rich.console import Console
 
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.run import _copy_image
-from gbnf_server.executors import Workspace
+from gbnf_server.cli.run_progress import PausingPerson, RunProgress
+from gbnf_server.executors import AbsentPerson, Workspace
 from gbnf_server.executors.journal import Journal
+from gbnf_server.planner import ToolCalled, ToolDone
 from support.command_line import Gbnf
 from support.models import make_model
 from support.toys import make_tool
@@ -53,6 +61,7 @@ def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_pat
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
     left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--quiet")
     assert left.err.startswith("exhausted: no final answer within 1 steps")
+    assert "workspace" not in left.err
 
 
 def test_a_run_without_an_answer_prints_what_its_tools_returned(
@@ -171,3 +180,67 @@ def test_a_result_that_cannot_be_written_is_one_line(
         assert "standard output" in said
         assert said.count("\n") == 1
     full.close()  # nothing is left in its buffer that would fail again
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
+    gbnf: Gbnf, tmp_path: Path, own: bool
+) -> None:
+    make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
+    more = ["--manifests", tmp_path / "tools"] if own else []
+    requests = tmp_path / "requests.jsonl"
+    requests.write_text('"what time is it?"')
+    for command in (["run", "what time is it?"], ["batch", requests]):
+        left = gbnf(*command, "--workspace", tmp_path / "work", *more)
+        assert ("warning: the demonstration model" in left.err) == own, left.err
+        assert ("get_weather" in left.err) == own
+        assert left.code == (ExitCode.FAILURE if own else ExitCode.SUCCESS)
+        assert f"workspace: {tmp_path / 'work'}" in left.err
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"), [("read", "were rolled back"), ("write", "were rolled back, but anything else")]
+)
+def test_an_interruption_says_what_is_known_of_the_running_tool(
+    tmp_path: Path, effect: Literal["read", "write"], said: str
+) -> None:
+    journal = Journal(Workspace(tmp_path / "work"))
+    progress = RunProgress(Console(file=io.StringIO()), quiet=True)
+    assert progress.interruption(journal) == "no tool was running"
+    progress.show(ToolCalled(AT, 1, "mail", {}, effect, asks=False))
+    assert progress.interruption(journal).startswith("mail was running")
+    assert said in progress.interruption(journal)
+    assert ("anything else" in progress.interruption(journal)) == (effect == "write")
+    progress.show(ToolDone(AT, 1, "mail", {}, 0.1))
+    assert progress.interruption(journal) == "no tool was running"
+
+
+def test_an_interruption_does_not_claim_what_the_journal_cannot_tell(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    progress = RunProgress(Console(file=io.StringIO()), quiet=True)
+    progress.show(ToolCalled(AT, 1, "mail", {}, "write", asks=False))
+    shutil.rmtree(workspace.root)
+    assert "its changes could not be rolled back" in progress.interruption(Journal(workspace))
+
+
+def test_a_person_is_not_asked_under_a_spinner() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    shown: list[bool] = []
+
+    class Watching(AbsentPerson):
+        def approve(self, call: Mapping[str, Any]) -> bool:
+            shown.append(progress._status is not None)
+            return super().approve(call)
+
+    with RunProgress(console) as progress:
+        person = PausingPerson(Watching(approve_all=True), progress)
+        progress.show(ToolCalled(AT, 1, "mail", {}, "write", asks=True))
+        assert progress._status is not None
+        assert person.approve({"name": "mail"})
+        assert shown == [False]
+        assert progress._status is not None
+        progress.show(ToolDone(AT, 1, "mail", {}, 0.1))
+        assert progress._status is None

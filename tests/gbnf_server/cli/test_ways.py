@@ -14,6 +14,7 @@ import pytest
 import typer
 from PIL import Image
 
+from gbnf import load_manifests
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import BackendName, ModelSource
@@ -154,26 +155,27 @@ def test_the_command_line_has_the_defaults_of_the_planner() -> None:
 def test_a_request_without_the_command_line(
     options: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = RunRequest("ping", tmp_path / "work", manifests=[tmp_path / "tools"])
+    request, pool = RunRequest("ping", tmp_path / "work"), load_manifests(tmp_path / "tools")
     with scripted(completion=said(*FENCED)) as script:
         source = ModelSource(server=script.url)
         chosen, output = PlannerOptions(call_format="text"), OutputOptions(quiet=True)
-        assert run_request(request, source, chosen, output).outcome == "answered"
+        assert run_request(request, pool, source, chosen, output).outcome == "answered"
     assert capsys.readouterr().out == "It said pong.\n"
 
 
 def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_path: Path) -> None:
     lines: list[str] = []
-    chosen = TuneOptions([tmp_path / "tools"], strategies=["grammar", "soft"], max_tokens=9)
+    pool = load_manifests(tmp_path / "tools")
+    chosen = TuneOptions(strategies=["grammar", "soft"], max_tokens=9)
     replies: dict[str, list[Any]] = {"v1/chat/completions": [chat(PING)]}
     with scripted(**replies) as script:
         source = ModelSource("m", script.url, backend=BackendName.OPENAI, context_size=4096)
-        results = compare_strategies(source, chosen, lines.append)
+        results = compare_strategies(source, pool, chosen, lines.append)
         assert [each.name for each in results.configurations] == ["text"]
         assert len(lines) == len(results.records) > 0
-        assert make_profile(source, results, None).settings == {"call_format": "text"}
+        assert make_profile(source, pool, results, None).settings == {"call_format": "text"}
         with pytest.raises(typer.BadParameter, match="takes no grammar"):
-            compare_strategies(source, replace(chosen, strategies=["grammar"]))
+            compare_strategies(source, pool, replace(chosen, strategies=["grammar"]))
 
 
 def chat(text: str) -> Reply:
@@ -305,6 +307,12 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
         shown, asked = run(*more)
         assert "profile" not in shown
         assert asked < 4
+    shown, _ = run("--quiet")
+    assert "profile of tiny.gguf: grammar" in shown  # it changes the run
+    make_tool(tmp_path / "tools", "pong")
+    shown, asked = run()
+    assert "profile" not in shown  # other tools
+    assert asked < 4
     kept.write_text("strategy = 1")
     broken = gbnf("run", "ping", "--model", path, *options)
     assert broken.code == ExitCode.ENVIRONMENT

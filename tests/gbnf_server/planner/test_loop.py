@@ -78,6 +78,16 @@ def test_refusals(text: str, finish: str, violation: str | None, refusal: str, e
     assert bool(driven.run.warnings) == (violation is not None)
 
 
+@pytest.mark.parametrize("message", ["", " \n\t"])
+def test_a_blank_answer_is_refused(message: str) -> None:
+    blank = completion(call("final_answer", message=message))
+    driven = drive_by_hand(POOL, [completion(NOW), blank, completion(ANSWER)])
+    assert [event.error for event in driven.of(CallBlocked)] == [
+        "the message of final_answer is blank; write the answer"
+    ]
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
+
+
 def test_the_refusal_is_what_the_model_reads_next() -> None:
     driven = drive_by_hand(POOL, [completion("x" * 5000), completion(NOW), completion(ANSWER)])
     second = driven.of(CallModel)[1]

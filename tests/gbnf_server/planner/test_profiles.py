@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.tools import Tool
 from gbnf_server.errors import SetupError
 from gbnf_server.planner.options import CallFormat
-from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save
+from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save, tools_key
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 KEYS = st.builds(ModelKey, TEXTS, st.none() | st.integers(0, 2**40))
@@ -28,22 +30,22 @@ SETTING_TYPES = st.fixed_dictionaries(
 MEASURED = st.dictionaries(
     st.sampled_from(["at", "suites", "runs"]), TEXTS | st.integers(0, 99) | st.floats(0, 1)
 )
-PROFILES = st.builds(Profile, KEYS, TEXTS, SETTING_TYPES, MEASURED)
+PROFILES = st.builds(Profile, KEYS, st.sampled_from(["", "a1", "b2"]), TEXTS, SETTING_TYPES, MEASURED)
 
 
 @given(PROFILES, PROFILES)
 def test_what_is_kept_is_found_again(first: Profile, second: Profile) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "profiles"
-        assert find(first.model, folder) is None
+        assert not find(first.model, folder)
         paths = [save(each, folder) for each in (first, second)]
         assert load(paths[1]) == second
         found = find(second.model, folder)
-        assert found is not None
-        assert found[0].model.matches(second.model)
-        if not first.model.matches(second.model):
-            assert found == (second, paths[1])
+        assert (second, paths[1]) in found
+        assert all(profile.model.matches(second.model) for profile, _ in found)
+        if (first.model, first.tools) != (second.model, second.tools):
             assert load(paths[0]) == first
+        assert ((first, paths[0]) in found) == (load(paths[0]) == first and first.model.matches(second.model))
         assert save(second, folder) == paths[1]
         assert len(list(folder.iterdir())) == len(set(paths))
 
@@ -59,6 +61,14 @@ def test_what_is_kept_is_found_again(first: Profile, second: Profile) -> None:
 )
 def test_a_model_is_its_name_and_its_size(one: ModelKey, other: ModelKey, matches: bool) -> None:
     assert one.matches(other) == other.matches(one) == matches
+
+
+def test_a_set_of_tools_is_what_a_model_sees_of_them() -> None:
+    one, two = Tool("one"), Tool("two", args={"type": "object", "properties": {"a": {"type": "string"}}})
+    assert tools_key([one, two]) == tools_key([two, one])
+    assert tools_key([one]) == tools_key([replace(one, path=Path("elsewhere/manifest.toml"), version="2")])
+    assert len({tools_key(each) for each in ([], [one], [two], [one, two])}) == 4
+    assert tools_key([one]) != tools_key([replace(one, descriptions={"en": "Another."})])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,7 @@ def test_a_broken_profile_says_so(tmp_path: Path, text: str, said: str) -> None:
 def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="can't be written"):
-        save(Profile(ModelKey("m"), "soft", {}), tmp_path / "file")
+        save(Profile(ModelKey("m"), "", "soft", {}), tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -107,4 +117,4 @@ def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(t
 )
 def test_profiles_of_older_versions_are_read(tmp_path: Path, old: str, settings: dict[str, Any]) -> None:
     (tmp_path / "old.toml").write_text(f"rung = 'x'\n[model]\nname = 'm'\n[settings]\n{old}")
-    assert load(tmp_path / "old.toml") == Profile(ModelKey("m"), "x", settings)
+    assert load(tmp_path / "old.toml") == Profile(ModelKey("m"), "", "x", settings)
