@@ -42,11 +42,6 @@ STRATEGIES: tuple[Configuration, ...] = (
 """The ways to get calls from a model, each over the tools that the request needs."""
 
 
-def current_name(name: str) -> str:
-    """Return the present name of a configuration or strategy: "text" was "soft" in older results."""
-    return "text" if name == "soft" else name
-
-
 def supported_strategies(dialect: Dialect, names: Sequence[str] = ()) -> tuple[Configuration, ...]:
     """Return the strategies of these names, or all, that a backend of this dialect supports."""
     return tuple(
@@ -57,8 +52,11 @@ def supported_strategies(dialect: Dialect, names: Sequence[str] = ()) -> tuple[C
 
 
 def named(names: Sequence[str], table: Sequence[Configuration] = CONFIGURATIONS) -> tuple[Configuration, ...]:
-    """Return the entries of `table` with these names, in its order; all for no names. Raises ValueError."""
-    wanted = {current_name(name) for name in names}
+    """Return the entries of `table` with these names, in its order; all for no names. Raises ValueError.
+
+    "soft" is an old name of "text".
+    """
+    wanted = {"text" if name == "soft" else name for name in names}
     if unknown := wanted - {each.name for each in table}:
         known = ", ".join(each.name for each in table)
         raise ValueError(f"unknown: {', '.join(sorted(unknown))}. Use {known}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from gbnf_server.evaluation.scoring import RunScore
@@ -48,23 +49,34 @@ def _one(_score: RunScore) -> float:
     return 1.0
 
 
+def _run_time(score: RunScore) -> tuple[float, ...]:
+    return (score.run_s,)
+
+
+def _per_run(key: str, title: str, about: str, unit: Unit, better: Literal["more", "less", ""]) -> Quotient:
+    """Return the mean of a number of the score over the runs."""
+    return Quotient(key, title, about, unit, better, attrgetter(key), _one)
+
+
+def _step_times(
+    key: str, title: str, about: str, unit: Unit, values: Callable[[RunScore], tuple[float, ...]]
+) -> tuple[Percentile, Percentile]:
+    """Return the median of the steps' times, and their 95th percentile."""
+    return (
+        Percentile(f"{key}_p50", f"{title} p50", about, unit, 50, values),
+        Percentile(f"{key}_p95", f"{title} p95", "the same, 95th percentile", unit, 95, values),
+    )
+
+
 METRICS: tuple[Metric, ...] = (
-    Quotient(
-        "converged",
-        "converged",
-        "runs that ended with an answer and the right world",
-        "share",
-        "more",
-        lambda score: score.converged,
-        _one,
-    ),
+    _per_run("converged", "converged", "runs that ended with an answer and the right world", "share", "more"),
     Quotient(
         "first_tool",
         "first tool",
         "runs whose first call names an acceptable tool",
         "share",
         "more",
-        lambda score: score.first_matches,
+        attrgetter("first_matches"),
         _one,
     ),
     Quotient(
@@ -74,7 +86,7 @@ METRICS: tuple[Metric, ...] = (
         "share",
         "more",
         lambda score: score.steps - score.blocked,
-        lambda score: score.steps,
+        attrgetter("steps"),
     ),
     Quotient(
         "arguments",
@@ -82,8 +94,8 @@ METRICS: tuple[Metric, ...] = (
         "expected calls with the right arguments, of those made at least by name",
         "share",
         "more",
-        lambda score: score.exact_matches,
-        lambda score: score.named,
+        attrgetter("exact_matches"),
+        attrgetter("named"),
     ),
     Quotient(
         "calls",
@@ -91,8 +103,8 @@ METRICS: tuple[Metric, ...] = (
         "expected calls that were made with the right arguments",
         "share",
         "more",
-        lambda score: score.exact_matches,
-        lambda score: score.needed,
+        attrgetter("exact_matches"),
+        attrgetter("needed"),
     ),
     Quotient(
         "wrong_but_valid",
@@ -100,8 +112,8 @@ METRICS: tuple[Metric, ...] = (
         "executed calls that fit nothing that was expected",
         "share",
         "less",
-        lambda score: score.false_positives,
-        lambda score: score.executed,
+        attrgetter("false_positives"),
+        attrgetter("executed"),
     ),
     Quotient(
         "abstention_precision",
@@ -110,7 +122,7 @@ METRICS: tuple[Metric, ...] = (
         "share",
         "more",
         lambda score: score.abstained and score.should_abstain,
-        lambda score: score.abstained,
+        attrgetter("abstained"),
     ),
     Quotient(
         "abstention_recall",
@@ -119,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
         "share",
         "more",
         lambda score: score.abstained and score.should_abstain,
-        lambda score: score.should_abstain,
+        attrgetter("should_abstain"),
     ),
     Quotient(
         "steps",
@@ -130,110 +142,43 @@ METRICS: tuple[Metric, ...] = (
         lambda score: score.steps if score.converged else 0,
         lambda score: score.least_steps if score.converged else 0,
     ),
-    Quotient(
+    _per_run(
         "acceptable_steps",
         "acceptable steps",
         "runs that answered within the acceptable number of steps",
         "share",
         "more",
-        lambda score: score.acceptable_steps,
-        _one,
     ),
-    Quotient(
-        "blocked",
-        "blocked / run",
-        "steps whose text was refused and not executed",
-        "count",
-        "less",
-        lambda score: score.blocked,
-        _one,
-    ),
-    Quotient(
+    _per_run("blocked", "blocked / run", "steps whose text was refused and not executed", "count", "less"),
+    _per_run(
         "salvaged",
         "salvaged",
         "runs without an answer of their own that got one out of their results; they have not converged",
         "share",
         "",
-        lambda score: score.salvaged,
-        _one,
     ),
-    Quotient(
-        "repaired",
-        "repaired / run",
-        "steps whose call took repairs to read",
-        "count",
-        "less",
-        lambda score: score.repaired,
-        _one,
+    _per_run("repaired", "repaired / run", "steps whose call took repairs to read", "count", "less"),
+    _per_run("prompt_tokens", "tokens read", "prompt tokens a run, cached ones included", "count", "less"),
+    _per_run(
+        "cached_tokens", "tokens cached", "prompt tokens a run that the backend still had", "count", "more"
     ),
-    Quotient(
-        "prompt_tokens",
-        "tokens read",
-        "prompt tokens a run, cached ones included",
-        "count",
-        "less",
-        lambda score: score.prompt_tokens,
-        _one,
-    ),
-    Quotient(
-        "cached_tokens",
-        "tokens cached",
-        "prompt tokens a run that the backend still had",
-        "count",
-        "more",
-        lambda score: score.cached_tokens,
-        _one,
-    ),
-    Quotient(
-        "completion_tokens",
-        "tokens written",
-        "tokens that the model wrote in a run",
-        "count",
-        "less",
-        lambda score: score.completion_tokens,
-        _one,
-    ),
-    Percentile(
-        "run_p50",
-        "run p50",
-        "seconds of a run, tools included: half are faster",
-        "s",
-        50,
-        lambda score: (score.run_s,),
-    ),
-    Percentile(
-        "run_p95", "run p95", "seconds of a run: 95 % are faster", "s", 95, lambda score: (score.run_s,)
-    ),
-    Percentile(
-        "model_p50",
-        "step p50",
-        "seconds that the model took for a step",
-        "s",
-        50,
-        lambda score: score.model_s,
-    ),
-    Percentile("model_p95", "step p95", "the same, 95th percentile", "s", 95, lambda score: score.model_s),
-    Percentile(
-        "compile_p50",
-        "compile p50",
+    _per_run("completion_tokens", "tokens written", "tokens that the model wrote in a run", "count", "less"),
+    Percentile("run_p50", "run p50", "seconds of a run, tools included: half are faster", "s", 50, _run_time),
+    Percentile("run_p95", "run p95", "seconds of a run: 95 % are faster", "s", 95, _run_time),
+    *_step_times("model", "step", "seconds that the model took for a step", "s", attrgetter("model_s")),
+    *_step_times(
+        "compile",
+        "compile",
         "milliseconds to filter the pool and link its grammar, a step",
         "ms",
-        50,
-        lambda score: score.compile_s,
+        attrgetter("compile_s"),
     ),
-    Percentile(
-        "compile_p95", "compile p95", "the same, 95th percentile", "ms", 95, lambda score: score.compile_s
-    ),
-    Percentile(
-        "grammar_p50",
-        "mask p50",
+    *_step_times(
+        "grammar",
+        "mask",
         "milliseconds of a step that the engine spent on the grammar",
         "ms",
-        50,
-        lambda score: score.grammar_s,
-    ),
-    Percentile(
-        "grammar_p95", "mask p95", "the same, 95th percentile", "ms", 95, lambda score: score.grammar_s
+        attrgetter("grammar_s"),
     ),
 )
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from gbnf_server.evaluation.call_matching import References
 from gbnf_server.evaluation.cases import COMPLEXITIES, Case, Suite, read_case
-from gbnf_server.evaluation.configurations import Configuration, current_name
+from gbnf_server.evaluation.configurations import Configuration
 from gbnf_server.evaluation.metrics import METRICS
 from gbnf_server.evaluation.result_files import load_stored
 from gbnf_server.evaluation.run_log import RunRecord
@@ -106,10 +106,7 @@ class Results:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
         return cls(
             about={key: part for key, part in value.items() if key not in computed},
-            configurations=tuple(
-                Configuration(**{**each, "name": current_name(each["name"])})
-                for each in value["configurations"]
-            ),
+            configurations=tuple(Configuration(**each) for each in value["configurations"]),
             suites=tuple(
                 Suite(each["name"], each["description"], tuple(map(read_case, each["cases"])))
                 for each in value["suites"]

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from gbnf_server.errors import SetupError
-from gbnf_server.evaluation.configurations import current_name
 from gbnf_server.evaluation.errors import ResultsFileError
 from gbnf_server.evaluation.snapshots import Snapshot
 from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
@@ -57,9 +56,7 @@ class RunRecord:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raise KeyError or TypeError where the value is no record."""
-        given = dict(value)
-        given["configuration"] = current_name(given["configuration"])
-        return cls(**{**given, "before": Snapshot(**given["before"]), "after": Snapshot(**given["after"])})
+        return cls(**{**value, "before": Snapshot(**value["before"]), "after": Snapshot(**value["after"])})
 
 
 def unwritable(path: Path, error: OSError, hint: str = "give another --out") -> SetupError:

@@ -30,21 +30,6 @@ def nesting_depth(value: Any, enough: int) -> int:
     return depth
 
 
-def without_deep_values(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """Return a value with None for each array and object that is nested deeper than `depth`."""
-    match value:
-        case dict():
-            return (
-                {key: without_deep_values(member, depth - 1) for key, member in value.items()}
-                if depth
-                else None
-            )
-        case list():
-            return [without_deep_values(member, depth - 1) for member in value] if depth else None
-        case _:
-            return value
-
-
 def redact_result(value: Any, secrets: Secrets) -> Any:
     """Return a result with handles for credentials, and without lone surrogates."""
     match value:

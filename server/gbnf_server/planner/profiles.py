@@ -98,7 +98,7 @@ def find(model: ModelKey, folder: Path | None = None) -> list[tuple[Profile, Pat
 
 
 def load(path: Path) -> Profile:
-    """Read a profile, also one with the keys of older versions. Raises SetupError."""
+    """Read a profile. Raises SetupError."""
 
     def invalid(problem: str) -> SetupError:
         return SetupError(f"the profile {path}: {problem}. Correct it, delete it, or use --no-profile.")
@@ -109,14 +109,13 @@ def load(path: Path) -> Profile:
         raise invalid(f"it can't be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise invalid(f"invalid TOML: {error}") from None
-    match {"strategy": value.get("rung"), **value}:
+    match value:
         case {"strategy": str(strategy), "model": {"name": str(name), **more}, "settings": dict(settings)}:
             size = more.get("bytes")
         case _:
             raise invalid("strategy, [model] with a name, and [settings] are required")
     if size is not None and not isinstance(size, int):
         raise invalid(f"[model] bytes is {size!r}; it must be an integer")
-    settings = _current_settings(settings)
     for key, setting in settings.items():
         match SETTINGS.get(key):
             case None:
@@ -128,17 +127,6 @@ def load(path: Path) -> Profile:
     return Profile(
         ModelKey(name, size), str(value.get("tools", "")), strategy, settings, value.get("measured", {})
     )
-
-
-def _current_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the keys of older versions: `grammar`, `soft`, `lines`, `thought_tokens`."""
-    current = dict(settings)
-    lines, soft, grammar = (current.pop(key, None) for key in ("lines", "soft", "grammar"))
-    if lines or soft or grammar is False:
-        current.setdefault("call_format", "lines" if lines else "text" if soft else "json")
-    if "thought_tokens" in current:
-        current.setdefault("reasoning_budget", current.pop("thought_tokens"))
-    return current
 
 
 def _toml(value: Any) -> str:

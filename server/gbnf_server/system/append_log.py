@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -17,21 +16,13 @@ from typing import Any, Self
 
 from gbnf_server.errors import InputError, SetupError
 
-MAX_DEPTH = 100
-"""The deepest nesting of arrays and objects that is read; deeper ones become null.
-
-Appended values are less deep, but earlier versions wrote whatever a tool returned.
-"""
-
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
-
 
 class LogInUseError(SetupError):
     """Another process has the log open."""
 
 
 class LogDamagedError(InputError):
-    """A complete line is invalid JSON. Field: `line`, counted from 1."""
+    """A complete line is invalid JSON, or nested too deeply. Field: `line`, counted from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         self.line = line
@@ -92,24 +83,7 @@ class AppendLog:
         values = []
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                values.append(read(json.loads(_shallow(line))))
-            except (ValueError, KeyError, TypeError) as error:
+                values.append(read(json.loads(line)))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise LogDamagedError(number, str(error)) from None
         return values
-
-
-def _shallow(line: bytes) -> bytes:
-    """Return a JSON text with null for each array and object that is nested deeper than `MAX_DEPTH`."""
-    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
-        return line
-    parts, begin, depth = list[bytes](), 0, 0
-    for token in _TOKEN.finditer(line):
-        if token[0] in (b"[", b"{"):
-            if depth == MAX_DEPTH:
-                parts += (line[begin : token.start()], b"null")
-            depth += 1
-        elif token[0] in (b"]", b"}"):
-            depth -= 1
-            if depth == MAX_DEPTH:
-                begin = token.end()
-    return b"".join((*parts, line[begin:]))

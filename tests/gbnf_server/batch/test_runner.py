@@ -196,9 +196,8 @@ def test_what_a_server_refuses_of_a_request_is_its_result(
     assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"failed"}
 
 
-@pytest.mark.parametrize("old_log", [False, True])
 @pytest.mark.parametrize("answers", [1, 2])
-def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: int, *, old_log: bool) -> None:
+def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: int) -> None:
     tools = (make_tool(tmp_path, "drop", effect="write", confirm=True), make_tool(tmp_path, "look"))
     texts = {"go": (call("drop"), call("drop"), ANSWER)}
     request = [BatchRequest("r", "go")]
@@ -207,9 +206,6 @@ def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: in
         pytest.raises(BackendUnreachable),
     ):
         results(batch)
-    if old_log:
-        kept = [line for line in (tmp_path / "log").read_text().splitlines(True) if '"approval"' not in line]
-        (tmp_path / "log").write_text("".join(kept))
     with Batch(request, lonely(tools, Script(texts), tmp_path), tmp_path / "log") as batch:
         [result] = results(batch)
     assert result.outcome == "answered"
@@ -430,22 +426,3 @@ def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
         write_result(file, one)
         assert one.run is not None
         assert one.run["steps"][0]["result"] == {"entries": ["a\ufffd.txt", "b"]}
-
-
-@pytest.mark.parametrize("depth", [100, 600, 940, 100_000])
-def test_a_log_with_a_result_of_any_depth_is_gone_on_from(
-    looks: tuple[Tool, ...], tmp_path: Path, depth: int
-) -> None:
-    """A version that kept such results crashed where it wrote the run, and at each resume."""
-    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
-    with pytest.raises(BackendUnreachable):
-        run(looks, tmp_path, Script(texts, lost_after=4))
-    log = tmp_path / "log"
-    assert '{"seen": "nothing"}' in log.read_text()
-    deep = '{"seen": ' + "[" * depth + "]" * depth + ', "entries": ["a"]}'
-    log.write_text(log.read_text().replace('{"seen": "nothing"}', deep))
-    for script in (Script(texts), Script({})):
-        found = run(looks, tmp_path, script)
-        assert {one.outcome for one in found} == {"answered"}
-        lines = [json.dumps(one.to_json()) for one in found]
-    assert any('"entries": ["a"]' in line for line in lines)

@@ -139,9 +139,6 @@ def test_only_cases_that_are_the_same_are_paired(tmp_path: Path) -> None:
     third = _bench(tmp_path, "third", {**kept, "answer": "yes"}, {**other, "query": "dance"})
     [cells] = compare_files(first, first)
     assert cells.title == "text, 2 cases that both have"
-    older = tmp_path / "older.json"
-    older.write_text(first.read_text().replace('"text"', '"soft"'))  # the name in older versions
-    assert [each.title for each in compare_files(older, first)] == [cells.title]
     [cells] = compare_files(first, second)
     assert cells.title == "text, 1 cases that both have; 1 of the same id differ, and are left out"
     with pytest.raises(ResultsFileError, match=r"same id \(2\), and each differs"):

@@ -12,7 +12,6 @@ from gbnf_server.executors.results import (
     MAX_DEPTH,
     nesting_depth,
     redact_result,
-    without_deep_values,
 )
 from gbnf_server.executors.secrets import Secrets
 
@@ -29,19 +28,6 @@ def nested(depth: int, kind: type) -> Any:
 )
 def test_depth_is_counted_as_far_as_it_matters(depth: int, enough: int, kind: type) -> None:
     assert nesting_depth([nested(depth, kind), 1, {}], enough) == min(1 + max(depth, 1), enough + 1)
-
-
-@given(
-    value=st.recursive(
-        st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    ),
-    depth=st.integers(0, 6),
-)
-def test_what_is_flattened_is_so_deep_at_most_and_else_as_it_was(value: Any, depth: int) -> None:
-    flat = without_deep_values(value, depth)
-    assert nesting_depth(flat, 10) <= depth
-    if nesting_depth(value, 10) <= depth:
-        assert flat == value
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -80,7 +80,7 @@ def test_a_set_of_tools_is_what_a_model_sees_of_them() -> None:
         ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\nunion = false", "union is unknown"),
         ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\ncall_format = 1", "call_format = 1 is none of"),
         (
-            "strategy = 'x'\n[model]\nname = 'm'\n[settings]\nthought_tokens = 0",
+            "strategy = 'x'\n[model]\nname = 'm'\n[settings]\nreasoning_budget = 0",
             "reasoning_budget = 0 is not",
         ),
         (
@@ -102,19 +102,3 @@ def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(t
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="can't be written"):
         save(Profile(ModelKey("m"), "", "soft", {}), tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("old", "settings"),
-    [
-        ("", {}),
-        ("grammar = true", {}),
-        ("grammar = false", {"call_format": "json"}),
-        ("grammar = false\nsoft = true", {"call_format": "text"}),
-        ("grammar = false\nsoft = true\nlines = true", {"call_format": "lines"}),
-        ("reasoning = 'free'\nthought_tokens = 9", {"reasoning": "free", "reasoning_budget": 9}),
-    ],
-)
-def test_profiles_of_older_versions_are_read(tmp_path: Path, old: str, settings: dict[str, Any]) -> None:
-    (tmp_path / "old.toml").write_text(f"rung = 'x'\n[model]\nname = 'm'\n[settings]\n{old}")
-    assert load(tmp_path / "old.toml") == Profile(ModelKey("m"), "", "x", settings)

@@ -1,4 +1,4 @@
-"""A log is read again, however deep its lines are: what is too deep is null, and all else as it was."""
+"""A log is read again as it was written; a line that nobody has written is an error that names it."""
 
 from __future__ import annotations
 
@@ -10,39 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.executors.results import without_deep_values
-from gbnf_server.system.append_log import MAX_DEPTH, AppendLog, _shallow
+from gbnf_server.system.append_log import AppendLog, LogDamagedError
 
 values = st.recursive(
-    st.none() | st.integers() | st.text() | st.text('[]{}"\\\\'),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\\\'), inner),
+    st.none() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
     max_leaves=40,
 )
 
 
-def nested(depth: int, core: Any) -> Any:
-    value = core
-    for level in range(depth):
-        value = [level, value, "]"] if level % 2 else {"[": level, "a": value, "z": {}}
-    return value
-
-
-@given(value=values, depth=st.integers(0, MAX_DEPTH + 30))
-def test_what_is_too_deep_is_null_and_all_else_as_it_was(value: Any, depth: int) -> None:
-    value = nested(depth, value)
-    assert json.loads(_shallow(json.dumps(value, ensure_ascii=False).encode())) == without_deep_values(
-        value, MAX_DEPTH
-    )
-
-
-@pytest.mark.parametrize("depth", [600, 940, 5000, 200_000])
-def test_a_log_of_a_version_that_wrote_any_depth_is_read(tmp_path: Path, depth: int) -> None:
-    path = tmp_path / "log"
-    path.write_text('{"n": 1, "deep": ' + "[" * depth + "]" * depth + ', "m": 2}\n{"n": 3}\n')
+@given(written=st.lists(values, max_size=5), left=st.binary(max_size=9))
+def test_what_was_appended_is_read_in_order(
+    written: list[Any], left: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
     with AppendLog(path) as log:
-        first, second = log.values
-        log.append({"n": 4})
-    assert (first["n"], first["m"], second) == (1, 2, {"n": 3})
-    json.dumps(first)
+        for value in written:
+            log.append(value)
+    with path.open("ab") as file:  # the beginning of a line, as an interruption leaves it
+        file.write(left.replace(b"\n", b""))
     with AppendLog(path) as log:
-        assert log.values[2] == {"n": 4}
+        assert log.values == written
+
+
+@pytest.mark.parametrize("line", ["{", "nothing", "[" * 200_000 + "]" * 200_000, json.dumps({"n": 1}) + "}"])
+def test_a_line_that_is_no_value_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log").write_text(f'{{"n": 1}}\n{line}\n')
+    with pytest.raises(LogDamagedError) as raised:
+        AppendLog(tmp_path / "log")
+    assert raised.value.line == 2

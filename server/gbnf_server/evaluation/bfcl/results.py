@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from gbnf_server.evaluation.bfcl.runner import GradedAnswer, Question
-from gbnf_server.evaluation.configurations import current_name
 from gbnf_server.evaluation.metrics import BY_KEY, format_value
 from gbnf_server.evaluation.result_files import load_stored, replace_file
 from gbnf_server.evaluation.statistics import share, share_difference
@@ -35,7 +34,7 @@ class Grades:
         correct: dict[str, dict[tuple[str, str], bool]] = {}
         for each in value["answers"]:
             key = (str(each["category"]), str(each["id"]))
-            correct.setdefault(current_name(each["configuration"]), {})[key] = bool(each["right"])
+            correct.setdefault(each["configuration"], {})[key] = bool(each["right"])
         return cls(str(value["label"]), correct)
 
     @classmethod
