@@ -1,0 +1,110 @@
+"""The end of a value in a text, and the value of JSON that a model wrote wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
+from gbnf.strict_json import InvalidJsonError
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=10,
+)
+CONTAINERS = st.lists(VALUES, max_size=4) | st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
+
+
+@given(CONTAINERS, st.text(max_size=10), st.sampled_from([None, 1]))
+def test_the_extent_of_json_is_what_the_decoder_of_json_reads(value: Any, after: str, indent: Any) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    assert extent(text + after, 0) == (len(text), "")
+
+
+@given(CONTAINERS, st.data())
+def test_a_truncated_value_is_open_and_can_be_closed(value: Any, data: st.DataObject) -> None:
+    text = json.dumps([value])
+    prefix = text[: data.draw(st.integers(1, len(text) - 1))]
+    found = extent(prefix, 0)
+    assert not found.closed
+    assert found.end == len(prefix)
+    closed = prefix + closing(found.open)
+    if not found.open.endswith('"'):  # else an escape may be truncated, and takes the quote
+        assert extent(closed, 0) == (len(closed), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "end", "opened"),
+    [
+        ("{'a]': 1} x", False, 9, ""),
+        ("[it's] x", False, 6, ""),  # an apostrophe opens no string in JSON
+        ("[1, // ]\n 2] x", False, 12, ""),
+        ("[1, # ]\n 2] x", False, 11, ""),
+        ("[1 // ]", False, 7, "["),
+        ("[1, /* ] */ 2] x", False, 14, ""),
+        ("[1, /* ]", False, 8, "["),
+        ('["http://a]b"] x', False, 14, ""),
+        ("[a//b] x", False, 6, ""),  # no comment within a word
+        ('[{"a": (1] x', False, 10, ""),
+        ("[1) 2] x", False, 6, ""),
+        ('["a\\"] x', False, 8, '["'),
+        ("['a\\'] x", True, 8, "['"),
+    ],
+)
+def test_brackets_in_strings_and_comments_do_not_count(
+    text: str, python: bool, end: int, opened: str
+) -> None:
+    assert extent(text, 0, python=python) == (end, opened)
+
+
+@given(VALUES)
+def test_strict_json_is_never_repaired(value: Any) -> None:
+    assert load(json.dumps(value)) == (value, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1,}', {"a": 1}),
+        ("{'a': 'b'}", {"a": "b"}),
+        ('{a: "b"}', {"a": "b"}),
+        ('{"a": True, "b": None}', {"a": True, "b": None}),
+        ('["a" "b"]', ["a", "b"]),
+        ('["a\nb"]', ["a\nb"]),
+        ("[1, /* two */ 2]", [1, 2]),
+        ('{"a": [1, 2', {"a": [1, 2]}),
+    ],
+)
+def test_a_repaired_value_names_its_repairs(text: str, value: Any) -> None:
+    found = load(text)
+    assert found.value == value
+    assert [repair.kind for repair in found.repairs] == ["json"]
+    assert found.repairs[0].detail
+
+
+def test_many_repairs_are_summarised() -> None:
+    text = "{" + ", ".join(f"'{name}': {name}1{name}" for name in "abcdefgh") + "} ] // x\n/* y"
+    [repair] = load(text).repairs
+    assert len(repair.detail) < 500
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        '["\\ud800"]',
+        '["\\ud800\n"]',
+        "[1e999,]",
+        "[" * 20_000,
+        "{'a': " + "x" * REPAIR_LIMIT,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_what_cannot_be_repaired_is_an_error(text: str) -> None:
+    with pytest.raises(InvalidJsonError):
+        load(text)
