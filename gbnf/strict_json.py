@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from gbnf.errors import GbnfError
@@ -22,6 +23,30 @@ class InvalidJsonError(GbnfError, ValueError):
     def __init__(self, problem: str, kind: ViolatedRule = "syntax") -> None:
         self.kind = kind
         super().__init__(problem)
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value: "integer" for an int, "number" for every float.
+
+    Of a value that JSON does not have, the name of its Python type.
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case Mapping():
+            return "object"
+        case _:
+            return type(value).__name__
 
 
 def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:

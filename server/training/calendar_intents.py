@@ -34,9 +34,9 @@ class Slots:
         else:
             start = v.day(random)
             self.arguments["start_date"] = start
-            self.when = random.choice((f"on {start}", f"on {start}", f"for {start}"))
-            if random.language == "it":
-                self.when = f"il {start}"
+            self.when = random.either(
+                random.choice((f"on {start}", f"on {start}", f"for {start}")), f"il {start}"
+            )
             if random.random() < 0.4:
                 end = (
                     (datetime.fromisoformat(start) + timedelta(days=random.randint(1, 9))).date().isoformat()
@@ -52,15 +52,11 @@ class Slots:
         self.length = ""
         if not plain and random.random() < 0.3:
             text, minutes = duration(random)
-            shapes = (
-                ("of {}", "of {}", "lasting {}", "for {}")
-                if random.language == "en"
-                else ("di {}", "di {}", "da {}")
-            )
+            shapes = random.either(("of {}", "of {}", "lasting {}", "for {}"), ("di {}", "di {}", "da {}"))
             self.length = random.choice(shapes).format(text)
             if random.random() < 0.25:
                 minutes = random.choice((15, 20, 30, 45, 60, 90))
-                self.length = f"{'of' if random.language == 'en' else 'di'} {minutes} min"
+                self.length = f"{random.either('of', 'di')} {minutes} min"
             self.arguments["duration_minutes"] = minutes
         self.limit = limit
         if limit:
@@ -93,13 +89,10 @@ class Slots:
         return random.choice(PARTS_OF_DAY[random.language][self.part]) if self.part else ""
 
     def clause(self, random: Source, templates: Sequence[str]) -> str:
-        number = (
-            count_text(random, self.limit)
-            if self.limit
-            else random.choice(
-                ("", "", "some", "the") if random.language == "en" else ("", "", "dei", "qualche")
-            )
-        )
+        if self.limit:
+            number = count_text(random, self.limit)
+        else:
+            number = random.choice(random.either(("", "", "some", "the"), ("", "", "dei", "qualche")))
         said = [slot for slot, value in (("{n}", self.limit), ("{l}", self.length)) if value]
         templates = [template for template in templates if all(slot in template for slot in said)]
         text = word(
@@ -160,17 +153,8 @@ def slots_choose(random: Source, first: int) -> Part:
     asked = slots.clause(random, wordings(random, "slots"))
     asked = worded(random, "for", s=asked, o=shown) if shown else asked
     pick = worded(random, "pick")
-    joined = random.choice(
-        (
-            f"{asked}, {pick}",
-            f"{asked}, {pick}",
-            f"{asked} and {pick}",
-            f"{asked}; {pick}",
-            f"{asked}. {pick}",
-        )
-    )
-    if random.language == "it":
-        joined = joined.replace(f" and {pick}", f" e {pick}")
+    joint = random.choice((", ", ", ", random.either(" and ", " e "), "; ", ". "))
+    joined = f"{asked}{joint}{pick}"
     joined += "" if joined.endswith((" and", "then", " e", "poi")) else ","
     wanted = random.choice(("send", "send", "book", "book", "both", "none"))
     to = ["me"] if random.random() < 0.6 else recipients(random)
@@ -181,7 +165,7 @@ def slots_choose(random: Source, first: int) -> Part:
     if wanted == "none":
         clause = worded(random, "pick_only", s=asked)
     elif wanted == "both":
-        clause = f"{joined} {book} {'and' if random.language == 'en' else 'e'} {send}"
+        clause = f"{joined} {book} {random.either('and', 'e')} {send}"
     else:
         clause = f"{joined} {send if wanted == 'send' else book}"
     if not slots.entries:
@@ -246,14 +230,14 @@ def create_events(random: Source, _first: int) -> Part:
     if random.random() < 0.3:
         text, minutes = duration(random)
         extra = random.choice(
-            (f"for {text}", f"lasting {text}") if random.language == "en" else (f"per {text}", f"di {text}")
+            random.either((f"for {text}", f"lasting {text}"), (f"per {text}", f"di {text}"))
         )
     if random.random() < 0.22:
         place = random.choice(
             (
                 random.word(v.PLACES).capitalize(),
                 v.noun(random),
-                f"{'room' if random.language == 'en' else 'sala'} {random.randint(1, 40)}",
+                f"{random.either('room', 'sala')} {random.randint(1, 40)}",
             )
         )
         extra = f"{extra} {'in' if random.language == 'en' else random.choice(('a', 'in'))} {place}".strip()

@@ -15,7 +15,7 @@ def duration(random: Source) -> tuple[str, int]:
     """Return a length in words and its minutes."""
     if random.random() < 0.6:
         minutes = random.choice((10, 15, 20, 25, 30, 40, 45, 50, 60, 75, 90, 120))
-        return f"{minutes} {'minutes' if random.language == 'en' else 'minuti'}", minutes
+        return f"{minutes} {random.either('minutes', 'minuti')}", minutes
     durations = DURATIONS[random.language]
     text = random.choice(tuple(durations))
     return text, durations[text]

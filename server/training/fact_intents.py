@@ -48,7 +48,6 @@ def _sum(random: Source) -> tuple[str, str]:
 
 def computed(random: Source, expression: str) -> tuple[Step, str]:
     """Return the step of a sum. Its value is any number: the model copies it, it doesn't reckon."""
-    del expression
     value: float = (
         random.randint(-50, 100_000)
         if random.random() < 0.75
@@ -61,28 +60,23 @@ def computed(random: Source, expression: str) -> tuple[Step, str]:
             if random.random() < 0.5
             else random.uniform(-1, 1) * 10 ** random.randint(0, 6)
         )
-    return Step("compute", {}, {"value": value, "entries": [str(value)]}), str(value)
+    result = {"value": value, "entries": [str(value)]}
+    return Step("compute", {"expression": expression}, result), str(value)
 
 
 def compute(random: Source, _first: int) -> Part:
     asked, expression = _sum(random)
-    blank, value = computed(random, expression)
-    step = Step(blank.name, {"expression": expression}, blank.result)
+    step, value = computed(random, expression)
     if not random.held_out and random.random() < STRANGE_SHARE:
         clause = " ".join([*(v.noun(random).lower() for _ in range(random.choice((1, 2, 3, 4)))), asked])
     else:
         clause = worded(random, "compute", e=asked)
-    return Part(
-        clause,
-        (step,),
-        fixed(random, "sum", e=expression, x=value),
-    )
+    return Part(clause, (step,), fixed(random, "sum", e=expression, x=value))
 
 
 def compute_then(random: Source, first: int) -> Part:
     asked, expression = _sum(random)
-    blank, value = computed(random, expression)
-    step = Step(blank.name, {"expression": expression}, blank.result)
+    step, value = computed(random, expression)
     slots = {"compute": word(wordings(random, "compute")[:1], random, {"e": asked}), "e": asked}
     if random.random() < 0.6:
         to = recipients(random)

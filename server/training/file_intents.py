@@ -155,9 +155,7 @@ def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Foun
     kinds = KINDS[random.language]
     known = random.choice(tuple(kinds))
     if kind == "kind_plural":
-        known = random.choice(
-            ("image", "pdf", "PDF", "log", "image") if random.language == "en" else ("pdf", "log", "PDF")
-        )
+        known = random.choice(random.either(("image", "pdf", "PDF", "log", "image"), ("pdf", "log", "PDF")))
     extension, stem = (
         random.choice((*v.EXTENSIONS, "pdf", "tmp", "docx", v.pseudo_word(random)[:3])),
         v.stem(random, v.FILES[random.language]),
@@ -178,26 +176,15 @@ def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Foun
         other = random.choice(
             [name for name in kinds if len(kinds[name]) == 1 and kinds[name] != kinds[known]]
         )
-        patterns, known = (
-            (*kinds[known], *kinds[other]),
-            f"{known} {'and' if random.language == 'en' else 'e'} {other}",
-        )
+        patterns = (*kinds[known], *kinds[other])
+        known = f"{known} {random.either('and', 'e')} {other}"
     what = word((template,), random, {"k": known, "e": extension, "s": stem, "g": glob})
     base = base or ("." if random.random() < 0.2 else v.folder(random))
-    where = (
-        word(
-            (
-                "",
-                "[in the workspace|everywhere|]"
-                if random.language == "en"
-                else "[nello spazio di lavoro|ovunque|]",
-            ),
-            random,
-            {},
-        )
-        if base == "."
-        else worded(random, "in", b=v.shown(random, base))
-    )
+    if base == ".":
+        everywhere = random.either("[in the workspace|everywhere|]", "[nello spazio di lavoro|ovunque|]")
+        where = word(("", everywhere), random, {})
+    else:
+        where = worded(random, "in", b=v.shown(random, base))
     arguments: dict[str, Any] = {"base_path": base}
     arguments |= {"pattern": patterns[0]} if len(patterns) == 1 else {"patterns": list(patterns)}
     count = 0 if random.random() < empty else random.choice((1, 1, 1, 1, 2, 2, 2, 3, 4))

@@ -70,19 +70,14 @@ def known_file(random: Source, first: int) -> Part:
     It has to be found before it can be read or sent.
     """
     stem = v.noun(random) if random.random() < 0.7 else random.word(v.FILES[random.language])
-    if random.language == "it":
-        article, inside = random.choice(
-            (("il", "nel"), ("il", "nel"), ("la", "nella"), ("il file", "nel file"))
-        )
-    else:
-        article, inside = random.choice(
-            (("the", "in the"), ("the", "in the"), ("my", "in my"), ("the file about", "in the file about"))
-        )
+    english = (("the", "in the"), ("the", "in the"), ("my", "in my"), ("the file about", "in the file about"))
+    italian = (("il", "nel"), ("il", "nel"), ("la", "nella"), ("il file", "nel file"))
+    article, inside = random.choice(random.either(english, italian))
     slots = {"fs": f"{article} {stem}", "ins": f"{inside} {stem}"}
-    step = Step("find_files", {"base_path": ".", "pattern": f"*{stem}*"}, {})
     folder = f"{v.folder(random)}/" if random.random() < 0.4 else ""
     entries = [f"{folder}{stem}.{random.choice(v.EXTENSIONS)}"] if random.random() < 0.92 else []
-    step = Step(step.name, step.arguments, {"entries": entries, "count": len(entries)})
+    found = {"entries": entries, "count": len(entries)}
+    step = Step("find_files", {"base_path": ".", "pattern": f"*{stem}*"}, found)
     to = recipients(random) if random.random() < 0.6 else []
     clause = worded(random, "known_send" if to else "known_read", **slots, a=listed(to or ["me"], random))
     if not entries:

@@ -36,26 +36,14 @@ def get_inputs(random: Source, _first: int) -> Part:
             if random.random() < 0.6
             else f"{v.noun(random)} {random.choice(LISTS['fields'][random.language])}"
         )
-        value, field, prompt, asked = (
-            v.text(random),
-            "text",
-            f"{noun}?",
-            worded(random, "ask_text", n=noun),
-        )
+        value, field, prompt = v.text(random), "text", f"{noun}?"
+        asked = worded(random, "ask_text", n=noun)
         if kind > 0.85:
-            wishes = (
-                ("I want", "I like", "we need", "I need")
-                if random.language == "en"
-                else ("voglio", "mi piace", "serve")
-            )
+            wishes = random.either(("I want", "I like", "we need", "I need"), ("voglio", "mi piace", "serve"))
             article = "the" if random.language == "en" else random.choice(("il", "la"))
             sentence = f"{random.choice(wishes)} {article} {v.noun(random)}"
-            value, field, prompt, asked = (
-                random.choice(("yes", "no")),
-                "yes_no",
-                f"{sentence}?",
-                worded(random, "ask_yes", t=sentence),
-            )
+            value, field, prompt = random.choice(("yes", "no")), "yes_no", f"{sentence}?"
+            asked = worded(random, "ask_yes", t=sentence)
         dialog = [{"var": "answer", "prompt": prompt, "schema": {"kind": field}}]
         step = Step(
             "get_inputs",
@@ -91,7 +79,7 @@ def find_choose(random: Source, first: int) -> Part:
     value = random.choice(found.entries)
     choose = choice(fixed(random, "files"), "file", fixed(random, "which_file"), value, first)
     if verb == "email":
-        clause = f"{clause} {'a' if random.language == 'it' else 'to'} {listed(to, random)}"
+        clause = f"{clause} {random.either('to', 'a')} {listed(to, random)}"
         last, said = sent(random, to, "File", step=first + 1), sent_said(random, to)
     elif verb in ("read", "open"):
         last, said = read_step(random, {"from_step": first + 1}, [value])

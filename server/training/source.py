@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "it"]
 _Value = TypeVar("_Value", bound=str)
+_Any = TypeVar("_Any")
 
 KEPT_SHARE = 9
 """One text of so many is kept from training."""
@@ -33,6 +34,10 @@ class Source(Random):
         self.language = language
         self.held_out = held_out
         self.recent = []
+
+    def either(self, english: _Any, italian: _Any) -> _Any:
+        """Return the one in this source's language."""
+        return english if self.language == "en" else italian
 
     def again(self, share: float) -> str | None:
         """In training, with probability `share`, a word that was drawn before."""

@@ -207,11 +207,7 @@ def text(random: Source) -> str:
     if kind < 0.45:
         return " ".join(noun(random) for _ in range(random.randint(1, 6)))
     if kind < 0.52:
-        joint = (
-            random.choice((", ", " and ", "; ", ". "))
-            if random.language == "en"
-            else random.choice((", ", " e ", "; "))
-        )
+        joint = random.choice(random.either((", ", " and ", "; ", ". "), (", ", " e ", "; ")))
         return joint.join(_sentence(random) for _ in range(2))
     made = _sentence(random)
     change = random.random()

@@ -172,10 +172,8 @@ def listed(values: Sequence[str], random: Source) -> str:
     """Return `a`, `a and b`, `a, b and c` or `a, b, c`."""
     if len(values) == 1:
         return values[0]
-    if random.language == "it":
-        last = random.choice((" e ", " e ", " e ", ", "))
-    else:
-        last = random.choice((" and ", " and ", " and ", ", ", ", and "))
+    english, italian = (" and ", " and ", " and ", ", ", ", and "), (" e ", " e ", " e ", ", ")
+    last = random.choice(random.either(english, italian))
     if last == ", and " and len(values) == 2:
         last = " and "
     return ", ".join(values[:-1]) + last + values[-1]

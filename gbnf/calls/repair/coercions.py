@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.validation.messages import short_repr
-from gbnf.strict_json import InvalidJsonError
+from gbnf.strict_json import InvalidJsonError, json_type
 
 CoercionKind: TypeAlias = Literal[
     "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
@@ -51,28 +51,9 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _MOST_DIGITS = 400
 
 
-def type_of(value: Any) -> str:
-    """Return the JSON type of a value: "integer" for an int, "number" for every float."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
-
-
 def has_type(value: Any, types: Iterable[str]) -> bool:
     """Return whether a value has one of these types of JSON Schema."""
-    kind = type_of(value)
+    kind = json_type(value)
     if kind == "number" and value.is_integer():
         return bool({"number", "integer"} & set(types))
     return kind in types or (kind == "integer" and "number" in types)
@@ -84,7 +65,7 @@ def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None
     for name in [name for name in _ORDER if name in wanted]:
         found = _CONVERSIONS[name](value)
         if found is not None:
-            return ("parsed" if type_of(found[0]) in ("array", "object") else "typed"), found[0]
+            return ("parsed" if json_type(found[0]) in ("array", "object") else "typed"), found[0]
     if isinstance(value, list) and len(value) == 1:
         inner = ("unwrapped", value[0]) if has_type(value[0], wanted) else as_type(value[0], wanted)
         return None if inner is None else ("unwrapped", inner[1])

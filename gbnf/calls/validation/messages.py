@@ -13,6 +13,7 @@ from typing import Any
 from jsonschema import ValidationError
 
 from gbnf.calls.validation.closed_schema import declared_names
+from gbnf.strict_json import json_type
 
 #: Characters of a value that are shown, values of an enumeration, errors of one call.
 VALUE_LIMIT, ENUM_LIMIT, MESSAGE_LIMIT = 80, 50, 12
@@ -77,7 +78,7 @@ def short_repr(value: Any) -> str:
     """Return the `repr` of a value, shortened."""
     match value:
         case dict() | list() if len(value) > VALUE_LIMIT:
-            return f"{_kind(value)} of {len(value)}"
+            return f"{json_type(value)} of {len(value)}"
         case str():
             return repr(value if len(value) <= VALUE_LIMIT else value[: VALUE_LIMIT - 1] + "…")
         case _:
@@ -87,7 +88,7 @@ def short_repr(value: Any) -> str:
 
 def typed_value(value: Any) -> str:
     """Return a value with its JSON type: `string '3'`."""
-    return "null" if value is None else f"{_kind(value)} {short_repr(value)}"
+    return "null" if value is None else f"{json_type(value)} {short_repr(value)}"
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
@@ -155,24 +156,6 @@ def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
 
 def _subject(path: Sequence[str | int], tool: str) -> str:
     return f"argument {path_text(path)!r} of tool '{tool}'" if path else f"the arguments of tool '{tool}'"
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return type(value).__name__
 
 
 def _counted(number: Any, what: str) -> str:
