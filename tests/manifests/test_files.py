@@ -171,7 +171,7 @@ def test_too_much_to_read(tmp_path: Path) -> None:
     ("files", "reason"),
     [
         ([("a", "1"), ("./a", "2")], "'a' is listed twice"),
-        ([("a", "1"), ("a/b", "2")], "'a' exists and is no folder"),
+        ([("a", "1"), ("a/b", "2")], "'a' exists and is not a folder"),
         ([("a", "\ud800")], "content of 'a' is no text"),
     ],
 )
@@ -211,7 +211,7 @@ def test_undo_tells_what_it_could_not_take_back(tmp_path: Path) -> None:
     context = world(tmp_path)
     run_of("write_files")({"files": [{"path": "a", "content": "1"}]}, context)
     (tmp_path / "a").write_text("by hand")
-    with pytest.raises(ExecutorError, match="nothing could be undone: 'a' was changed since"):
+    with pytest.raises(ExecutorError, match="nothing could be undone: 'a' has changed since"):
         run_of("undo_last_turn")({}, replace(context, turn="second"))
 
 

@@ -228,7 +228,7 @@ def test_undo_says_that_a_sent_message_stays_sent(tmp_path: Path, starttls: Serv
     send(context, "me", subject="Ciao")
     outcome = run_of("undo_last_turn")({}, replace(context, turn="second"))
     assert outcome["not_undone"] == [
-        "the message 'Ciao' to anna@example.org, which was sent, cannot be taken back"
+        "the message 'Ciao' to anna@example.org, which was sent, cannot be undone"
     ]
 
 
@@ -439,7 +439,7 @@ def test_where_the_person_is(tmp_path: Path) -> None:
     context = world(tmp_path, person=person)
     assert run_of("request_location_from_user")({"reason": "To find shops"}, context)["location"] == "Torino"
     assert person.asked[0].title == "To find shops"
-    with pytest.raises(ExecutorError, match="nobody is there"):
+    with pytest.raises(ExecutorError, match="there is nobody"):
         run_of("request_location_from_user")({}, replace(context, person=AbsentPerson()))
 
 

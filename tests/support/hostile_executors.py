@@ -72,7 +72,7 @@ class Hostile:
         return Tool.from_mapping(mapping, folder / "manifest.toml")
 
 
-def _writes(name: str, data: bytes, says: str = "what is no message") -> Hostile:
+def _writes(name: str, data: bytes, says: str = "sent an invalid message") -> Hostile:
     return Hostile(name, f"pipe({data!r})\nforever()", says)
 
 
@@ -114,8 +114,10 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("prints_garbage_and_dies", "os.write(1, bytes(range(256)) * 99); os._exit(3)", "exit code 3"),
     # what it writes to its connection
     Hostile("floods_the_pipe", "while True: pipe(b'x' * 65536)", "returned more than 64 kB"),
-    Hostile("floods_the_pipe_with_lines", "while True: pipe(b'x\\n' * 30000)", "what is no message"),
-    Hostile("floods_the_pipe_with_blank_lines", "while True: pipe(b'\\n' * 65536)", "what is no message"),
+    Hostile("floods_the_pipe_with_lines", "while True: pipe(b'x\\n' * 30000)", "sent an invalid message"),
+    Hostile(
+        "floods_the_pipe_with_blank_lines", "while True: pipe(b'\\n' * 65536)", "sent an invalid message"
+    ),
     Hostile(
         "floods_with_questions",
         "question = json.dumps({'is': 'ask', 'title': 't', 'fields': []}).encode() + b'\\n'\n"
@@ -180,11 +182,11 @@ HOSTILE: tuple[Hostile, ...] = (
         "x = []\nfor _ in range(20000): x = [x]\nreturn {'x': x}",
         "nested deeper than 64",
     ),
-    Hostile("returns_itself", "x = {}\nx['x'] = x\nreturn x", "no JSON: Circular reference"),
-    Hostile("returns_nan", "return {'x': float('nan')}", "is no JSON"),
-    Hostile("returns_infinity", "return {'x': float('-inf')}", "is no JSON"),
-    Hostile("returns_an_endless_integer", "return {'x': 1 << 100_000}", "is no JSON"),
-    Hostile("returns_bytes", "return {'x': b'x'}", "is no JSON"),
+    Hostile("returns_itself", "x = {}\nx['x'] = x\nreturn x", "is not JSON: Circular reference"),
+    Hostile("returns_nan", "return {'x': float('nan')}", "is not JSON"),
+    Hostile("returns_infinity", "return {'x': float('-inf')}", "is not JSON"),
+    Hostile("returns_an_endless_integer", "return {'x': 1 << 100_000}", "is not JSON"),
+    Hostile("returns_bytes", "return {'x': b'x'}", "is not JSON"),
     Hostile("raises_a_long_text", f"raise ExecutorError('x ' * {_BIG})", "x x"),
     Hostile("raises_a_long_exception", f"raise ValueError('x' * {_BIG})", "failed: ValueError: xx"),
     Hostile("raises_half_a_character", "raise ExecutorError('a \\ud800 b')", "a \ufffd b"),

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 from urllib.request import getproxies, proxy_bypass
 
@@ -64,9 +63,7 @@ class RequestBudget:
         self._token = _current.set(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _current.reset(self._token)
 
     def seconds(self, timeout: float | None, error: type[httpcore.TimeoutException]) -> float:

@@ -97,9 +97,11 @@ class Replay:
             return None
         fields = tuple(Field(handle, prompt, "credentials") for handle, prompt in wanted.items())
         try:
-            values = context.person.answer(Form("The run was interrupted, and does not keep these", fields))
+            values = context.person.answer(
+                Form("The run was interrupted, and credentials are not stored", fields)
+            )
         except ExecutorError as error:
-            return ExecutorError(f"credentials aren't kept, and are asked for again: {error.message}")
+            return ExecutorError(f"credentials are not stored, and must be entered again: {error.message}")
         for handle, prompt in wanted.items():
             context.secrets.restore(handle, values[handle], prompt)
         return None

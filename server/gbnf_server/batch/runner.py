@@ -11,7 +11,6 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from gbnf_server.batch.replay import InterruptedCallError, LogEntry, Replay, ReplayError
@@ -98,9 +97,7 @@ class Batch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._log.close()
 
     @property
@@ -168,7 +165,7 @@ class Batch:
             ) from None
         else:
             if replay.backend_error is not None:
-                raise replay.backend_error  # without a model the run ended; it resumes when there is one
+                raise replay.backend_error  # the model was unavailable; the next batch resumes the run
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
         self._results[request.id] = result

@@ -186,7 +186,7 @@ def _check(task: BenchTask, suites: SuiteOptions, leaderboard: LeaderboardOption
         raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
     if label is not None and (label.strip(". ") == "" or "/" in label or "\0" in label):
         raise typer.BadParameter(
-            f"{label!r} is no file name: use a name without /; --out sets the folder", param_hint="--label"
+            f"{label!r} is not a file name: use a name without /; --out sets the folder", param_hint="--label"
         )
     if options.seed + options.runs - 1 > LAST_SEED:
         raise typer.BadParameter(
@@ -196,7 +196,7 @@ def _check(task: BenchTask, suites: SuiteOptions, leaderboard: LeaderboardOption
         )
     if options.runs > 1 and options.temperature == 0:
         task.console.print(
-            "at temperature 0 every run of a case is the same: use a --temperature", style="yellow"
+            "at temperature 0, all runs of a case are the same: set --temperature", style="yellow"
         )
 
 
@@ -215,7 +215,7 @@ def compare(
 
     tables = compare_files(first, second)
     if not tables:
-        raise InputError(f"{first} and {second} have no case of a configuration in common")
+        raise InputError(f"{first} and {second} have no case and configuration in common")
     show_tables(tables)
 
 

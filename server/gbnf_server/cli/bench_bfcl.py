@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from gbnf_server.cli.bench_output import show_tables
-from gbnf_server.cli.output import escape_line, plural
+from gbnf_server.cli.output import escape_line, plural, progress_bar
 from gbnf_server.evaluation.bfcl.files import Leaderboard, read_folder
 from gbnf_server.evaluation.bfcl.grammar_checks import COLUMNS, CompileReport, compile_all
 from gbnf_server.evaluation.tables import TextTable
@@ -39,7 +38,7 @@ def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
 
     engine = GrammarChecker.load(model_path())
     results: list[CompileReport] = []
-    with _progress(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("", total=sum(map(len, leaderboard.entries.values())))
         for category, entries in leaderboard.entries.items():
             progress.update(task, description=category)
@@ -70,10 +69,10 @@ def ask_all(
     done = len(leaderboard_run.questions) - len(remaining)
     if done and not quiet:
         console.print(
-            f"{plural(done, 'question')} of {len(leaderboard_run.questions)} have been answered already",
+            f"{plural(done, 'question')} of {len(leaderboard_run.questions)} are already answered",
             style="dim",
         )
-    with _progress(console, quiet=quiet) as progress:
+    with progress_bar(console, quiet=quiet) as progress:
         task = progress.add_task("", total=len(leaderboard_run.questions), completed=done)
         for question, _ in leaderboard_run.ask_all(log):
             progress.update(
@@ -83,10 +82,3 @@ def ask_all(
         each: answer_of(each.entry, log.records[each.key, each.fingerprint])
         for each in leaderboard_run.questions
     }
-
-
-def _progress(console: Console, *, quiet: bool = False) -> Progress:
-    return Progress(
-        TextColumn("{task.description:28}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), console=console, disable=quiet or not console.is_terminal, transient=True,
-    )  # fmt: skip

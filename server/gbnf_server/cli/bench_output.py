@@ -6,17 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TimeRemainingColumn
 from rich.text import Text
 
-from gbnf_server.cli.output import escape_line, plural, shorten, stdout_console, write
+from gbnf_server.cli.output import escape_line, plural, progress_bar, shorten, stdout_console, write
 from gbnf_server.evaluation.tables import (
     TextTable,
     case_table,
@@ -41,15 +34,10 @@ def run_jobs(bench: Bench, log: RunLog, console: Console, *, quiet: bool) -> Non
     remaining = bench.remaining(log)
     done = len(bench.jobs) - len(remaining)
     if done and not quiet:
-        console.print(f"{plural(done, 'run')} of {len(bench.jobs)} were done before", style="dim")
+        console.print(f"{plural(done, 'run')} of {len(bench.jobs)} are already done", style="dim")
     if not remaining:
         return
-    progress = Progress(
-        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), TimeRemainingColumn(),
-        console=console, disable=quiet or not console.is_terminal, transient=True,
-    )  # fmt: skip
-    with progress:
+    with progress_bar(console, TimeRemainingColumn(), quiet=quiet) as progress:
         task = progress.add_task("", total=len(bench.jobs), completed=done)
         for job, record in bench.run_all(log):
             run = record.events[-1]["run"]

@@ -54,7 +54,7 @@ def check(
         text = _piped()
     if text is None:
         by = "this toolkit and llama.cpp" if loaded else "this toolkit"
-        write(f"sound: {plural(len(parsed.rules.productions), 'rule')}, taken by {by}")
+        write(f"valid: {plural(len(parsed.rules.productions), 'rule')}, accepted by {by}")
         return
     match = parsed.match(text)
     if match.complete:
@@ -77,7 +77,7 @@ def _read(path: str) -> str:
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}."
+            f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}."
         ) from None
 
 
@@ -114,7 +114,7 @@ def _show_refusal(text: str, match: Match) -> None:
     first, last = max(start, match.position - AROUND), min(end, match.position + AROUND)
     before = ("…" if first > start else "") + escape_line(text[first : match.position])
     after = escape_line(text[match.position : last]) + ("…" if last < end else "")
-    problem = "the text ends too early" if match.accepted else "refused"
+    problem = "the text ends too early" if match.accepted else "rejected"
     console.print(Text.assemble((problem, "bold red"), f" at line {match.line}, column {match.column}"))
     console.print(Text(f"  {before}{after}"), soft_wrap=True)
     console.print(Text("  " + " " * cell_len(before) + "^", style="bold red"), soft_wrap=True)
@@ -122,5 +122,5 @@ def _show_refusal(text: str, match: Match) -> None:
     more = len(match.expected) - len(shown)
     shown += [f"{more} more"] if more > 0 else []
     console.print(
-        Text("expected " + ("  or  ".join(shown) or "nothing: no text goes on from here")), soft_wrap=True
+        Text("expected " + ("  or  ".join(shown) or "nothing: no text continues from here")), soft_wrap=True
     )

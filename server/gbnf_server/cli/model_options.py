@@ -113,7 +113,7 @@ QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Sho
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is no temperature: use a finite number of at least 0")
+        raise typer.BadParameter(f"{value} is not a valid temperature: use a finite number of at least 0")
     return value
 
 

@@ -11,10 +11,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 SHOWN_CHARACTERS = 100
 
@@ -44,6 +48,28 @@ def stdout_console(piped_width: int | None = None) -> Console:
     return console
 
 
+def progress_bar(console: Console, *columns: ProgressColumn, quiet: bool = False) -> Progress:
+    """Return a bar with a description, a count and the time, then `columns`; hidden if `quiet` or piped."""
+    from rich.progress import (  # noqa: PLC0415 - few commands need it
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        *columns,
+        console=console,
+        disable=quiet or not console.is_terminal,
+        transient=True,
+    )
+
+
 def write(text: str) -> None:
     """Print a command's result, on lines of its own."""
     write_stdout(text if text.endswith("\n") else text + "\n")
@@ -53,7 +79,7 @@ def write_stdout(text: str) -> None:
     """Write to stdout, and flush. Raises SetupError; click handles a closed pipe."""
     from gbnf_server.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
 
-    if sys.stdout is None:  # closed before the process began
+    if sys.stdout is None:  # closed before the process started
         raise SetupError("the result can't be written: standard output is closed")
     try:
         sys.stdout.write(escape_control_characters(text))

@@ -76,22 +76,11 @@ def _tested(
     tool_pool: Sequence[Tool], engine: GrammarChecker, examples: int, seed: int
 ) -> list[tuple[str, Counterexample]]:
     """Return the first counterexample of each tool and law, with a progress bar on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.cli.output import progress_bar, stderr_console
 
     searches = list(_searches(tool_pool, engine, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
-    console = stderr_console()
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    with progress_bar(stderr_console()) as bar:
         task = bar.add_task("", total=sum(one.kinds for one in searches) * examples)
         done = 0
         for one in searches:

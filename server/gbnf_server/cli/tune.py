@@ -153,7 +153,7 @@ def compare_strategies(
         strategies = supported_strategies(backend.dialect, options.strategies)
         if not strategies:
             raise typer.BadParameter(
-                "this server takes no grammar. Use none, text or lines", param_hint="--strategy"
+                "this server accepts no grammar. Use none, text or lines", param_hint="--strategy"
             )
         run_options = RunOptions(max_tokens=options.max_tokens, warm=True)
         bench = Bench(

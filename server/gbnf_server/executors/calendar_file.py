@@ -37,9 +37,9 @@ def load(workspace: Workspace) -> icalendar.Calendar:
     try:
         calendar = icalendar.Calendar.from_ical(data)
     except (ValueError, IndexError, KeyError) as error:
-        raise ExecutorError(f"'{FILE}' is no calendar that can be read: {error}") from None
+        raise ExecutorError(f"'{FILE}' is not a readable calendar: {error}") from None
     if calendar.name != "VCALENDAR":
-        raise ExecutorError(f"'{FILE}' is no calendar: it starts with {calendar.name}")
+        raise ExecutorError(f"'{FILE}' is not a calendar: it starts with {calendar.name}")
     return calendar
 
 
@@ -73,7 +73,7 @@ def busy(
 
     day = timedelta(days=1)
     intervals = []
-    # a day more on both sides: an all-day event is asked for by its date, whatever the zone
+    # a day more on both sides: all-day events are searched by date, whatever the zone
     for event in recurring_ical_events.of(calendar).between(start - day, end + day):
         if _is_free(event):
             continue
@@ -87,7 +87,7 @@ def localised(naive: datetime, zone: tzinfo) -> datetime:
     """Return a wall-clock time in a zone. Raises `ExecutorError` for one that the clock skips there."""
     local = naive.replace(tzinfo=zone)
     if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != naive:
-        raise ExecutorError(f"{naive:%Y-%m-%dT%H:%M} does not exist in {zone}: the clock goes forward then")
+        raise ExecutorError(f"{naive:%Y-%m-%dT%H:%M} does not exist in {zone}: clocks are set forward then")
     return local
 
 

@@ -52,7 +52,7 @@ def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
         supervise(executor, connection)
     end_with_supervisor()
     os.setsid()
-    # A shell starts what runs in its background with these ignored, and an executor would inherit that.
+    # A shell ignores these signals in background jobs, and an executor would inherit that.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
@@ -70,7 +70,7 @@ def _work(incoming: int, outgoing: int) -> NoReturn:
         sys.stderr.flush()
         pipe.write(last)
         pipe.flush()
-        while True:  # what it has started is found as long as it runs
+        while True:  # its child processes can be found as long as it runs
             signal.pause()
 
 
@@ -88,7 +88,7 @@ class _Relay:
         return value
 
     def approve(self, call: Mapping[str, Any]) -> bool:
-        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
+        raise ExecutorError(f"'{call.get('name')}': approval is requested before an executor runs, not by it")
 
     def _asked(self, question: dict[str, Any]) -> dict[str, Any]:
         self._pipe.write(protocol.encode(question))
@@ -127,7 +127,7 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
         return protocol.encode(protocol.error(error.message[:LONGEST_TEXT]))
     except SystemExit as error:
         return protocol.encode(
-            protocol.error(f"'{name}' ended the process itself with exit code {error.code!r}"[:LONGEST_TEXT])
+            protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
         )
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
@@ -147,7 +147,7 @@ def _limit(memory_mb: int, timeout_s: float) -> None:
     seconds = min(timeout_s * cores + 1, _LARGEST_LIMIT)
     limits = {resource.RLIMIT_CORE: (0, 0)}
     if memory_mb:
-        # not RLIMIT_AS: runtimes reserve far more addresses than they use
+        # not RLIMIT_AS: runtimes reserve far more address space than they use
         limits[resource.RLIMIT_DATA] = (min(memory_mb << 20, _LARGEST_LIMIT),) * 2
     if timeout_s:
         limits[resource.RLIMIT_CPU] = (int(seconds), int(seconds) + 1)
@@ -163,8 +163,8 @@ def _load(code: Path, name: str) -> Callable[[dict[str, Any], Context], Any]:
     assert spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.append(str(code.parent))  # modules that lie beside it
-    sys.dont_write_bytecode = True  # a folder of manifests is not ours to fill
+    sys.path.append(str(code.parent))  # for modules in the same folder
+    sys.dont_write_bytecode = True  # write nothing into a folder of manifests
     spec.loader.exec_module(module)
     run = getattr(module, "run", None)
     if not callable(run):

@@ -71,7 +71,7 @@ class Context:
                 return ZoneInfo(named)
             except (KeyError, ValueError, OSError):
                 raise ExecutorError(
-                    f"GBNF_TIMEZONE is '{named}', which is no IANA time zone such as Europe/Rome"
+                    f"GBNF_TIMEZONE is '{named}', which is not an IANA time zone such as Europe/Rome"
                 ) from None
         zone = self.clock().tzinfo if self.clock is not None else None
         return zone if isinstance(zone, ZoneInfo) else machine_timezone()
@@ -113,8 +113,8 @@ class Context:
         value = self.secrets.value(handle)
         if value is None:
             raise ExecutorError(
-                f"'{handle}' stands for no credential of this run. Have the person type it with get_inputs, "
-                "and give the handle that it returns."
+                f"'{handle}' is not the handle of a credential of this run. Request it with get_inputs, "
+                "and use the handle that it returns."
             )
         return value
 

@@ -51,7 +51,7 @@ def remove_trees(folder: int, most: int) -> None:
             if not _is_folder(name, folder):
                 os.unlink(name, dir_fd=folder)
                 continue
-            os.chmod(name, 0o700, dir_fd=folder)  # what cannot be entered cannot be emptied
+            os.chmod(name, 0o700, dir_fd=folder)  # without these permissions, it cannot be emptied
             inside = os.open(name, DIRECTORY, dir_fd=folder)
             try:
                 with os.scandir(inside) as entries:

@@ -154,7 +154,7 @@ class Journal:
             operations = self._readable(entries)
             if any(operation.turn == turn and operation.undid is not None for operation in operations):
                 raise ExecutorError(
-                    "the last request is undone already; to go further back, ask again in a new request"
+                    "the last request is already undone; to undo an earlier one, ask in a new request"
                 )
             done = [
                 operation for operation in operations if operation.end == "done" and operation.turn != turn
@@ -180,7 +180,7 @@ class Journal:
         readable = []
         for entry in entries:
             operation = None if entry.is_damaged else self._records.load(entry)
-            if operation is not None and operation.end is None:  # `locked` has left none: its end is lost
+            if operation is not None and operation.end is None:  # `locked` leaves none, so its end is lost
                 self._records.quarantine(operation)
             elif operation is not None:
                 readable.append(operation)
@@ -188,7 +188,7 @@ class Journal:
 
     def _nothing_to_undo(self) -> str:
         if self._records.pruned_turns():
-            return f"there is nothing to undo any more: {_RETENTION}; those of earlier requests are gone"
+            return f"there is nothing left to undo: {_RETENTION}; earlier ones were discarded"
         damaged = self._damaged(0)
         return "; ".join(["there is nothing to undo: no earlier request changed anything", *damaged])
 
@@ -196,17 +196,17 @@ class Journal:
         """Return what an undo of these operations cannot know, in sentences."""
         lost = [
             f"{operation.unreadable} lines of the record of '{operation.tool}' "
-            f"('{JOURNAL_FOLDER}/{operation.file}') cannot be read: what they say stays as it is"
+            f"('{JOURNAL_FOLDER}/{operation.file}') cannot be read: their changes are not undone"
             for operation in undone
             if operation.unreadable
         ]
         if pruned := self._records.pruned_turns().get(undone[0].turn):
-            lost.append(f"the first {pruned} changes of the request stay as they are: {_RETENTION}")
+            lost.append(f"the first {pruned} changes of the request are not undone: {_RETENTION}")
         return lost + self._damaged(int(undone[0].number))
 
     def _damaged(self, after: int) -> list[str]:
         return [
-            f"a change whose record cannot be read stays as it is; see '{JOURNAL_FOLDER}/{entry.file}', "
+            f"a change whose record cannot be read is not undone; see '{JOURNAL_FOLDER}/{entry.file}', "
             f"and '{TRASH_FOLDER}/{entry.number}' for the files that it replaced or deleted"
             for entry in self._records.entries()
             if entry.is_damaged and int(entry.number) > after
@@ -266,7 +266,7 @@ class Journal:
                     name = folder.rpartition("/")[2]
                     try:
                         if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                            raise ExecutorError(f"'{folder}' exists and is no folder")
+                            raise ExecutorError(f"'{folder}' exists and is not a folder")
                     except FileNotFoundError:
                         self._step(operation, {"step": "folder", "path": folder})
                         os.mkdir(name, dir_fd=parent)
@@ -287,9 +287,9 @@ class Journal:
     def _replace(self, operation: Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
         before = content(self._workspace, path)
         if before == "other":
-            raise ExecutorError(f"'{path}' exists and is no regular file")
+            raise ExecutorError(f"'{path}' exists and is not a regular file")
         if new and before is not None:
-            raise ExecutorError(f"'{path}' exists already")
+            raise ExecutorError(f"'{path}' already exists")
         step: dict[str, Any] = {"step": "write", "path": path, "before": before, "after": _digest(data)}
         with self._workspace.open_parent(path) as (parent, name):
             if before is not None:
@@ -335,7 +335,7 @@ class Journal:
                 continue
             if operation.end is None:
                 self._roll_back(operation, killed=True)
-            else:  # killed before it got its name, or of an earlier version
+            else:  # killed before its record was renamed, or of an earlier version
                 self._records.settle(operation)
 
     def _roll_back(self, operation: Operation, *, killed: bool) -> None:
@@ -354,7 +354,7 @@ class Journal:
         elif operation.unreadable or self._records.is_incomplete(operation):
             self._records.append(operation, {"end": "rolled back"})
             self._records.quarantine(operation)
-        elif undoing.kept:  # what could not be put back is still wanted
+        elif undoing.kept:  # what could not be restored is kept
             self._records.append(operation, {"end": "rolled back"})
             self._records.settle(operation)
         else:

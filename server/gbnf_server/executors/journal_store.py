@@ -115,7 +115,7 @@ class JournalStore:
         highest = max(map(int, numbers), default=0)
         if highest + 1 >= 10**17:
             raise ExecutorError(
-                f"the journal has no number after {highest}: "
+                f"the journal cannot number operations beyond {highest}: "
                 f"move that file out of '{JOURNAL_FOLDER}' or '{TRASH_FOLDER}'"
             )
         operation = Operation(f"{highest + 1:08d}", turn, tool, undid=undid)
@@ -138,7 +138,7 @@ class JournalStore:
                 refused.append(position)
             elif len(operation.steps) > steps:
                 steps_end = position
-        # begun like a record, and no step behind it: truncated by a kill
+        # it begins like a record, and no step follows: truncated by a kill
         is_truncated = refused and refused[-1] >= steps_end and lines[refused[-1]].startswith(b"{")
         operation.unreadable = len(refused) - bool(is_truncated)
         return operation
@@ -149,7 +149,7 @@ class JournalStore:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(operation.file, flags, 0o666, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as file:
-                # a line break first: a truncated line before it stays a line by itself
+                # a line break first, so that a truncated line before it stays separate
                 file.write(b"\n" + json.dumps(record).encode() + b"\n")
 
     def settle(self, operation: Operation) -> JournalEntry | None:
@@ -159,7 +159,7 @@ class JournalStore:
         if settled.file == operation.file:
             return settled
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
-            if _exists(settled.file, folder):  # somebody's copy: neither is to be lost
+            if _exists(settled.file, folder):  # a copy that somebody made: keep both
                 self.quarantine(operation)
                 return None
             os.rename(operation.file, settled.file, src_dir_fd=folder, dst_dir_fd=folder)
@@ -211,7 +211,9 @@ class JournalStore:
                 break
             if not entry.is_damaged and (operation := self.load(entry)) and operation.end == "done":
                 turns.append(operation.turn)
-            self._discard(entry.number)  # before its record: what is killed here goes on with the next change
+            self._discard(
+                entry.number
+            )  # before its record, so that after a kill here the next change continues
             with self._workspace.open_folder(JOURNAL_FOLDER) as folder, suppress(OSError):
                 os.unlink(entry.file, dir_fd=folder)
             count, total = count - 1, total - (entry.kept_bytes or 0)

@@ -59,12 +59,11 @@ class Field:
     def __post_init__(self) -> None:
         if self.kind not in FIELD_KINDS:
             raise ExecutorError(
-                f"field '{self.var}': '{self.kind}' is no kind of field; there are {', '.join(FIELD_KINDS)}"
+                f"field '{self.var}': '{self.kind}' is not a kind of field; use {', '.join(FIELD_KINDS)}"
             )
         if self.kind in _CHOICES and not self.options:
             raise ExecutorError(
-                f"field '{self.var}' has nothing to choose from: "
-                f"give 'options', or 'from_step' of a step with entries"
+                f"field '{self.var}' has no options: give 'options', or 'from_step' of a step with entries"
             )
 
 
@@ -100,7 +99,7 @@ class TerminalPerson:
         workspace: Workspace | None = None,
         approve_all: bool = False,
     ) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only who sits at a terminal waits for rich
+        from rich.console import Console  # noqa: PLC0415 - only a terminal needs rich
 
         self._console = console or Console(stderr=True)
         self._workspace = workspace
@@ -189,11 +188,11 @@ class ScriptedPerson:
 
     def _value(self, field: Field) -> Any:
         if field.var not in self._answers:
-            raise ExecutorError(f"no answer was given beforehand for '{field.var}' ({field.prompt})")
+            raise ExecutorError(f"there is no scripted answer for '{field.var}' ({field.prompt})")
         try:
             return check_answer(field, self._answers[field.var], self._workspace)
         except ValueError as error:
-            raise ExecutorError(f"the answer given beforehand for '{field.var}': {error}") from None
+            raise ExecutorError(f"the scripted answer for '{field.var}': {error}") from None
 
 
 class AbsentPerson:
@@ -205,15 +204,15 @@ class AbsentPerson:
     def answer(self, form: Form) -> dict[str, Any]:
         """Return a validated value for each field's `var`."""
         asked = ", ".join(f"'{field.var}'" for field in form.fields)
-        raise ExecutorError(f"nobody is there to answer {asked} of '{form.title}': run at a terminal")
+        raise ExecutorError(f"there is nobody to answer {asked} of '{form.title}': run at a terminal")
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the call may be executed."""
         if self._approve_all:
             return True
         raise ExecutorError(
-            f"'{call.get('name')}' needs a person's approval, and nobody is there: "
-            f"run at a terminal, or approve beforehand"
+            f"'{call.get('name')}' requires approval, and there is nobody to ask: "
+            f"run at a terminal, or approve calls in advance"
         )
 
 
@@ -229,7 +228,7 @@ def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -
             return _text(given)
         case "credentials":
             if not isinstance(given, str) or not given:
-                raise ValueError("an answer is needed")
+                raise ValueError("an answer is required")
             return given
         case "yes_no":
             return given if isinstance(given, bool) else _yes_no(_text(given))
@@ -266,7 +265,7 @@ def replace_control_characters(text: str) -> str:
 
 def _text(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise ValueError("an answer is needed")
+        raise ValueError("an answer is required")
     return given.strip()
 
 
@@ -283,13 +282,13 @@ def _choice(options: Sequence[str], given: Any) -> str:
     if given in options:
         return str(given)
     text = str(given).strip()
-    # isascii: "²" is a digit to Python, and no number
+    # isascii: "²" is a digit for Python, but not a number
     if text.isascii() and text.isdecimal() and 1 <= int(text) <= len(options):
         return options[int(text) - 1]
     same = [option for option in options if option.casefold() == text.casefold()]
     if len(same) == 1:
         return same[0]
-    raise ValueError(f"'{text}': answer with a number from 1 to {len(options)}, or one of the texts")
+    raise ValueError(f"'{text}': answer with a number from 1 to {len(options)}, or one of the options")
 
 
 def _choices(options: Sequence[str], given: Any) -> list[str]:
@@ -307,7 +306,7 @@ def _number(given: Any) -> int | float:
         value: int | float = given
     else:
         text = _text(given)
-        # 3,5 is a number to half of Europe; 1,234 could be two, so only what has no three digits after it
+        # 3,5 is a number in many languages; 1,234 is ambiguous: three digits after a comma are refused
         if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
             text = text.replace(",", ".")
         if not re.fullmatch(r"[-+]?(\d{1,300}|(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?)", text, re.ASCII):

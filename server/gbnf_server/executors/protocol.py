@@ -33,11 +33,11 @@ _SHOWN = 80
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One line. Raises ValueError or TypeError where the message is no JSON value, NaN included."""
+    """One line. Raises ValueError or TypeError for a message that is not a JSON value, such as NaN."""
     return json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-# ── what the parent says ────────────────────────────────────────────────────────────────────────────────────
+# ── messages of the parent ──────────────────────────────────────────────────────────────────────────────────
 
 
 def start(code: str, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> dict[str, Any]:
@@ -68,14 +68,14 @@ def refusal(text: str) -> dict[str, Any]:
 
 
 def encode_call(name: str, message: Mapping[str, Any]) -> bytes:
-    """Encode a message with the arguments of the tool `name`. Raises `ExecutorError` if they are no JSON."""
+    """Encode a message with the arguments of the tool `name`. Raises `ExecutorError` if they are not JSON."""
     try:
         return encode(message)
     except (TypeError, ValueError, RecursionError) as fault:
-        raise ExecutorError(f"the arguments of '{name}' are no JSON: {fault}") from None
+        raise ExecutorError(f"the arguments of '{name}' are not JSON: {fault}") from None
 
 
-# ── what the child says ─────────────────────────────────────────────────────────────────────────────────────
+# ── messages of the child ───────────────────────────────────────────────────────────────────────────────────
 
 
 def ask(form: Form) -> dict[str, Any]:
@@ -98,13 +98,13 @@ def result(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_result(name: str, value: Any) -> bytes:
-    """Return the message with the result of the tool `name`. Raises `ExecutorError` if it is no JSON."""
+    """Return the message with the result of the tool `name`. Raises `ExecutorError` if it is not JSON."""
     try:
         return encode(result(value))
     except RecursionError:
         raise too_deep(name) from None
     except (TypeError, ValueError) as fault:
-        raise ExecutorError(f"'{name}' returned what is no JSON: {fault}") from None
+        raise ExecutorError(f"'{name}' returned a value that is not JSON: {fault}") from None
 
 
 def error(text: str, trace: str = "") -> dict[str, Any]:
@@ -216,7 +216,7 @@ class MessageReader:
 
     def _too_large(self) -> ExecutorError:
         return ExecutorError(
-            f"'{self._name}' returned more than {self._limit_kb} kB. Ask for less, "
+            f"'{self._name}' returned more than {self._limit_kb} kB. Request less, "
             "or raise `run.max_result_kb` in its manifest."
         )
 
@@ -224,7 +224,7 @@ class MessageReader:
         text = self._secrets.redact(line.decode(errors="backslashreplace"))
         shown = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
         return ExecutorError(
-            f"'{self._name}' wrote to the connection with its runner what is no message: {shown!a}. "
+            f"'{self._name}' sent an invalid message to its runner: {shown!a}. "
             "An executor returns its result, and writes to no file descriptor that it has not opened."
         )
 
@@ -232,6 +232,6 @@ class MessageReader:
 def out_of_memory(name: str, limit_mb: int) -> str:
     """Return the error message of a tool that exceeds its memory."""
     return (
-        f"'{name}' needs more memory than its {limit_mb} MB. Ask for less at once, "
+        f"'{name}' needs more memory than its {limit_mb} MB. Request less at once, "
         "or raise `run.memory_mb` in its manifest."
     )

@@ -62,8 +62,8 @@ _OUTPUT_READ = (
 _LONGEST_ERROR = 2000
 _LAST_WORDS = 300
 _CHUNK = 1 << 16
-_WATCH_S = 0.5  # between two looks at its memory
-_STATUS_S = 1.0  # for the supervisor to tell how the executor ended
+_WATCH_S = 0.5  # between two checks of its memory
+_STATUS_S = 1.0  # for the supervisor to report how the executor ended
 _PATIENCE_S = 5.0  # for the supervisor to end everything
 
 _BOOT = (
@@ -71,7 +71,7 @@ _BOOT = (
     "from gbnf_server.executors.child_process import main; main(*map(int, sys.argv[1:4]))"
 )
 
-_IN_COMPILED_CODE = "the fault is in compiled code that it uses: update the package that it imports"
+_IN_COMPILED_CODE = "the fault is in compiled code: update the package that it imports"
 _HINTS = {
     "SIGSEGV": _IN_COMPILED_CODE,
     "SIGBUS": _IN_COMPILED_CODE,
@@ -80,10 +80,10 @@ _HINTS = {
     "SIGABRT": _IN_COMPILED_CODE,
     "SIGTRAP": _IN_COMPILED_CODE,
     "SIGSYS": _IN_COMPILED_CODE,
-    "SIGXCPU": "it used up its CPU time: ask for less at once, or raise `run.timeout_s` in its manifest",
-    "SIGKILL": "often for want of memory: ask for less at once, or close other programs",
+    "SIGXCPU": "it used up its CPU time: request less at once, or raise `run.timeout_s` in its manifest",
+    "SIGKILL": "often because memory ran out: request less at once, or close other programs",
 }
-_OTHER_HINT = "its own code or another program sent that signal: look at what it starts"
+_OTHER_HINT = "its own code or another program sent that signal: check what it starts"
 
 
 def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def _code(tool: Tool) -> Path:
     code = tool.path.parent.absolute() / "executor.py"
     if not code.is_file():
         raise ExecutorError(
-            f"'{tool.name}' cannot run: there is no {code}. Put one there with a function "
-            f"run(arguments, context) that returns an object, or leave the tool out of the pool"
+            f"'{tool.name}' cannot run: there is no {code}. Create it with a function "
+            f"run(arguments, context) that returns an object, or remove the tool from the pool"
         )
     return code
 
@@ -145,7 +145,7 @@ class _Child:
         self._name, self._policy, self._context = tool.name, tool.run, context
         self._inbox = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
         self._output = b""
-        self._pending = b""  # what is still to be sent
+        self._pending = b""  # not yet sent
 
     def __enter__(self) -> Self:
         child_in, self._to_child = os.pipe()
@@ -186,7 +186,7 @@ class _Child:
         self._process.stdout.close()
         self._close()
         if error is not None and not isinstance(error, _Declared):
-            with suppress(GbnfError, OSError):  # a workspace that is gone has nothing half done in it
+            with suppress(GbnfError, OSError):  # a missing workspace has nothing to roll back
                 self._context.journal.recover()
 
     def converse(self, start: bytes) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class _Child:
                 if output in ready and not self._capture(output):
                     selector.unregister(output)
                 if self._to_child in ready and self._sent():
-                    # it is heard again once it was answered, so that no more than one message is kept
+                    # read again only after the reply, so that at most one message is buffered
                     selector.unregister(self._to_child)
                     selector.register(self._from_child, selectors.EVENT_READ)
                 if self._from_child in ready and not self._received():
@@ -254,7 +254,7 @@ class _Child:
             try:
                 self._pending = self._pending[os.write(self._to_child, self._pending) :]
             except BrokenPipeError:
-                self._pending = b""  # it is gone; reading tells how
+                self._pending = b""  # it has ended; `_crash` says how
         return not self._pending
 
     def _received(self) -> bool:
@@ -281,10 +281,10 @@ class _Child:
             how = f"ended with exit code {status} and without a result"
         assert self._process.stdout is not None
         self._capture_rest(self._process.stdout.fileno())
-        # hidden before it is truncated: a part of a credential is not found
+        # redacted before it is truncated: a part of a credential would not be found
         printed = self._context.secrets.redact(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
         lines = printed.strip().splitlines()
-        said = f"; its last words: {lines[-1][:_LAST_WORDS]}" if lines else ""
+        said = f"; its last output: {lines[-1][:_LAST_WORDS]}" if lines else ""
         return ExecutorError(f"'{self._name}' crashed: it {how}{said}")
 
     def _capture(self, output: int) -> bool:
@@ -310,7 +310,7 @@ class _Child:
         if self._process.returncode is None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STATUS_S)
-        if self._process.returncode is None:  # it hangs, or was stopped
+        if self._process.returncode is None:  # it hangs, or is stopped
             kill_descendants(self._process.pid)
             self._process.kill()
             self._process.wait()
@@ -354,7 +354,7 @@ def _environment(context: Context, named: tuple[str, ...]) -> dict[str, str]:
         if not name.startswith(SETTINGS_PREFIX)  # a program may have given others
     }
     for name in PATH_VARIABLES & environment.keys():
-        # an empty entry, or a relative one, would be looked for in the folder that the child starts in
+        # an empty entry, or a relative one, would refer to the folder that the child starts in
         paths = [Path(path).absolute() for path in environment.pop(name).split(os.pathsep) if path]
         if kept := [str(path) for path in paths if not path.resolve().is_relative_to(workspace)]:
             environment[name] = os.pathsep.join(kept)

@@ -75,7 +75,7 @@ def _spellings(value: str) -> set[str]:
     from urllib.parse import quote, quote_plus  # noqa: PLC0415 - few runs have credentials
 
     texts = {value, value.strip(), " ".join(value.split())}
-    with suppress(UnicodeEncodeError):  # half a surrogate pair has no bytes
+    with suppress(UnicodeEncodeError):  # a lone surrogate cannot be encoded
         texts |= {quote(value), quote(value, safe=""), quote_plus(value)}
     texts |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
     return {text for text in texts if text}

@@ -64,13 +64,13 @@ def supervise(executor: int, connection: int) -> NoReturn:
 
 
 def _end(executor: int, connection: int) -> None:
-    if not _LINUX:  # nothing finds its grandchildren any more once it has ended
+    if not _LINUX:  # once it has ended, its grandchildren can no longer be found
         kill_descendants(os.getpid(), grace_period=_PATIENCE_S)
-    for kill in (os.kill, os.killpg):  # it leads a group, or has not come to that yet
+    for kill in (os.kill, os.killpg):  # it leads a process group, unless it has only just started
         with suppress(ProcessLookupError, PermissionError):
             kill(executor, signal.SIGKILL)
     _, status = os.waitpid(executor, 0)
-    with suppress(OSError):  # the runner is gone, or no longer wants to know
+    with suppress(OSError):  # the runner has ended, or has closed the connection
         os.write(connection, b"%d\n" % os.waitstatus_to_exitcode(status))
     end = time.monotonic() + _PATIENCE_S
     while _has_children() and time.monotonic() < end:

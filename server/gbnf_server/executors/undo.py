@@ -4,8 +4,8 @@ Invariants:
 
 - Undoing a step looks at what is there: done, not yet done and half-way are told apart, so undoing twice, or
   after a kill, is safe.
-- What someone changed since is left as it is, and reported. So are earlier steps at the same path: they wait
-  for it. A folder that holds something is no obstacle, and stays.
+- What someone has changed since is left unchanged, and reported. So are earlier steps at the same path: they
+  wait for it. A folder that holds something is no obstacle, and stays.
 - A path from a record passes the guard of the workspace as one from a model does.
 """
 
@@ -41,7 +41,7 @@ class _Conflict(Exception):  # noqa: N818 - an answer that travels
 
 
 class UndoOperation:
-    """One undo, of one operation or several. `kept` are sentences on what is left as it is."""
+    """One undo, of one operation or several. `kept` are sentences on what is left unchanged."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -69,7 +69,7 @@ class UndoOperation:
             except (_Conflict, OSError, ExecutorError) as error:
                 self._blocked.add(step["path"])
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                left = f"'{step['path']}' is left as it is: {reason}"
+                left = f"'{step['path']}' is left unchanged: {reason}"
                 self.kept.append(str(error) if isinstance(error, _Conflict) else left)
             else:
                 if done:
@@ -79,10 +79,10 @@ class UndoOperation:
         """Whether the step is settled; a folder that is not empty may be removed later."""
         match step:
             case {"step": "sent", "text": str(text)}:
-                self.kept.append(f"{text} cannot be taken back")
+                self.kept.append(f"{text} cannot be undone")
                 return True
             case {"step": str(), "path": str(path)} if problem := self._invalid_path(operation, step):
-                self.kept.append(f"'{path}' is left as it is: {problem}")
+                self.kept.append(f"'{path}' is left unchanged: {problem}")
                 return True
             case {"step": "folder", "path": str(path)}:
                 return self._undo_folder(path)
@@ -93,7 +93,7 @@ class UndoOperation:
                 self._undo_write(step)
                 return True
             case _:
-                self.kept.append(f"a step '{step.get('step')}' of another version is left as it is")
+                self.kept.append(f"a step '{step.get('step')}' of another version cannot be undone")
                 return True
 
     def _invalid_path(self, operation: Operation, step: dict[str, Any]) -> str:
@@ -101,14 +101,14 @@ class UndoOperation:
         path, source = step["path"], step.get("kept", f"{TRASH_FOLDER}/{operation.number}/0/x")
         head, _, name = str(source).removeprefix(f"{TRASH_FOLDER}/{operation.number}/").partition("/")
         if not head.isdecimal() or name in {"", ".", ".."} or "/" in name or "\0" in name:
-            return "its record names another place than the trash"
+            return "its record names a path outside the trash"
         try:
             os.fsencode(name)
             if path.startswith("/"):
-                return "its record holds no relative path"
-            self._workspace.check(f"./{path}")  # a name such as ~ is recorded bare
+                return "the path in its record is not relative"
+            self._workspace.check(f"./{path}")  # a name such as ~ is recorded without ./
         except UnicodeEncodeError:
-            return "its record names a file that cannot be"
+            return "the file name in its record is invalid"
         except ExecutorError as error:
             return str(error)
         return ""
@@ -120,7 +120,7 @@ class UndoOperation:
         except FileNotFoundError:
             return True
         except OSError as error:
-            self.kept.append(f"folder '{path}' stays: {error.strerror}")
+            self.kept.append(f"folder '{path}' is kept: {error.strerror}")
             return False
         self._undone.append(f"removed folder '{path}'")
         return True
@@ -130,7 +130,7 @@ class UndoOperation:
             return
         if self._exists(path):
             raise _Conflict(
-                f"'{path}' exists again, so the deleted one stays in '{source}' until it is moved away"
+                f"'{path}' exists again: move it away to restore the deleted one, which is kept in '{source}'"
             )
         self._restore(source, path)
         self._undone.append(f"restored '{path}'")
@@ -141,7 +141,7 @@ class UndoOperation:
         if present == before:
             return
         if present not in {None, step["after"]}:
-            raise _Conflict(f"'{path}' was changed since and is left as it is, until it is moved away")
+            raise _Conflict(f"'{path}' has changed since, and is left unchanged until it is moved away")
         if source is None:
             with self._workspace.open_parent(path) as (parent, name):
                 os.unlink(name, dir_fd=parent)
@@ -171,7 +171,7 @@ class UndoOperation:
 
 
 def content(workspace: Workspace, path: str) -> str | None:
-    """Return the digest of a file; None if it does not exist, "other" if it is no regular file."""
+    """Return the digest of a file; None if it does not exist, "other" if it is not a regular file."""
     try:
         with workspace.open_parent(path) as (parent, name):
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):

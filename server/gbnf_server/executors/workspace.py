@@ -61,8 +61,8 @@ class Workspace:
                 pass
         except OSError as error:
             raise SetupError(
-                f"'{root}' cannot be the workspace: {error.strerror or error}. "
-                f"Give a folder that you can write to, and in which '{STATE_FOLDER}' is no link or file."
+                f"'{root}' cannot be used as the workspace: {error.strerror or error}. "
+                f"Use a writable folder in which '{STATE_FOLDER}' is not a link or a file."
             ) from None
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class Workspace:
         try:
             shown = Path(path).relative_to(self.root).as_posix()
         except ValueError:
-            raise ExecutorError(f"'{path}' lies outside the workspace") from None
+            raise ExecutorError(f"'{path}' is outside the workspace") from None
         # names that would be refused as the beginning of a path
         return f"./{shown}" if shown.partition("/")[0] == "~" or not shown.strip() else shown
 
@@ -121,7 +121,7 @@ class Workspace:
                     if stat.S_ISDIR(status.st_mode):
                         raise ExecutorError(f"'{relative}' is a folder; find_files lists the files in it")
                     if not stat.S_ISREG(status.st_mode):
-                        raise ExecutorError(f"'{relative}' is no regular file")
+                        raise ExecutorError(f"'{relative}' is not a regular file")
                     data = file.read(limit + 1)
         except OSError as error:
             raise self.explain(error, relative) from None
@@ -154,7 +154,7 @@ class Workspace:
     def append_to_state(self, name: str, line: bytes) -> None:
         """Add a line to a file of the runtime's own folder, in one piece (``O_APPEND``, write(2))."""
         with self.open_folder(STATE_FOLDER) as state:
-            # O_NONBLOCK: a named pipe is an error, and nobody's reader is waited for
+            # O_NONBLOCK: a named pipe is an error, instead of a wait for its reader
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=state), "wb", buffering=0) as file:
                 file.write(line)
@@ -170,31 +170,31 @@ class Workspace:
             case errno.EISDIR:
                 return ExecutorError(f"{shown} is a folder")
             case errno.EEXIST:
-                return ExecutorError(f"{shown} exists already")
+                return ExecutorError(f"{shown} already exists")
             case errno.ELOOP:
-                return ExecutorError(f"{shown} leads through a symbolic link that may not be followed")
+                return ExecutorError(f"{shown} contains a symbolic link that may not be followed")
             case errno.EACCES | errno.EPERM:
                 return ExecutorError(f"{shown}: permission denied")
             case errno.ENAMETOOLONG:
                 return ExecutorError(f"{shown}: the name is too long")
             case errno.EXDEV:
-                return ExecutorError(f"{shown} lies on another file system than the workspace")
+                return ExecutorError(f"{shown} is on another file system than the workspace")
             case _:
                 return ExecutorError(f"{shown}: {error.strerror or error}")
 
     def _parts(self, relative: str) -> list[str]:
         if not isinstance(relative, str) or not relative.strip():
-            raise ExecutorError('an empty path; "." is the workspace itself')
+            raise ExecutorError('the path is empty; "." is the workspace itself')
         if "\0" in relative:
-            raise ExecutorError(f"{relative!r} is no path: it holds a NUL character")
+            raise ExecutorError(f"{relative!r} is not a path: it contains a NUL character")
         try:
             size = len(os.fsencode(relative))
         except UnicodeEncodeError:
-            raise ExecutorError(f"{relative[:100]!a} is no path: it cannot be encoded") from None
+            raise ExecutorError(f"{relative[:100]!a} is not a path: it cannot be encoded") from None
         if size > MAX_PATH_BYTES:
             raise ExecutorError(
-                f"'{relative[:100]}…' is refused: the path is too long, {size:,} bytes; "
-                f"the longest has {MAX_PATH_BYTES:,}"
+                f"'{relative[:100]}…' is refused: the path has {size:,} bytes; "
+                f"the maximum is {MAX_PATH_BYTES:,}"
             )
         parts = relative.split("/")
         if parts[0] in {"", "~"}:
@@ -202,7 +202,9 @@ class Workspace:
                 f"'{relative}' is refused: give a path relative to the workspace, such as 'notes/a.txt'"
             )
         if ".." in parts:
-            raise ExecutorError(f"'{relative}' is refused: '..' is not allowed, paths start at the workspace")
+            raise ExecutorError(
+                f"'{relative}' is refused: '..' is not allowed; paths are relative to the workspace"
+            )
         return [part for part in parts if part not in {"", "."}]
 
     def _inside(self, relative: str, path: Path) -> Path:
@@ -210,7 +212,7 @@ class Workspace:
             raise ExecutorError(f"'{relative}' is refused: a symbolic link leads out of the workspace")
         inner = path.relative_to(self.root).parts
         if any(part.casefold() == STATE_FOLDER for part in inner):
-            raise ExecutorError(f"'{relative}' is refused: '{STATE_FOLDER}' belongs to the runtime")
+            raise ExecutorError(f"'{relative}' is refused: '{STATE_FOLDER}' is reserved for the runtime")
         return path
 
     def _similar(self, relative: str) -> str:

@@ -117,8 +117,8 @@ def start(
     binary = find_llama_server()
     if binary is None:
         raise SetupError(
-            "there is no llama-server yet. Build one with `gbnf server install`, "
-            f"or set ${SERVER_VARIABLE} to one."
+            "llama-server is not installed. Build it with `gbnf server install`, "
+            f"or set ${SERVER_VARIABLE} to its path."
         )
     return start_binary(
         binary,
@@ -165,7 +165,7 @@ def _check_tools() -> None:
     if missing:
         raise SetupError(
             f"llama-server cannot be built without {', '.join(missing)}. On Debian or Ubuntu: "
-            f"apt install cmake g++ make python3-pip. Or set ${SERVER_VARIABLE} to a finished one."
+            f"apt install cmake g++ make python3-pip. Or set ${SERVER_VARIABLE} to an existing one."
         )
 
 

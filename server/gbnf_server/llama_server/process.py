@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -92,9 +91,7 @@ class LlamaServerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _await_ready(self, timeout: float) -> None:
@@ -194,7 +191,7 @@ def start_binary(
     except SetupError:
         if not (repacks and server.has_crashed):
             raise
-        # It may be of another compiler than the library, and crash where the library does not.
+        # Built by another compiler than the library, it may crash where the library does not.
         server = LlamaServerProcess([*command, _NO_REPACK, *extra], environment, key)
         server.wait_ready(timeout)
     if not chosen:

@@ -257,7 +257,7 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
     assert result.run["steps"][1]["result"] == {"length": len("hunter2")}
     step = result.run["steps"][2]
     if isinstance(person, AbsentPerson):
-        assert "credentials aren't kept, and are asked for again: nobody is there" in step["error"]
+        assert "credentials are not stored, and must be entered again: there is nobody" in step["error"]
     else:
         assert step["result"] == {"length": len("hunter2")}
     assert "hunter2" not in (tmp_path / "log").read_text()
@@ -286,7 +286,9 @@ def test_a_workspace_that_is_a_file_fails_only_its_request_and_can_be_corrected(
         with Batch(asked, planner(looks, Script(texts), tmp_path), tmp_path / "log") as batch:
             found = results(batch)
         assert [one.outcome for one in found] == [outcome, "answered", "answered"]
-        assert ("cannot be the workspace" in str(found[0].to_json()["error"])) == (outcome == "failed")
+        assert ("cannot be used as the workspace" in str(found[0].to_json()["error"])) == (
+            outcome == "failed"
+        )
         if outcome == "failed":
             (tmp_path / "world" / "file").unlink()
 
@@ -386,7 +388,7 @@ def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ..
     ("body", "says"),
     [
         ("import signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)\ntime.sleep(60)", "killed by SIGRTMIN+3"),
-        (GARBAGE, "what is no message"),
+        (GARBAGE, "sent an invalid message"),
         ("deep = []\nfor _ in range(600): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
         ("deep = []\nfor _ in range(940): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
         (r"raise ExecutorError('half a \ud800 character')", "half a \ufffd character"),

@@ -119,7 +119,7 @@ def test_the_caret_stands_under_the_fault(gbnf: Gbnf, tmp_path: Path) -> None:
     path.write_text('root ::= "日本\\n" [a-z]{1,200} "!"')
     text = "日本\n" + "a" * 150 + "?" + "b" * 150
     lines = gbnf("check", path, text).out.splitlines()
-    assert lines[0] == "refused at line 2, column 151"
+    assert lines[0] == "rejected at line 2, column 151"
     assert lines[1][lines[2].index("^")] == "?"
     assert len(lines[1]) < 130
 
@@ -141,16 +141,16 @@ def test_check_reads_the_text_from_a_pipe(gbnf: Gbnf, grammar_file: Path, piped:
 
 def test_check_reads_the_grammar_from_a_pipe(gbnf: Gbnf, grammar_file: Path) -> None:
     assert gbnf("check", "-", NOW, stdin=grammar_file.read_text()).out == "accepted\n"
-    assert gbnf("check", "-", stdin=grammar_file.read_text()).out.startswith("sound: ")
+    assert gbnf("check", "-", stdin=grammar_file.read_text()).out.startswith("valid: ")
 
 
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
 def test_llama_cpp_loads_the_grammar_too(gbnf: Gbnf, grammar_file: Path) -> None:
-    assert gbnf("check", grammar_file).out.endswith("taken by this toolkit and llama.cpp\n")
+    assert gbnf("check", grammar_file).out.endswith("accepted by this toolkit and llama.cpp\n")
 
 
 def test_check_without_a_text_checks_the_grammar(gbnf: Gbnf, grammar_file: Path) -> None:
-    assert gbnf("check", grammar_file, "--no-engine").out.endswith("taken by this toolkit\n")
+    assert gbnf("check", grammar_file, "--no-engine").out.endswith("accepted by this toolkit\n")
 
 
 @pytest.mark.parametrize(

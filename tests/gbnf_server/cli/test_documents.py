@@ -66,7 +66,7 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     script = "\n".join([f'gbnf() {{ "{sys.executable}" -m gbnf_server "$@"; }}', *lines])
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert len(lines) == 2
-    assert done.stdout.startswith("refused at line 1, column 17")
+    assert done.stdout.startswith("rejected at line 1, column 17")
     assert "left out" in done.stderr
 
 

@@ -174,7 +174,7 @@ def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_
         assert [each.name for each in results.configurations] == ["text"]
         assert len(lines) == len(results.records) > 0
         assert make_profile(source, pool, results, None).settings == {"call_format": "text"}
-        with pytest.raises(typer.BadParameter, match="takes no grammar"):
+        with pytest.raises(typer.BadParameter, match="accepts no grammar"):
             compare_strategies(source, pool, replace(chosen, strategies=["grammar"]))
 
 

@@ -68,7 +68,7 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
 
     assert _gbnf(*command, "--markdown") == ExitCode.SUCCESS
     again = capsys.readouterr()
-    assert "4 runs of 4 were done before" in again.err
+    assert "4 runs of 4 are already done" in again.err
     assert "| filter | 100% | 100% | 100% | 0% | 0.0 | 1.00 |" in again.out
     assert (folder / "one.jsonl").read_bytes() == log
 
@@ -127,7 +127,7 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("--temperature", "inf"), ExitCode.USAGE, "no temperature"),
+        (("--temperature", "inf"), ExitCode.USAGE, "not a valid temperature"),
         (("--temperature", "nan"), ExitCode.USAGE, "--temperature"),
         (("--temperature", "1", "--seed", "-5"), ExitCode.USAGE, "--seed"),
         (("--seed", "4294967295", "--runs", "2"), ExitCode.USAGE, "4294967295 is the maximum"),
@@ -148,9 +148,9 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         (("--bfcl", ".", "--manifests", "."), ExitCode.USAGE, "do not apply to --bfcl"),
         (("--bfcl", ".", "--runs", "2"), ExitCode.USAGE, "do not apply to --bfcl"),
         (("--bfcl", ".", "--compile-only", "--model", "a.gguf"), ExitCode.USAGE, "--compile-only excludes"),
-        (("--label", "a/b"), ExitCode.USAGE, "is no file name"),
-        (("--label", ""), ExitCode.USAGE, "is no file name"),
-        (("--label", ".."), ExitCode.USAGE, "is no file name"),
+        (("--label", "a/b"), ExitCode.USAGE, "is not a file name"),
+        (("--label", ""), ExitCode.USAGE, "is not a file name"),
+        (("--label", ".."), ExitCode.USAGE, "is not a file name"),
         (("--model", "missing.gguf"), ExitCode.ENVIRONMENT, "missing.gguf"),
         (("--bfcl", "."), ExitCode.INPUT, "bfcl_eval/data"),
         (("compare", "small.toml", "small.toml"), ExitCode.INPUT, "no JSON file"),

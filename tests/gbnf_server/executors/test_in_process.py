@@ -114,8 +114,8 @@ def test_credentials_become_handles(tmp_path: Path) -> None:
         ),
         (lambda: exec("raise SystemExit(3)"), r"^'mine' failed: SystemExit: 3"),
         (lambda: exec("raise KeyboardInterrupt"), r"^'mine' failed: KeyboardInterrupt"),
-        (object, r"^'mine' returned what is no JSON"),
-        (lambda: {"x": float("nan")}, r"^'mine' returned what is no JSON"),
+        (object, r"^'mine' returned a value that is not JSON"),
+        (lambda: {"x": float("nan")}, r"^'mine' returned a value that is not JSON"),
         (lambda: {"entries": "abc"}, r"'entries' that are not a list of strings"),
         (lambda: "x" * 2_000_000, r"^'mine' returned more than 1024 kB"),
         (lambda: json.loads("[" * 70 + "]" * 70), r"nested deeper than 64"),
@@ -193,7 +193,7 @@ FORM = Form("Title", (Field("x", "X", "text"),))
 
 
 def test_arguments_that_are_no_json(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match="the arguments of 'mine' are no JSON"):
+    with pytest.raises(ExecutorError, match="the arguments of 'mine' are not JSON"):
         called(tmp_path, lambda _arguments, _context: {}, x=float("inf"))
 
 

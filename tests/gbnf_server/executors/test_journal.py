@@ -174,7 +174,7 @@ def test_undo_goes_back_one_turn_at_a_time(tmp_path: Path) -> None:
     apply(workspace, Write("a", b"3"), turn="second")
     assert Journal(workspace).undo_last_turn("third").undone == ("restored the earlier content of 'a'",)
     assert (tmp_path / "a").read_bytes() == b"1"
-    with pytest.raises(ExecutorError, match="undone already"):
+    with pytest.raises(ExecutorError, match="already undone"):
         Journal(workspace).undo_last_turn("third")
     assert Journal(workspace).undo_last_turn("fourth").undone == ("removed 'a'",)
     with pytest.raises(ExecutorError, match="nothing to undo"):
@@ -225,7 +225,7 @@ def test_what_something_was_in_the_way_of_is_the_next_to_be_undone(tmp_path: Pat
     (tmp_path / "a").unlink()
     assert Journal(workspace).undo_last_turn("sixth").undone == ("restored 'a'",)
     assert contents_of(tmp_path) == {"a": b"old", "new": None, "new/b": b"b", "precious": b"p"}
-    with pytest.raises(ExecutorError, match="undone already"):
+    with pytest.raises(ExecutorError, match="already undone"):
         Journal(workspace).undo_last_turn("sixth")
     assert Journal(workspace).undo_last_turn("seventh").undone == ("removed 'precious'",)
 
@@ -301,7 +301,7 @@ def test_what_was_sent_stays_sent(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("copy", b"1"), sent="the letter")
     outcome = Journal(workspace).undo_last_turn("second")
-    assert outcome.kept == ("the letter cannot be taken back",)
+    assert outcome.kept == ("the letter cannot be undone",)
     assert outcome.undone == ("removed 'copy'",)
 
 
@@ -335,10 +335,10 @@ def test_a_link_goes_to_the_trash_and_its_target_stays(tmp_path: Path) -> None:
     [
         (Write(".", b""), "is a folder"),
         (Write("folder/", b""), "is a folder"),
-        (Write("folder", b""), "no regular file"),
-        (Write("file/x", b""), "is no folder"),
-        (Write("file", b"", new=True), "exists already"),
-        (MakeFolder("file"), "is no folder"),
+        (Write("folder", b""), "not a regular file"),
+        (Write("file/x", b""), "is not a folder"),
+        (Write("file", b"", new=True), "already exists"),
+        (MakeFolder("file"), "is not a folder"),
         (Trash("."), "workspace itself"),
         (Trash("missing"), "does not exist"),
         (Trash("file/x"), "not a folder"),

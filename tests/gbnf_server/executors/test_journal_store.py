@@ -119,7 +119,7 @@ def test_the_oldest_changes_are_forgotten_and_an_undo_says_so(
     assert outcome.undone == ("restored the earlier content of 'a'",)
     assert [kept for kept in outcome.kept if kept.startswith("the first 2 changes of the request stay")]
     assert (tmp_path / "a").read_bytes() == b"1"
-    with pytest.raises(ExecutorError, match="nothing to undo any more: only the last"):
+    with pytest.raises(ExecutorError, match="nothing left to undo: only the last"):
         Journal(workspace).undo_last_turn("fourth")
     assert (tmp_path / "old").read_bytes() == b"1"
 

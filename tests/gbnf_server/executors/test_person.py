@@ -138,7 +138,7 @@ def test_a_choice_needs_options(kind: FieldKind) -> None:
 
 
 def test_a_kind_that_is_none() -> None:
-    with pytest.raises(ExecutorError, match="'colour' is no kind of field; there are text"):
+    with pytest.raises(ExecutorError, match="'colour' is not a kind of field; use text"):
         Field("x", "?", "colour")  # type: ignore[arg-type]  # what a foreign manifest may ask for
 
 
@@ -155,9 +155,9 @@ def test_nothing_printable_moves_the_cursor(text: str) -> None:
 def test_answers_given_beforehand_are_checked() -> None:
     person = ScriptedPerson({"x": "2", "y": "maybe"})
     assert person.answer(Form("F", (field("choice"),))) == {"x": "green"}
-    with pytest.raises(ExecutorError, match="beforehand for 'y': 'maybe'"):
+    with pytest.raises(ExecutorError, match="scripted answer for 'y': 'maybe'"):
         person.answer(Form("F", (field("yes_no", "y"),)))
-    with pytest.raises(ExecutorError, match="no answer was given beforehand for 'z'"):
+    with pytest.raises(ExecutorError, match="there is no scripted answer for 'z'"):
         person.answer(Form("F", (field("text", "z"),)))
 
 

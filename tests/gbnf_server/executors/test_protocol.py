@@ -145,7 +145,7 @@ def test_integers_have_as_many_digits_as_python_writes(digits: int) -> None:
     box = inbox()
     box.feed(b'{"is": "result", "value": {"x": ' + b"9" * digits + b"}}\n")
     if digits > 4300:
-        with pytest.raises(ExecutorError, match="what is no message"):
+        with pytest.raises(ExecutorError, match="sent an invalid message"):
             box.next_message()
     else:
         assert box.next_message() == ResultMessage({"x": 10**digits - 1})

@@ -116,15 +116,15 @@ def test_the_environment_of_an_executor(tmp_path: Path) -> None:
         ("raise KeyboardInterrupt", r"^'mine' failed: KeyboardInterrupt"),
         ("return 1 / 0", r"^'mine' failed: ZeroDivisionError: division by zero"),
         ("def deep(): deep()\ndeep()", r"^'mine' failed: RecursionError"),
-        ("sys.exit(3)", r"^'mine' ended the process itself with exit code 3$"),
+        ("sys.exit(3)", r"^'mine' exited by itself with exit code 3$"),
         ("os._exit(3)", r"^'mine' crashed: it ended with exit code 3 and without a result$"),
         ("os._exit(0)", r"^'mine' crashed: it ended with exit code 0 and without a result$"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", r"^'mine' crashed: it was killed by SIGSEGV \(.*\)$"),
-        ("print('a\\nfatal: b', flush=True); os._exit(1)", r"its last words: fatal: b$"),
+        ("print('a\\nfatal: b', flush=True); os._exit(1)", r"its last output: fatal: b$"),
         ("return []", r"^'mine' returned list, not an object$"),
         ("return None", r"^'mine' returned NoneType, not an object$"),
-        ("return {'x': object()}", r"^'mine' returned what is no JSON: .*object"),
-        ("return {'x': float('nan')}", r"^'mine' returned what is no JSON"),
+        ("return {'x': object()}", r"^'mine' returned a value that is not JSON: .*object"),
+        ("return {'x': float('nan')}", r"^'mine' returned a value that is not JSON"),
         ("return {'entries': 'abc'}", r"'entries' that are not a list of strings"),
         ("return {'entries': [1]}", r"'entries' that are not a list of strings"),
         ("import missing_module", r"^'mine' failed: ModuleNotFoundError"),
@@ -163,9 +163,7 @@ def test_code_that_cannot_run(tmp_path: Path, code: str, reason: str) -> None:
 
 
 def test_without_code_the_error_names_the_path(tmp_path: Path) -> None:
-    with pytest.raises(
-        ExecutorError, match=f"there is no {re.escape(str(tmp_path))}/executor.py. Put one there"
-    ):
+    with pytest.raises(ExecutorError, match=f"there is no {re.escape(str(tmp_path))}/executor.py. Create it"):
         run_executor(written(tmp_path), {}, world(tmp_path / "space"))
     with pytest.raises(ExecutorError, match="loaded without code"):
         run_executor(replace_path(written(tmp_path)), {}, world(tmp_path / "space"))
@@ -176,7 +174,7 @@ def replace_path(original: Tool) -> Tool:
 
 
 def test_arguments_that_are_no_json(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match="arguments of 'mine' are no JSON"):
+    with pytest.raises(ExecutorError, match="arguments of 'mine' are not JSON"):
         result(tmp_path, "return {}", number=float("nan"))
 
 
@@ -414,10 +412,10 @@ def test_the_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_an_error_that_an_executor_may_catch(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match="nobody is there to answer 'a', 'n' of 'F'"):
+    with pytest.raises(ExecutorError, match="there is nobody to answer 'a', 'n' of 'F'"):
         result(tmp_path, ASK, person=AbsentPerson())
     caught = f"try:\n    {ASK}\nexcept ExecutorError as error:\n    return {{'error': str(error)}}"
-    assert "nobody is there" in result(tmp_path, caught, person=AbsentPerson())["error"]
+    assert "there is nobody" in result(tmp_path, caught, person=AbsentPerson())["error"]
 
 
 def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:

@@ -144,8 +144,8 @@ def check_steps(steps: list[dict[str, Any]], folder: Path) -> None:
     assert (space / "guessed.txt").read_text() == "secret:password"
     assert (space / "copied.txt").read_text() == handle
     assert by_text[ATTACK[3]]["result"] == {"hash": hashlib.sha256(PASSWORD.encode()).hexdigest()}
-    assert "stands for no credential" in by_text[ATTACK[4]]["error"]
-    assert "stands for no credential" in by_text[ATTACK[5]]["error"]
+    assert "is not the handle of a credential" in by_text[ATTACK[4]]["error"]
+    assert "is not the handle of a credential" in by_text[ATTACK[5]]["error"]
     assert by_text[call("returns")]["result"] == {handle: [handle, {"a": "x" + handle}], "entries": [handle]}
     for name in ("raises", "fails", "prints", "times_out", "garbles"):
         assert by_text[call(name)]["fault"] in {"error", "timeout"}, name
@@ -193,7 +193,7 @@ def test_a_handle_is_of_one_run(tmp_path: Path) -> None:
     context = world(tmp_path / "space")
     handle = context.secrets.keep("hunter2", "Password?")
     assert context.secret(handle) == "hunter2"
-    with pytest.raises(ExecutorError, match="stands for no credential of this run"):
+    with pytest.raises(ExecutorError, match="is not the handle of a credential of this run"):
         context.for_turn().secret(handle)
     assert handle != context.for_turn().secrets.keep("hunter2", "Password?")
 

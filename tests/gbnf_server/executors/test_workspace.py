@@ -125,11 +125,11 @@ def test_what_is_resolved_is_named_again_by_its_relative_path(
         ("dangling", "symbolic link leads out"),
         ("parent/outside/secret.txt", "symbolic link leads out"),
         ("in/out/secret.txt", "symbolic link leads out"),
-        (".gbnf/journal", "belongs to the runtime"),
-        (".GBNF", "belongs to the runtime"),
-        ("folder/state/journal", "belongs to the runtime"),
-        ("folder/.gbnf/journal", "belongs to the runtime"),
-        ("new/deep/.Gbnf", "belongs to the runtime"),
+        (".gbnf/journal", "is reserved for the runtime"),
+        (".GBNF", "is reserved for the runtime"),
+        ("folder/state/journal", "is reserved for the runtime"),
+        ("folder/.gbnf/journal", "is reserved for the runtime"),
+        ("new/deep/.Gbnf", "is reserved for the runtime"),
         ("", "empty path"),
         ("a\0b", "NUL"),
         ("\ud800", "cannot be encoded"),
@@ -179,7 +179,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path) -> 
         ("a/b", "not a folder"),
         ("loop", "symbolic link"),
         ("large", "larger than 10 bytes"),
-        ("pipe", "no regular file"),
+        ("pipe", "not a regular file"),
         ("x" * 300, "too long"),
     ],
 )
@@ -204,7 +204,7 @@ def test_a_workspace_is_made_where_it_is_missing(tmp_path: Path) -> None:
 
 def test_a_file_is_no_workspace(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match="cannot be the workspace"):
+    with pytest.raises(SetupError, match="cannot be used as the workspace"):
         Workspace(tmp_path / "file")
 
 
@@ -212,5 +212,5 @@ def test_a_state_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / ".gbnf").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SetupError, match="cannot be the workspace"):
+    with pytest.raises(SetupError, match="cannot be used as the workspace"):
         Workspace(tmp_path / "w")

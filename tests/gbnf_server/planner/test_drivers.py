@@ -151,7 +151,7 @@ def test_a_tool_out_of_time_is_a_fault_that_the_plan_survives(
     [
         (ScriptedPerson(approvals=True), None, None),
         (ScriptedPerson(approvals=False), "denied", "did not approve"),
-        (AbsentPerson(), "denied", "nobody is there"),
+        (AbsentPerson(), "denied", "nobody to ask"),
         (AbsentPerson(approve_all=True), None, None),
     ],
 )
