@@ -426,7 +426,7 @@ def test_choices_come_from_an_earlier_step_where_the_field_has_none(tmp_path: Pa
     ("dialog", "reason"),
     [
         (asked(["text", "text"]), "text is there twice"),
-        ([{"var": "x", "prompt": "?", "schema": {"kind": "choice"}}], "'x' has nothing to choose from"),
+        ([{"var": "x", "prompt": "?", "schema": {"kind": "choice"}}], "'x' has no options"),
     ],
 )
 def test_forms_that_cannot_be_asked(tmp_path: Path, dialog: list[dict[str, Any]], reason: str) -> None:

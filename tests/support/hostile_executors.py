@@ -153,7 +153,7 @@ HOSTILE: tuple[Hostile, ...] = (
     _writes(
         "writes_an_unknown_kind_of_field",
         _ASKS % b'{"var": "a", "prompt": "b", "kind": "x", "options": []}',
-        "no kind of field",
+        "not a kind of field",
     ),
     _writes(
         "writes_two_results_at_once",

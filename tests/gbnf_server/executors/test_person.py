@@ -133,7 +133,7 @@ def test_a_file_path_stays_in_the_workspace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["choice", "choice_with_preview", "multi_choice"])
 def test_a_choice_needs_options(kind: FieldKind) -> None:
-    with pytest.raises(ExecutorError, match="nothing to choose from"):
+    with pytest.raises(ExecutorError, match="has no options"):
         Field("x", "?", kind)
 
 
