@@ -13,7 +13,7 @@ when a tool is called with the handle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from gbnf.tools import Tool
@@ -64,6 +64,8 @@ class Replay:
             done = self.next("done")
             if done is not None:
                 self._typed |= done.get("typed", {})
+                if "output" in done and context.on_output is not None:
+                    context.on_output(done["output"])
                 if "error" in done:
                     raise ExecutorError(done["error"])
                 return dict(done["result"])
@@ -72,18 +74,27 @@ class Replay:
         refused = self._ask_again(arguments, context)  # before the tool starts
         if begun is None:
             self.record("begun", call=call, durable=tool.run.effect != "read")
+        printed: list[str] = []
+
+        def on_output(output: str) -> None:
+            printed.append(output)
+            if context.on_output is not None:
+                context.on_output(output)
+
         try:
             if refused is not None:
                 raise refused
-            result = run_executor(tool, arguments, context)
+            result = run_executor(tool, arguments, replace(context, on_output=on_output))
         except ExecutorError as error:
-            self._done(context, error=error.message)
+            self._done(context, [*printed, *getattr(error, "__notes__", ())], error=error.message)
             raise
-        self._done(context, result=result, durable=tool.run.effect != "read")
+        self._done(context, printed, result=result, durable=tool.run.effect != "read")
         return result
 
-    def _done(self, context: Context, *, durable: bool = False, **came: Any) -> None:
-        """Record how a tool ended, and which credentials it asked for."""
+    def _done(self, context: Context, printed: Sequence[str], *, durable: bool = False, **came: Any) -> None:
+        """Record how a tool ended, what it printed, and which credentials it asked for."""
+        if printed:
+            came["output"] = "\n".join(printed)
         prompts = context.secrets.prompts
         typed = {handle: prompts[handle] for handle in prompts.keys() - self._typed.keys()}
         self._typed |= typed

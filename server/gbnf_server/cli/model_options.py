@@ -108,6 +108,9 @@ MaxStepsOption: TypeAlias = Annotated[
 ]
 MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
 MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
+VerboseOption: TypeAlias = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what tools print, and the traceback of an exception.")
+]
 QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from gbnf_server.cli.model_options import (
     ServerOption,
     StyleOption,
     TemperatureOption,
+    VerboseOption,
     WorkspaceOption,
 )
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gbnf.tools import Tool
     from gbnf_server.backends.base import Backend
     from gbnf_server.cli.run_progress import RunProgress
-    from gbnf_server.executors import Person, Workspace
+    from gbnf_server.executors import Workspace
     from gbnf_server.planner import Event, Outcome, PlannerOptions, Run
 
 _CODES: dict[Outcome, ExitCode] = {
@@ -71,6 +71,7 @@ class OutputOptions:
     json: bool = False
     stream: bool = False
     quiet: bool = False
+    verbose: bool = False
 
 
 def run(
@@ -96,6 +97,7 @@ def run(
         ),
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
     call_format: Annotated[
         CallFormatChoice | None,
         typer.Option(
@@ -169,7 +171,7 @@ def run(
         language=language,
     )
     request = RunRequest(query, workspace, image or (), yes)
-    output = OutputOptions(json_, stream, quiet)
+    output = OutputOptions(json_, stream, quiet, verbose)
     with interruptible():
         pool = load_manifests(manifests or manifests_path())
         is_untrained = warn_about_demo_model(source, pool)
@@ -193,6 +195,7 @@ def run_request(
     there are none, and `use_profile`, those of the profile of the model and the tools do.
     """
     from gbnf_server.cli.output import request_text, stderr_console
+    from gbnf_server.cli.person import person_at_terminal
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
@@ -207,8 +210,8 @@ def run_request(
     with source.open(style) as backend:
         query, images, pool = _with_images(request, backend, workspace, pool)
         request_text(query)  # with the names of the images
-        with RunProgress(console, quiet=output.quiet) as progress:
-            person = _person(workspace, console, approve_all=request.approve_all)
+        with RunProgress(console, quiet=output.quiet, verbose=output.verbose) as progress:
+            person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
             planner = Planner(pool, backend, replace(options, **changes), context=context)
             try:
@@ -304,11 +307,3 @@ def _copy_image(file: Path, data: bytes, workspace: Workspace) -> str:
     if problem:
         raise typer.BadParameter(f"{file}: {problem}. Rename the image", param_hint="--image")
     return name
-
-
-def _person(workspace: Workspace, console: Console, *, approve_all: bool) -> Person:
-    from gbnf_server.executors import AbsentPerson, TerminalPerson
-
-    if sys.stdin.isatty() and console.is_terminal:
-        return TerminalPerson(console=console, workspace=workspace, approve_all=approve_all)
-    return AbsentPerson(approve_all=approve_all)

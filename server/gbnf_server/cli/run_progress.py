@@ -38,12 +38,13 @@ SHOWN_ENTRIES = 3
 class RunProgress:
     """Prints each event of a run; restores the terminal when closed.
 
-    `quiet` prints only warnings, and why there is no answer.
+    `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    def __init__(self, console: Console, *, quiet: bool = False, verbose: bool = False) -> None:
         self.console = console
         self._quiet = quiet
+        self._verbose = verbose
         self._status: Status | None = None
         self._waiting = ""
         self._model_s = 0.0
@@ -94,9 +95,11 @@ class RunProgress:
                 self._wait(f"{event.name}: running")
             case ToolDone():
                 self._rest()
+                self._output(event.output)
                 self._line("   ", "✓ ", "green", summary(event.result), event.duration_s)
             case ToolFailed():
                 self._rest()
+                self._output(event.output)
                 self._line("   ", "✗ ", "red", event.error, event.duration_s)
             case CallBlocked():
                 self._line(
@@ -144,6 +147,11 @@ class RunProgress:
         if seconds is not None:
             line.append(f"  {duration(seconds)}", style="dim")
         self.console.print(line, soft_wrap=True)
+
+    def _output(self, output: str) -> None:
+        if self._verbose:
+            for line in output.splitlines():
+                self._line("   ", "| ", "dim", line)
 
     def _rest(self) -> None:
         if self._status is not None:

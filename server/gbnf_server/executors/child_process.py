@@ -61,6 +61,7 @@ def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
 
 
 def _work(incoming: int, outgoing: int) -> NoReturn:
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what it prints is not lost if it is killed
     messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     reader = threading.Thread(target=_receive, args=(os.fdopen(incoming, "rb"), messages), daemon=True)
     reader.start()

@@ -47,6 +47,8 @@ class Context:
     environment; an executor sees those that its manifest names, and `COMMON_SETTINGS`. `clock` gives aware
     times; their zone is the person's. `secrets` are what a person typed as credentials in this run. `tool` is
     the name of the executor that runs. Once `ended` is set, an executor can neither change files nor ask.
+    `on_output` gets what its process printed (stdout and stderr), once the call has ended: at most the last
+    4,000 characters.
     """
 
     workspace: Workspace
@@ -57,6 +59,7 @@ class Context:
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     tool: str = ""
     ended: threading.Event = field(default_factory=threading.Event, repr=False)
+    on_output: Callable[[str], None] | None = field(default=None, repr=False)
 
     def now(self) -> datetime:
         """Return the present, aware, in the person's time zone."""

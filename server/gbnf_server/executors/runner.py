@@ -9,8 +9,8 @@ Invariants of a process:
 - No code is loaded from the workspace, which a model writes to: not by a module of that name, and not by a
   variable of the environment that names it, or names a path relative to it.
 - Whatever it does, and whatever it writes to its connection, ends in a result within the limits of its
-  manifest, or in an `ExecutorError` of one line; tracebacks and what the executor printed are attached
-  as notes (BaseException.add_note), for its author.
+  manifest, or in an `ExecutorError` of one line. Its author gets more: tracebacks as notes
+  (BaseException.add_note), and what it printed from `Context.on_output`.
 - Nothing that leaves `run_executor` holds a credential of the run in plain text.
 """
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from gbnf.tools import Tool
     from gbnf_server.executors.context import Context
+    from gbnf_server.executors.secrets import Secrets
 
 INHERITED_VARIABLES = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
@@ -115,8 +116,13 @@ def _clean(error: ExecutorError, context: Context) -> None:
     error.message = redact(replace_lone_surrogates(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
     if notes := getattr(error, "__notes__", None):
-        hidden_notes = (redact(replace_lone_surrogates(note))[-_OUTPUT_KEPT:].strip() for note in notes)
-        notes[:] = [note for note in hidden_notes if note]
+        notes[:] = [note for note in (_end_of(each, context.secrets) for each in notes) if note]
+
+
+def _end_of(output: str, secrets: Secrets) -> str:
+    """Return the last characters of an executor's output, without credentials."""
+    # hidden before it is truncated: a part of a credential is not found
+    return secrets.redact(replace_lone_surrogates(output))[-_OUTPUT_KEPT:].strip()
 
 
 def _code(tool: Tool) -> Path:
@@ -180,9 +186,10 @@ class _Child:
     ) -> None:
         self._stop()
         assert self._process.stdout is not None
-        if isinstance(error, ExecutorError):
+        if self._context.on_output is not None:
             self._capture_rest(self._process.stdout.fileno())
-            error.add_note(self._output.decode(errors="replace"))
+            if printed := self._printed():
+                self._context.on_output(printed)
         self._process.stdout.close()
         self._close()
         if error is not None and not isinstance(error, _Declared):
@@ -281,11 +288,12 @@ class _Child:
             how = f"ended with exit code {status} and without a result"
         assert self._process.stdout is not None
         self._capture_rest(self._process.stdout.fileno())
-        # redacted before it is truncated: a part of a credential would not be found
-        printed = self._context.secrets.redact(self._output.decode(errors="replace"))[-_OUTPUT_KEPT:]
-        lines = printed.strip().splitlines()
+        lines = self._printed().splitlines()
         said = f"; its last output: {lines[-1][:_LAST_WORDS]}" if lines else ""
         return ExecutorError(f"'{self._name}' crashed: it {how}{said}")
+
+    def _printed(self) -> str:
+        return _end_of(self._output.decode(errors="replace"), self._context.secrets)
 
     def _capture(self, output: int) -> bool:
         data = os.read(output, _CHUNK)

@@ -150,7 +150,9 @@ async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
 def _execute_blocking(effect: ExecuteTool, environment: RunEnvironment, context: Context) -> dict[str, Any]:
     """Return the tool's result; roll its change back after an exception that isn't the tool's own."""
     try:
-        return environment.execute(effect.tool, effect.arguments, context)
+        return environment.execute(
+            effect.tool, effect.arguments, replace(context, on_output=effect.on_output)
+        )
     except GbnfError:
         raise
     except BaseException:

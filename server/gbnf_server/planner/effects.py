@@ -11,8 +11,8 @@ any other exception ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Message
@@ -36,10 +36,11 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteTool:
-    """Run a tool with these arguments; step references are filled in."""
+    """Run a tool with these arguments; step references are filled in. `on_output`: see `Context`."""
 
     tool: Tool
     arguments: Mapping[str, Any]
+    on_output: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

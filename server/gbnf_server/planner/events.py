@@ -86,7 +86,8 @@ class Step(_Json):
     no result, and `error` is the message to the model; all are None for a step that succeeded. `result` is
     the whole result of the tool (the model may have seen a shortened one). `model_s` and `tool_s`: seconds.
     `repairs` lists the repairs of a text tool call. `reasoning` is the model's reasoning before the call, if
-    the backend returns it; it is not part of the call.
+    the backend returns it; it is not part of the call. `output` is what the tool printed, and the traceback
+    of an exception; no model sees it.
     """
 
     number: int
@@ -100,6 +101,7 @@ class Step(_Json):
     tool_s: float = 0.0
     repairs: tuple[str, ...] = ()
     reasoning: str = ""
+    output: str = ""
 
     @property
     def name(self) -> str | None:
@@ -224,18 +226,19 @@ class ToolCalled(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolDone(_Event):
-    """A tool returned a result."""
+    """A tool returned a result. `output`: what it printed."""
 
     at: datetime
     step: int
     name: str
     result: Mapping[str, Any]
     duration_s: float
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed(_Event):
-    """A call has no result."""
+    """A call has no result. `output`: what the tool printed, and the traceback of an exception."""
 
     at: datetime
     step: int
@@ -243,6 +246,7 @@ class ToolFailed(_Event):
     fault: ToolFault
     error: str
     duration_s: float
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)

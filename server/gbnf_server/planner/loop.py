@@ -310,15 +310,17 @@ class _Loop:
         yield from self._emit(
             ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=tool.run.confirm)
         )
+        printed: list[str] = []
         try:
-            result = yield from self._perform(tool, arguments)
+            result = yield from self._perform(tool, arguments, printed.append)
         except GbnfError as error:
             at = self.clock()
             seconds = (at - begun).total_seconds()
             fault = _fault(error)
+            output = "\n".join([*printed, *getattr(error, "__notes__", ())])
             state.history.append({"role": "tool", "content": error_text(number, str(error))})
-            yield from self._emit(ToolFailed(at, number, tool.name, fault, str(error), seconds))
-            state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds))
+            yield from self._emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))
+            state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds, output=output))
             if not isinstance(error, ExecutorError):
                 raise  # not the tool's error but the machine's: the model can't handle it
             return
@@ -327,10 +329,13 @@ class _Loop:
         if entries := calls.result_entries(result):
             state.entries[number] = entries
         state.history.append({"role": "tool", "content": result_text(number, result)})
-        yield from self._emit(ToolDone(at, number, tool.name, result, seconds))
-        state.steps.append(replace(done, result=result, tool_s=seconds))
+        output = "\n".join(printed)
+        yield from self._emit(ToolDone(at, number, tool.name, result, seconds, output))
+        state.steps.append(replace(done, result=result, tool_s=seconds, output=output))
 
-    def _perform(self, tool: Tool, arguments: Mapping[str, Any]) -> _Part[dict[str, Any]]:
+    def _perform(
+        self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None]
+    ) -> _Part[dict[str, Any]]:
         if tool == ASK_USER:
             answer = yield AskPerson(arguments["question"], tuple(arguments.get("options", ())))
             assert isinstance(answer, str)
@@ -347,7 +352,7 @@ class _Loop:
             self.state.pending.discard(asked)
             if approved is not True:
                 raise _Denied("the person did not approve this call; it was not executed")
-        result = yield ExecuteTool(tool, arguments)
+        result = yield ExecuteTool(tool, arguments, on_output)
         assert isinstance(result, dict)
         if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # a run is stored as JSON
             raise too_deep(tool.name)

@@ -244,3 +244,16 @@ def test_a_person_is_not_asked_under_a_spinner() -> None:
         assert progress._status is not None
         progress.show(ToolDone(AT, 1, "mail", {}, 0.1))
         assert progress._status is None
+
+
+def test_what_tools_print_is_shown_on_request_and_kept(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'print("pinging\\x1b[31m")\nraise ValueError("lost")')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    command = ["run", "ping", "--model", model, *options]
+    assert "pinging" not in gbnf(*command).err
+    shown = gbnf(*command, "--verbose").err
+    assert "   | pinging\\u001b[31m\n   | Traceback" in shown
+    value = json.loads(gbnf(*command, "--json").out)
+    [step], [failed] = value["steps"], [one for one in value["events"] if one["event"] == "tool_failed"]
+    assert step["output"] == failed["output"]
+    assert step["output"].startswith("pinging\x1b[31m\nTraceback")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,17 @@ def test_the_attack_on_a_batch(tmp_path: Path) -> None:
     assert not leaks(tape, json.dumps(result.to_json(), ensure_ascii=False), *script.read)
 
 
-def test_the_notes_for_the_author_hold_no_credential(tmp_path: Path) -> None:
+def test_the_notes_and_the_output_for_the_author_hold_no_credential(tmp_path: Path) -> None:
+    printed: list[str] = []
     for tool in leaking(tmp_path):
         if tool.name == "returns":
             continue
+        context = world(tmp_path / "space", person=ScriptedPerson({"password": PASSWORD}))
         with pytest.raises(ExecutorError) as caught:
-            run_executor(tool, {}, world(tmp_path / "space", person=ScriptedPerson({"password": PASSWORD})))
+            run_executor(tool, {}, replace(context, on_output=printed.append))
         assert not leaks(str(caught.value), *getattr(caught.value, "__notes__", ()))
+    assert printed
+    assert not leaks(*printed)
 
 
 def test_a_handle_is_of_one_run(tmp_path: Path) -> None:
