@@ -12,11 +12,13 @@ from typer.core import TyperGroup
 
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.bench import bench
+from gbnf_server.cli.call import call
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.doctor import doctor
 from gbnf_server.cli.help import EXIT_CODES, reflow
 from gbnf_server.cli.manifests import manifests
+from gbnf_server.cli.new import new
 from gbnf_server.cli.output import escape_control_characters
 from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
@@ -29,6 +31,8 @@ _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that the
 Try:
   gbnf run "create a folder trips"    plan and execute, with the bundled model
   gbnf batch requests.jsonl           plan and execute many requests, resumable
+  gbnf new my-tools/NAME              write a new tool, ready to run
+  gbnf call my-tools/NAME '{…}'       execute one tool, without a model
   gbnf manifests                      list the bundled tools
   gbnf compile > tools.gbnf           print the grammar of a call of any of them
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
@@ -95,6 +99,8 @@ app = typer.Typer(
 app.command(help=reflow(run.__doc__, EXIT_CODES))(run)
 app.command(help=reflow(batch.__doc__, EXIT_CODES))(batch)
 app.command(help=reflow(tune.__doc__))(tune)
+app.command(help=reflow(new.__doc__))(new)
+app.command(help=reflow(call.__doc__))(call)
 app.command("compile", help=reflow(compile_.__doc__))(compile_)
 app.command(help=reflow(check.__doc__))(check)
 app.command(help=reflow(manifests.__doc__))(manifests)

@@ -1,0 +1,119 @@
+"""`gbnf call`: execute one tool, without a model."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import ApproveAllOption, ManifestsOption, WorkspaceOption
+from gbnf_server.cli.tool_options import ToolSources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gbnf.tools import Tool
+
+
+def call(
+    name: Annotated[
+        str, typer.Argument(metavar="TOOL", help="Name of a tool, or the folder of one: my-tools/NAME.")
+    ],
+    arguments: Annotated[
+        str, typer.Argument(metavar="JSON", help="Arguments, a JSON object; -: standard input.")
+    ] = "{}",
+    manifests: ManifestsOption = None,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
+    yes: ApproveAllOption = False,
+) -> None:
+    """Validate the arguments of one tool, execute it, and print the result as JSON. No model is used.
+
+    What the tool prints goes to stderr, as does the traceback of an exception. A tool that requires approval
+    asks at the terminal; without a terminal it is executed only with --yes.
+
+    \b
+    Try:
+      gbnf call get_now
+      gbnf call compute '{"expression": "12 * 7"}' | jq .value
+      gbnf call my-tools/count_words '{"text": "two words"}'
+      echo '{"paths": ["trips"]}' | gbnf call create_dirs -
+
+    \b
+    Exit codes: 0 executed, 1 the tool failed, 2 invalid arguments, 3 invalid manifest.
+    """
+    from gbnf_server.cli.errors import interruptible
+
+    if not manifests and Path(name).is_dir():
+        manifests = [Path(name)]
+    with interruptible(), ExitStack() as stack:
+        tools = stack.enter_context(ToolSources(manifests or ()).open())
+        tool = _named(name, tools)
+        values = _valid_arguments(arguments, tool)
+        code = _execute(tool, values, workspace, approve_all=yes)
+    raise typer.Exit(code)
+
+
+def _named(name: str, tools: Sequence[Tool]) -> Tool:
+    """Return the tool with this name, or the only one in the folder with this path."""
+    from gbnf.calls.validation.messages import suggestion
+
+    folder = Path(name).absolute()
+    for tool in tools:
+        if tool.name == name or (tool.path is not None and tool.path.parent == folder):
+            return tool
+    names = [tool.name for tool in tools]
+    hint = suggestion(name, names) or f" The tools are {', '.join(names)}."
+    raise typer.BadParameter(f"unknown tool {name!r}.{hint}", param_hint="TOOL")
+
+
+def _valid_arguments(text: str, tool: Tool) -> dict[str, Any]:
+    """Return the arguments. Raises BadParameter with all errors."""
+    from gbnf import validate_call
+    from gbnf.strict_json import InvalidJsonError, parse_json
+
+    if text == "-":
+        text = sys.stdin.buffer.read().decode(errors="surrogateescape")
+    try:
+        arguments = parse_json(text)
+    except InvalidJsonError as error:
+        raise typer.BadParameter(f"invalid JSON: {error}", param_hint="JSON") from None
+    if errors := validate_call({"name": tool.name, "arguments": arguments}, [tool]).errors:
+        raise typer.BadParameter("\n".join(errors), param_hint="JSON")
+    assert isinstance(arguments, dict)
+    return arguments
+
+
+def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all: bool) -> ExitCode:
+    """Execute the tool; print the result, and what else the tool says."""
+    from rich.text import Text
+
+    from gbnf_server.cli.output import escape_line, stderr_console, write
+    from gbnf_server.cli.person import person_at_terminal
+    from gbnf_server.errors import ExecutorError
+    from gbnf_server.executors import Context, Workspace, run_executor
+
+    console = stderr_console()
+    workspace = Workspace(folder)
+    person = person_at_terminal(workspace, console, approve_all=approve_all)
+
+    def show(output: str) -> None:
+        console.print(Text(output), soft_wrap=True)
+
+    try:
+        if tool.run.confirm and not person.approve({"name": tool.name, "arguments": arguments}):
+            raise ExecutorError("the call was not approved, so it was not executed")  # noqa: TRY301 - one way to report
+        result = run_executor(tool, arguments, Context(workspace, person=person, on_output=show))
+    except ExecutorError as error:
+        for note in getattr(error, "__notes__", ()):
+            show(note)
+        console.print(Text.assemble(("error: ", "bold red"), escape_line(error.message)), soft_wrap=True)
+        return ExitCode.FAILURE
+    write(json.dumps(result, ensure_ascii=False, indent=2))
+    return ExitCode.SUCCESS

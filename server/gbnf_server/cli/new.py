@@ -1,0 +1,68 @@
+"""`gbnf new`: write a new tool."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_FILES = {
+    "manifest.toml": "manifest.toml",
+    "executor.py": "executor.py.txt",
+    "test_$module.py": "test_executor.py.txt",
+}
+"""The files of a tool, and the template of each."""
+
+
+def new(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="DIR/NAME", help="Folder of the tool; its last part is the tool's name."),
+    ],
+) -> None:
+    """Write a new tool: a manifest, an executor and a test, which work as they are.
+
+    Change them to make the tool your own; comments in the files explain how. No existing file is overwritten.
+
+    \b
+    Try:
+      gbnf new my-tools/count_words
+      gbnf call my-tools/count_words '{"text": "two words"}'
+      python -m pytest my-tools/count_words
+      gbnf manifests my-tools
+    """
+    from gbnf.errors import ManifestError
+    from gbnf.tools import Tool
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.errors import SetupError
+
+    name = path.name
+    try:
+        Tool.from_mapping({"name": name, "args": {}})
+    except ManifestError as error:
+        raise typer.BadParameter(f"{name!r}: {error.problem}. {error.hint}", param_hint="DIR/NAME") from None
+    names = {"name": name, "module": re.sub(r"\W", "_", name)}
+    try:
+        path.mkdir(parents=True)
+        for file, template in _FILES.items():
+            target = path / Template(file).substitute(names)
+            text = (_TEMPLATES / template).read_text(encoding="utf-8")
+            with target.open("x", encoding="utf-8") as written:
+                written.write(Template(text).substitute(names))
+            write(str(target))
+    except FileExistsError as error:
+        raise typer.BadParameter(
+            f"{error.filename} already exists. Choose another name", param_hint="DIR/NAME"
+        ) from None
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
+    stderr_console().print(
+        f'Try: gbnf call {shlex.quote(str(path))} \'{{"text": "two words"}}\'', style="dim", soft_wrap=True
+    )

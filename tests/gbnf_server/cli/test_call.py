@@ -1,0 +1,97 @@
+"""`gbnf call`: one tool, without a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.cli.exit_codes import ExitCode
+from support.command_line import Gbnf, Left
+from support.toys import make_tool
+
+TEXT = {"properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    folder = tmp_path / "tools"
+    make_tool(
+        folder, "echo", 'print("said", arguments["text"])\nreturn {"text": arguments["text"]}', args=TEXT
+    )
+    make_tool(folder, "fail", 'print("before")\nraise ValueError("odd \\x1b[31m")')
+    make_tool(folder, "careful", confirm=True)
+    return folder
+
+
+def call(gbnf: Gbnf, tools: Path, *arguments: object, stdin: str = "") -> Left:
+    return gbnf("call", *arguments, "--manifests", tools, "--workspace", tools.parent / "work", stdin=stdin)
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_the_result_is_json_and_prints_go_to_stderr(gbnf: Gbnf, tools: Path, piped: bool) -> None:
+    arguments = '{"text": "è\\n"}'
+    left = call(gbnf, tools, "echo", "-" if piped else arguments, stdin=arguments)
+    assert left.code == ExitCode.SUCCESS
+    assert json.loads(left.out) == {"text": "è\n"}
+    assert left.err == "said è\n"
+
+
+def test_bundled_tools_are_the_default(gbnf: Gbnf, tmp_path: Path) -> None:
+    left = gbnf("call", "compute", '{"expression": "12 * 7"}', "--workspace", tmp_path)
+    assert json.loads(left.out)["entries"] == ["84"]
+
+
+def test_a_tool_by_its_folder(gbnf: Gbnf, tools: Path, tmp_path: Path) -> None:
+    left = gbnf("call", tools / "echo", '{"text": "x"}', "--workspace", tmp_path / "work")
+    assert json.loads(left.out) == {"text": "x"}
+
+
+def test_a_failure_shows_prints_traceback_and_message(gbnf: Gbnf, tools: Path) -> None:
+    left = call(gbnf, tools, "fail")
+    assert (left.code, left.out) == (ExitCode.FAILURE, "")
+    assert left.err.startswith("before\nTraceback")
+    assert "error: 'fail' failed: ValueError: odd \\u001b[31m (executor.py, line " in left.err
+    assert "\x1b" not in left.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        ("{", ["invalid JSON"]),
+        ("[]", ["must be an object"]),
+        ("{}", ["missing required args ['text']"]),
+        ('{"text": ""}', ["'text'", "at least 1 character"]),
+        ('{"texts": 1}', ["['text']", "'texts'", "Did you mean 'text'?"]),
+        ("\udcff", ["invalid JSON"]),
+    ],
+)
+def test_invalid_arguments_are_all_named(
+    gbnf: Gbnf, tools: Path, arguments: str, problems: list[str]
+) -> None:
+    left = call(gbnf, tools, "echo", arguments)
+    assert (left.code, left.out) == (ExitCode.USAGE, "")
+    said = " ".join(left.err.replace("│", " ").split())
+    assert all(problem in said for problem in problems), left.err
+    assert not (tools.parent / "work").exists()
+
+
+def test_an_unknown_tool(gbnf: Gbnf, tools: Path) -> None:
+    left = call(gbnf, tools, "ecko")
+    assert left.code == ExitCode.USAGE
+    assert "Did you mean 'echo'?" in left.err
+
+
+def test_approval(gbnf: Gbnf, tools: Path) -> None:
+    left = call(gbnf, tools, "careful")
+    assert left.code == ExitCode.FAILURE
+    assert "nobody is there" in left.err
+    assert call(gbnf, tools, "careful", "--yes").code == ExitCode.SUCCESS
+
+
+def test_a_tool_without_code(gbnf: Gbnf, tools: Path) -> None:
+    (tools / "echo" / "executor.py").unlink()
+    left = call(gbnf, tools, "echo", '{"text": "x"}')
+    assert left.code == ExitCode.FAILURE
+    assert "executor.py" in left.err

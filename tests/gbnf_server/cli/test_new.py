@@ -1,0 +1,90 @@
+"""`gbnf new`: a tool that works as it is written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gbnf import load_manifests
+from gbnf_server.cli.exit_codes import ExitCode
+from support.command_line import Gbnf
+
+
+@pytest.mark.parametrize("name", ["count_words", "a-tool.v2", "T" * 128])
+def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "my tools" / name
+    left = gbnf("new", folder)
+    assert left.code == ExitCode.SUCCESS
+    assert {Path(line) for line in left.out.splitlines()} == set(folder.iterdir())
+    [tool] = load_manifests(folder.parent)
+    assert (tool.name, tool.path) == (name, folder / "manifest.toml")
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", str(folder)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tests.returncode == 0, tests.stdout
+    assert "6 passed" in tests.stdout
+    called = gbnf("call", folder, '{"text": "one two"}', "--workspace", tmp_path / "work")
+    assert (called.code, called.err) == (ExitCode.SUCCESS, "2 words, the longest: one\n")
+
+
+def test_tests_of_several_tools_run_together(gbnf: Gbnf, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        gbnf("new", tmp_path / name)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        str(tmp_path),
+    ]
+    tests = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "12 tests collected" in tests.stdout
+
+
+def test_the_manifest_has_no_findings(gbnf: Gbnf, tmp_path: Path) -> None:
+    gbnf("new", tmp_path / "mine")
+    assert "\nexact: " in gbnf("compile", tmp_path, "--report").err
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("2nd", "does not match"),
+        ("two words", "does not match"),
+        ("final_answer", "built-in"),
+        ("..", "match"),
+    ],
+)
+def test_a_name_that_no_tool_can_have(gbnf: Gbnf, tmp_path: Path, name: str, problem: str) -> None:
+    left = gbnf("new", tmp_path / "tools" / name)
+    assert (left.code, left.out) == (ExitCode.USAGE, "")
+    assert problem in left.err
+    assert not (tmp_path / "tools").exists()
+
+
+def test_nothing_is_overwritten(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "manifest.toml").write_text("mine")
+    (tmp_path / "file").touch()
+    for name in ("mine", "file"):
+        left = gbnf("new", tmp_path / name)
+        assert left.code == ExitCode.USAGE
+        assert "already exists" in " ".join(left.err.replace("│", " ").split())
+    assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["mine"]
+
+
+def test_a_folder_that_cannot_be_written(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    left = gbnf("new", tmp_path / "file" / "mine")
+    assert left.code == ExitCode.ENVIRONMENT
+    assert "cannot be written" in left.err
