@@ -16,6 +16,7 @@ from gbnf_server.cli.call import call
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.doctor import doctor
+from gbnf_server.cli.generate import generate
 from gbnf_server.cli.help import EXIT_CODES, reflow
 from gbnf_server.cli.manifests import manifests
 from gbnf_server.cli.new import new
@@ -34,6 +35,7 @@ Try:
   gbnf new my-tools/NAME              write a new tool, ready to run
   gbnf call my-tools/NAME '{…}'       execute one tool, without a model
   gbnf manifests                      list the bundled tools
+  gbnf generate "…" --schema F.json   generate one JSON value that fits a schema
   gbnf compile > tools.gbnf           print the grammar of a call of any of them
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
   gbnf test my-manifests              property-test your own tools
@@ -99,6 +101,7 @@ app = typer.Typer(
 app.command(help=reflow(run.__doc__, EXIT_CODES))(run)
 app.command(help=reflow(batch.__doc__, EXIT_CODES))(batch)
 app.command(help=reflow(tune.__doc__))(tune)
+app.command(help=reflow(generate.__doc__))(generate)
 app.command(help=reflow(new.__doc__))(new)
 app.command(help=reflow(call.__doc__))(call)
 app.command("compile", help=reflow(compile_.__doc__))(compile_)

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.input_files import read_text
 
 if TYPE_CHECKING:
     from gbnf.grammar.match import Match
@@ -47,7 +47,7 @@ def check(
     from gbnf import Grammar
     from gbnf_server.cli.output import plural, write
 
-    source = _read(grammar)
+    source = read_text(grammar, "a GBNF file")
     parsed = Grammar.parse(source)
     loaded = engine and _load_in_engine(source)
     if text is None and grammar != "-":
@@ -62,23 +62,6 @@ def check(
         return
     _show_refusal(text, match)
     raise typer.Exit(ExitCode.FAILURE)
-
-
-def _read(path: str) -> str:
-    from gbnf_server.errors import InputError
-
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read().decode()
-        return Path(path).read_bytes().decode()
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}. Give a GBNF file, or - for the standard input."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}."
-        ) from None
 
 
 def _piped() -> str | None:

@@ -1,23 +1,32 @@
-"""`gbnf compile`: compile manifests to GBNF."""
+"""`gbnf compile`: compile tools, or one JSON Schema, to GBNF."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema
+from gbnf_server.cli.tool_options import ToolSources
+
 
 def compile_(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="PATH", help="Manifests, or folders of manifests. Default: the bundled tools."
+            metavar="PATH",
+            help="Manifests, folders of manifests, or a JSON Schema. Default: the bundled tools.",
         ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="JSON Schema to compile instead of tools; -: standard input."),
     ] = None,
     query: Annotated[
         str | None, typer.Option(help="Include only the tools that the pool filter keeps for this request.")
@@ -41,7 +50,10 @@ def compile_(
         bool, typer.Option("--json", help="Print a JSON object: grammar, exact, findings, kept, dropped.")
     ] = False,
 ) -> None:
-    """Compile tool manifests to one GBNF grammar on stdout.
+    """Compile tools to one GBNF grammar on stdout, or one JSON Schema.
+
+    The grammar of tools is that of a call of any of them. A JSON file among the paths is recognised by its
+    content.
 
     \b
     Try:
@@ -49,20 +61,40 @@ def compile_(
       gbnf compile my-tools/ more/manifest.toml      your own tools
       gbnf compile --query "find notes" --report     the tools for one request
       gbnf compile --final-answer > plan.gbnf        as the planner uses it
+      gbnf compile --schema person.json              one JSON Schema
     """
-    from gbnf import compile_pool, filter_pool, load_manifests
-    from gbnf_server.bundled import manifests_path
+    from gbnf import compile_pool, filter_pool
     from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import show_report
 
-    tools = load_manifests(paths or manifests_path())
-    selection = None if query is None else filter_pool(tools, query)
-    pool = tools if selection is None else selection.kept
-    grammar = compile_pool(
-        pool, final_answer=final_answer, ask_user=ask_user, steps=tuple(step or ()), whitespace=whitespace
-    )
-    kept = [tool.name for tool in pool]
-    dropped = {} if selection is None else {tool.name: why for tool, why in selection.dropped.items()}
+    kept: list[str] = []
+    dropped: dict[str, str] = {}
+    tool_paths = list(paths or ())
+    schemas = [*([] if schema is None else [schema]), *map(str, filter(is_schema_file, tool_paths))]
+    with ExitStack() as stack:
+        if schemas:
+            only_for_tools = query is not None or final_answer or ask_user or step
+            if len(schemas) > 1 or len(tool_paths) > (schema is None) or only_for_tools:
+                raise typer.BadParameter(
+                    f"{schemas[0]} is a JSON Schema, which is compiled alone: give no tools, and "
+                    "none of --query, --final-answer, --ask-user and --step"
+                )
+            grammar = compile_schema_file(schemas[0], read_schema(schemas[0]), whitespace)
+        else:
+            tools = stack.enter_context(ToolSources(tool_paths).open())
+            pool = tools
+            if query is not None:
+                selection = filter_pool(tools, query)
+                pool = selection.kept
+                dropped = {tool.name: why for tool, why in selection.dropped.items()}
+            kept = [tool.name for tool in pool]
+            grammar = compile_pool(
+                pool,
+                final_answer=final_answer,
+                ask_user=ask_user,
+                steps=tuple(step or ()),
+                whitespace=whitespace,
+            )
     if json_:
         value = {
             "grammar": str(grammar),

@@ -33,7 +33,8 @@ def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str
     """Print to stderr what a grammar does not enforce, and which tools the pool filter dropped."""
     console = stderr_console()
     rules, size = len(grammar.rules.productions), len(str(grammar).encode())
-    console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
+    if kept:
+        console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
     for name, reason in dropped.items():
         console.print(
             Text(f"left out {escape_line(name)}: {escape_line(reason)}", style="dim"), soft_wrap=True

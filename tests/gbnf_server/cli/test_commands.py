@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf import Grammar, compile_pool, load_manifests
+from gbnf import Grammar, compile_pool, compile_schema, load_manifests
 from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
@@ -286,3 +286,42 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("gbnf_server.cli.app.app", broken)
     with pytest.raises(ZeroDivisionError):
         main([])
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize("way", ["option", "standard input", "path"])
+def test_compile_a_schema(gbnf: Gbnf, tmp_path: Path, way: str) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA))
+    ways: dict[str, list[object]] = {
+        "option": ["--schema", path],
+        "standard input": ["--schema", "-"],
+        "path": [path],
+    }
+    arguments = ways[way]
+    left = gbnf("compile", *arguments, "--report", stdin=path.read_text())
+    assert left.out == str(compile_schema(SCHEMA))
+    assert left.err.splitlines()[0].endswith("bytes")
+
+
+@pytest.mark.parametrize(
+    "more", [["--query", "x"], ["--final-answer"], ["--step", "1"], [manifests_path() / "get_now"]]
+)
+def test_a_schema_is_compiled_alone(gbnf: Gbnf, tmp_path: Path, more: list[object]) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA))
+    alone: list[list[object]] = [[path], ["--schema", path]]
+    for arguments in alone:
+        left = gbnf("compile", *arguments, *more)
+        assert left.code == ExitCode.USAGE
+        assert "alone" in left.err
+
+
+def test_the_schema_of_an_invalid_file_is_named(gbnf: Gbnf, tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text('{"properties": {"a": {"type": "integr"}}}')
+    left = gbnf("compile", path)
+    assert left.code == ExitCode.INPUT
+    assert f"{path}: schema at '/properties/a/type'" in left.err

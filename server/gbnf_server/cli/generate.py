@@ -1,0 +1,144 @@
+"""`gbnf generate`: one answer that fits a JSON Schema."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.input_files import check_one_stdin, compile_schema_file, read_request, read_schema
+from gbnf_server.cli.model_options import (
+    ApiKeyOption,
+    BackendOption,
+    ContextSizeOption,
+    MaxTokensOption,
+    ModelOption,
+    ModelSource,
+    SeedOption,
+    ServerOption,
+    TemperatureOption,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gbnf import Grammar
+    from gbnf_server.backends.base import AnswerFormat, Backend, Completion
+
+_INSTRUCTIONS = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
+_UNTRAINED = (
+    "the demonstration model is trained on the bundled tools only, so its answer makes no sense. "
+    "Give another model: --model FILE.gguf, or --server URL."
+)
+
+
+def generate(
+    prompt: Annotated[
+        str, typer.Argument(metavar="PROMPT", help="What to generate; -: read it from standard input.")
+    ],
+    schema: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="JSON Schema that the answer fits; -: standard input."),
+    ],
+    model: ModelOption = None,
+    server: ServerOption = None,
+    backend: BackendOption = None,
+    api_key: ApiKeyOption = None,
+    ctx_size: ContextSizeOption = None,
+    max_tokens: MaxTokensOption = 1024,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
+) -> None:
+    """Generate one JSON value that fits a JSON Schema, and print it.
+
+    The model reads the schema, and the grammar compiled from it constrains the answer, which is then
+    validated with jsonschema. The demonstration model is not trained for this: give another one.
+
+    \b
+    Try:
+      gbnf generate "Ada Lovelace, born in 1815" --schema person.json --model Qwen3-4B-Q4_K_M.gguf
+      gbnf generate - --schema invoice.json --server http://127.0.0.1:8080 < letter.txt | jq .total
+
+    \b
+    Exit codes: 0 success, 1 truncated or invalid answer, 3 invalid schema, 4 the model does not work.
+    """
+    source = ModelSource(model, server, api_key, backend, ctx_size)
+    source.check()
+    check_one_stdin(prompt, schema)
+    from rich.text import Text
+
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import escape_line, stderr_console, write
+
+    text = read_request(prompt)
+    value = read_schema(schema)
+    with interruptible():
+        grammar = compile_schema_file(schema, value)
+        with source.open() as opened:
+            answer = opened.complete(
+                [
+                    {"role": "system", "content": _INSTRUCTIONS + json.dumps(value, ensure_ascii=False)},
+                    {"role": "user", "content": text},
+                ],
+                grammar=_constraint(opened, grammar, value),
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+            )
+    write(answer.text)
+    problem = _problem(answer, value, max_tokens) or (_UNTRAINED if source.is_demo_model else "")
+    if problem:
+        stderr_console().print(Text.assemble(("error: ", "bold red"), escape_line(problem)), soft_wrap=True)
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _constraint(backend: Backend, grammar: Grammar, schema: Mapping[str, Any] | bool) -> AnswerFormat | None:
+    """Return what constrains the answer, in the backend's dialect."""
+    match backend.dialect:
+        case "gbnf":
+            return grammar
+        case "json_schema":
+            return {} if isinstance(schema, bool) else schema  # `false` has no grammar
+        case "none":
+            return None
+
+
+def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: int) -> str:
+    """Return why the answer cannot be used, "" if it can."""
+    from gbnf.strict_json import InvalidJsonError, parse_json
+
+    if answer.finish == "length":
+        return (
+            f"the answer is truncated after {answer.completion_tokens} tokens. "
+            f"Allow more: --max-tokens {2 * max_tokens}, or a larger --ctx-size"
+        )
+    try:
+        value = parse_json(answer.text)
+    except InvalidJsonError as error:
+        return f"the answer is no JSON: {error}"
+    return _violation(value, schema)
+
+
+def _violation(value: Any, schema: Mapping[str, Any] | bool) -> str:
+    """Return how a value violates the schema, "" if it does not. Judged by jsonschema."""
+    from jsonschema import Draft202012Validator, validators
+    from jsonschema.exceptions import best_match
+
+    from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+    from gbnf.errors import GbnfError
+    from gbnf.schema.validators import extend_validator
+
+    draft = validators.validator_for(schema, default=Draft202012Validator)
+    validator = extend_validator(draft, every_draft=isinstance(schema, bool) or "$schema" not in schema)
+    try:
+        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+            error = best_match(validator(schema, format_checker=draft.FORMAT_CHECKER).iter_errors(value))
+    except (GbnfError, RecursionError) as fault:
+        return f"the answer cannot be validated: {fault}"
+    return (
+        "" if error is None else f"the answer does not fit the schema: at {error.json_path} {error.message}"
+    )

@@ -1,0 +1,102 @@
+"""Files that a command line names; `-` is the standard input."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gbnf import Grammar
+    from gbnf.compiler.layout import Whitespace
+
+STDIN = "-"
+_TOOL_KEYS = frozenset({"args", "function", "inputSchema", "input_schema", "name", "parameters", "tools"})
+"""Keys of tools and tool lists, which no keyword of JSON Schema is."""
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """Return the text of a file, or of the standard input. Raises InputError, which asks for `what`."""
+    from gbnf_server.errors import InputError
+
+    try:
+        content = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}. Give {what}, or - for the standard input."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source_name(path)} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}."
+        ) from None
+
+
+def read_json(path: str | Path, what: str) -> Any:
+    """Return the JSON value in a file, or on the standard input. Raises InputError."""
+    from gbnf.strict_json import InvalidJsonError, parse_json
+    from gbnf_server.errors import InputError
+
+    text = read_text(path, what)
+    try:
+        return parse_json(text)
+    except InvalidJsonError as error:
+        raise InputError(f"{source_name(path)}: invalid JSON: {error}. Give {what}.") from None
+
+
+def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
+    """Return the JSON Schema in a file, or on the standard input. Raises InputError."""
+    from gbnf_server.errors import InputError
+
+    value = read_json(path, "a JSON Schema")
+    if not isinstance(value, dict | bool):
+        raise InputError(f"{source_name(path)}: a JSON Schema is an object or a boolean, got {value!r:.80}.")
+    return value
+
+
+def read_request(text: str) -> str:
+    """Return a request, from the standard input if it is "-". Raises BadParameter if it is blank."""
+    from gbnf_server.cli.output import request_text
+
+    if text == STDIN:
+        text = sys.stdin.buffer.read().decode(errors="surrogateescape")
+    return request_text(text)
+
+
+def check_one_stdin(*given: str | Path | None) -> None:
+    """Raise BadParameter if several arguments are the standard input."""
+    if sum(str(one) == STDIN for one in given) > 1:
+        raise typer.BadParameter("only one argument can be -: the standard input is read once")
+
+
+def source_name(path: str | Path) -> str:
+    """Return how messages name a file."""
+    return "the standard input" if str(path) == STDIN else str(path)
+
+
+def is_schema_file(path: Path) -> bool:
+    """Return whether a file contains a JSON Schema, to judge by its content: neither TOML nor tools."""
+    try:
+        value = json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(value, bool) or (isinstance(value, dict) and not _TOOL_KEYS & value.keys())
+
+
+def compile_schema_file(
+    file: str, schema: Mapping[str, Any] | bool, whitespace: Whitespace = "default"
+) -> Grammar:
+    """Compile the schema of a file. Raises InputError with the file's name."""
+    from gbnf import SchemaError, compile_schema
+    from gbnf_server.errors import InputError
+
+    try:
+        return compile_schema(schema, whitespace=whitespace)
+    except SchemaError as error:
+        raise InputError(f"{source_name(file)}: {error}") from None

@@ -1,0 +1,108 @@
+"""`gbnf generate`: one JSON value that fits a schema, judged by jsonschema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gbnf_server.backends.base import Completion
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.generate import _problem
+from support.command_line import Gbnf
+from support.models import make_model
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 8}, "born": {"type": "integer", "maximum": 2100}},
+    "required": ["name", "born"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights: whatever fits the schema is the grammar's doing."""
+    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=2048)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Path:
+    path = tmp_path / "person.json"
+    path.write_text(json.dumps(PERSON))
+    return path
+
+
+@pytest.mark.parametrize("piped", ["prompt", "schema", None])
+def test_the_answer_fits_the_schema(gbnf: Gbnf, model: Path, person: Path, piped: str | None) -> None:
+    prompt = "Ada Lovelace"
+    left = gbnf(
+        "generate",
+        "-" if piped == "prompt" else prompt,
+        "--schema",
+        "-" if piped == "schema" else person,
+        "--model",
+        model,
+        stdin={"prompt": prompt, "schema": person.read_text(), None: ""}[piped],
+    )
+    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
+    jsonschema.validate(json.loads(left.out), PERSON)
+
+
+def test_a_truncated_answer_is_a_failure(gbnf: Gbnf, model: Path, person: Path) -> None:
+    left = gbnf("generate", "x", "--schema", person, "--model", model, "--max-tokens", "3")
+    assert left.code == ExitCode.FAILURE
+    assert "truncated after 3 tokens. Allow more: --max-tokens 6" in left.err
+
+
+def test_an_answer_of_the_demonstration_model_is_no_success(gbnf: Gbnf, person: Path) -> None:
+    left = gbnf("generate", "Ada Lovelace", "--schema", person)
+    assert left.code == ExitCode.FAILURE
+    assert "--model FILE.gguf" in left.err
+    jsonschema.validate(json.loads(left.out), PERSON)
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ("{", "invalid JSON"),
+        ("[]", "an object or a boolean"),
+        ('{"type": "strin"}', "/type"),
+        ('{"type": "string", "enum": [1]}', "no JSON value satisfies"),
+        (None, "cannot be read"),
+    ],
+)
+def test_an_invalid_schema_is_named(gbnf: Gbnf, tmp_path: Path, schema: str | None, problem: str) -> None:
+    path = tmp_path / "schema.json"
+    if schema is not None:
+        path.write_text(schema)
+    left = gbnf("generate", "x", "--schema", path)
+    assert (left.code, left.out) == (ExitCode.INPUT, "")
+    assert str(path) in left.err
+    assert problem in left.err
+
+
+@pytest.mark.parametrize(("prompt", "schema"), [("-", "-"), ("", "x"), (" ", "x")])
+def test_usage_errors(gbnf: Gbnf, prompt: str, schema: str) -> None:
+    assert gbnf("generate", prompt, "--schema", schema).code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "problem"),
+    [
+        ("3", {"type": "integer"}, ""),
+        ("3.5", {"type": "integer"}, "at $ 3.5 is not of type 'integer'"),
+        ('{"a": [1]}', {"properties": {"a": {"items": {"type": "string"}}}}, "at $.a[0] 1"),
+        ('["b"]', {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"const": "a"}]}, "$[0]"),
+        ("x", {}, "no JSON"),
+        ("1", False, "at $ False schema"),
+        ("1", {"$ref": "#"}, "cannot be validated"),
+    ],
+)
+def test_answers_are_judged_by_the_draft_of_the_schema(text: str, schema: Any, problem: str) -> None:
+    found = _problem(Completion(text, "stop", 1, 1, 0, 0.0, 0.0), schema, 10)
+    assert bool(found) == bool(problem)
+    assert problem in found
