@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect
 from gbnf_server.backends.chat_template import ChatTemplate
@@ -52,8 +54,9 @@ class InProcess(RequestBackend):
         """Load the model. Raises ModelLoadError, or SetupError if the engine is not installed.
 
         `context_length` (tokens): by default that of the model's training, up to 8192. `threads`: by default
-        one per usable CPU, or one for a small model. `prompt_style`: by default "minimal" for the bundled
-        model, otherwise "full". `engine`: what enforces grammars, "llama.cpp" or "llguidance".
+        one per usable physical core, or one for a small model. `gpu_layers`: how many layers to compute on
+        the GPU, by default all, if llama.cpp was built for one. `prompt_style`: by default "minimal" for the
+        bundled model, otherwise "full". `engine`: what enforces grammars, "llama.cpp" or "llguidance".
         `jump_forward`: append text that the grammar forces instead of sampling it. `parallel`: how many calls
         may run at once, each in a sequence of `context_length`. `top_k`, `top_p`, `min_p`: truncation of the
         distribution at temperatures above 0; the defaults truncate nothing.
@@ -80,7 +83,7 @@ class InProcess(RequestBackend):
             model,
             length=self.context_length,
             parallel=parallel,
-            threads=threads or (1 if model.is_small else _usable_cpus()),
+            threads=threads or (1 if model.is_small else _usable_cores()),
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
@@ -186,5 +189,7 @@ class InProcess(RequestBackend):
         )
 
 
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _usable_cores() -> int:
+    """Return the number of physical cores that this process may use: two threads on one would share it."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, psutil.cpu_count(logical=False) or usable)

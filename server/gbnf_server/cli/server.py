@@ -14,6 +14,8 @@ from gbnf_server.cli.help import reflow
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gbnf_server.llama_server.build import Gpu
+
 server = typer.Typer(
     help="Build llama-server, and run it on this machine.", no_args_is_help=True, rich_markup_mode="rich"
 )
@@ -23,23 +25,38 @@ def install(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Parallel compiler jobs. Default: one per CPU.")
     ] = None,
+    cuda: Annotated[bool, typer.Option("--cuda", help="For NVIDIA GPUs; requires the CUDA toolkit.")] = False,
+    vulkan: Annotated[bool, typer.Option("--vulkan", help="For any GPU; requires the Vulkan SDK.")] = False,
+    metal: Annotated[
+        bool, typer.Option("--metal", help="For the GPU of a Mac, which every build on macOS uses.")
+    ] = False,
 ) -> None:
     """Build llama-server from the source in llama-cpp-python, into the cache folder.
 
-    Takes about five minutes on two cores, and requires cmake and a C++ compiler. An interrupted build
-    resumes. Print the path of the program.
+    Takes about five minutes on two cores, for CUDA longer, and requires cmake and a C++ compiler. An
+    interrupted build resumes. Print the path of the program. `gbnf server start` prefers a build for a GPU.
+
+    \b
+    Try:
+      gbnf server install
+      gbnf server install --cuda
     """
+    asked: dict[Gpu, bool] = {"cuda": cuda, "vulkan": vulkan, "metal": metal}
+    chosen = [name for name, wanted in asked.items() if wanted]
+    if len(chosen) > 1:
+        raise typer.BadParameter("use one of --cuda, --vulkan and --metal")
+    gpu = chosen[0] if chosen else None
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.llama_server.build import install as build
 
     console = stderr_console()
     with interruptible():
-        program = _build(console, jobs) if console.is_terminal else build(jobs=jobs)
+        program = _build(console, jobs, gpu) if console.is_terminal else build(jobs=jobs, gpu=gpu)
     write(str(program))
 
 
-def _build(console: Console, jobs: int | None) -> Path:
+def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
@@ -66,7 +83,7 @@ def _build(console: Console, jobs: int | None) -> Path:
                 completed=stage.fraction or 0.0,
             )
 
-        return build(jobs=jobs, progress=show)
+        return build(jobs=jobs, gpu=gpu, progress=show)
 
 
 def start(
@@ -87,12 +104,17 @@ def start(
         str | None,
         typer.Option(envvar="LLAMA_API_KEY", help="API key that clients must send; random by default."),
     ] = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- ARGUMENT", help="More arguments, for llama-server itself."),
+    ] = None,
 ) -> None:
     """Run llama-server on loopback until Ctrl-C. Print its URL when it is ready.
 
     \b
     Try:
       gbnf server start --model Qwen3-4B-Q4_K_M.gguf
+      gbnf server start --model Qwen3-4B-Q4_K_M.gguf -- --gpu-layers 20
       gbnf run "create a folder trips" --server http://127.0.0.1:8080
     """
     from gbnf_server.cli.errors import interruptible
@@ -110,6 +132,7 @@ def start(
             slots=parallel,
             threads=threads,
             api_key=api_key,
+            extra=extra or (),
         ) as running,
     ):
         write(running.url)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from gbnf_server.errors import SetupError
 from gbnf_server.llama_server.process import LlamaServerProcess, check_port, start_binary
@@ -31,6 +31,9 @@ from gbnf_server.system.folders import cache_folder
 from gbnf_server.system.processes import describe_exit, kill_group
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
+
+Gpu: TypeAlias = Literal["cuda", "vulkan", "metal"]
+"""What a server computes with besides the CPU. On macOS every build uses Metal."""
 
 _SETTINGS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -42,6 +45,19 @@ _SETTINGS = (
     "-DLLAMA_BUILD_EXAMPLES=OFF",
     "-DLLAMA_BUILD_APP=OFF",
 )
+_GPU_BUILDS: tuple[Gpu, ...] = ("cuda", "vulkan")
+"""The kinds of GPU that need a build of their own, in the order in which one is preferred."""
+_GPU_SETTINGS: dict[Gpu, tuple[str, ...]] = {
+    "cuda": ("-DGGML_CUDA=ON",),
+    "vulkan": ("-DGGML_VULKAN=ON",),
+    "metal": ("-DGGML_METAL=ON",),
+}
+_GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
+    "cuda": ("nvcc", "Install the CUDA toolkit: https://developer.nvidia.com/cuda-downloads"),
+    "vulkan": ("glslc", "Install the Vulkan SDK. On Debian or Ubuntu: apt install libvulkan-dev glslc"),
+}
+"""The program that each build needs, and how to get it."""
+_CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
 _SHOWN_LINES = 15  # of a log, in an error
 
 
@@ -57,7 +73,8 @@ class InstallProgress:
 def find_llama_server() -> Path | None:
     """Return the llama-server to use: $GBNF_LLAMA_SERVER, otherwise what `install` has built, otherwise None.
 
-    Raises SetupError if the variable is not the path of a program.
+    A build for a GPU is preferred to one without. Raises SetupError if the variable is not the path of a
+    program.
     """
     chosen = os.environ.get(SERVER_VARIABLE)
     if chosen:
@@ -65,28 +82,36 @@ def find_llama_server() -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise SetupError(f"${SERVER_VARIABLE} is {chosen}, which is not a program. Correct or unset it.")
         return path
-    built = _binary_path(cache_folder())
-    return built if built.is_file() else None
+    builds = (_binary_path(cache_folder(), gpu) for gpu in (*_GPU_BUILDS, None))
+    return next((built for built in builds if built.is_file()), None)
 
 
-def install(*, jobs: int | None = None, progress: Callable[[InstallProgress], None] = lambda _: None) -> Path:
+def install(
+    *,
+    gpu: Gpu | None = None,
+    jobs: int | None = None,
+    progress: Callable[[InstallProgress], None] = lambda _: None,
+) -> Path:
     """Build llama-server with `jobs` processes (None: one per CPU), unless there is one; return its path.
 
-    The build takes about five minutes on two cores. Raises SetupError with what is missing, or with the end
-    of the log.
+    `gpu`: build one that computes on such a GPU, unless there is one of this kind. The build takes about five
+    minutes on two cores; for CUDA, longer. Raises SetupError with what is missing, or with the end of the
+    log.
     """
     found = find_llama_server()
-    if found is not None:
+    if found is not None and (gpu not in _GPU_BUILDS or found == _binary_path(cache_folder(), gpu)):
         progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
         return found
-    _check_tools()
+    if os.environ.get(SERVER_VARIABLE):
+        raise SetupError(f"${SERVER_VARIABLE} names the server to use, {found}. Unset it to build another.")
+    _check_tools(gpu)
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _install_lock(cache, progress):
-            binary_path = _binary_path(cache)
+            binary_path = _binary_path(cache, gpu)
             if not binary_path.is_file():  # another install may have just built it
-                _Build(cache, progress).run(jobs or os.cpu_count() or 1, binary_path)
+                _Build(cache, gpu, progress).run(jobs or os.cpu_count() or 1, binary_path)
     except OSError as error:
         raise SetupError(f"llama-server cannot be installed in {cache}: {error}.") from error
     progress(InstallProgress("done", 1.0, f"llama-server is built: {binary_path}"))
@@ -139,8 +164,12 @@ def compiler() -> str | None:
     return next(filter(None, map(shutil.which, filter(None, names))), None)
 
 
-def _binary_path(cache: Path) -> Path:
-    return cache / "llama-server" / _version() / "llama-server"
+def _binary_path(cache: Path, gpu: Gpu | None) -> Path:
+    return cache / "llama-server" / _variant(gpu) / "llama-server"
+
+
+def _variant(gpu: Gpu | None) -> str:
+    return f"{_version()}-{gpu}" if gpu in _GPU_BUILDS else _version()
 
 
 def _version() -> str:
@@ -148,11 +177,18 @@ def _version() -> str:
 
 
 def _path() -> str:
-    """Return the search path for programs: the system's, then this Python's, where pip installs cmake."""
-    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    """Return the search path for programs: the system's, this Python's, for pip's cmake, and CUDA's."""
+    folders = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    return os.pathsep.join([*folders, _CUDA_FOLDER])
 
 
-def _check_tools() -> None:
+def _check_tools(gpu: Gpu | None) -> None:
+    if gpu == "metal" and sys.platform != "darwin":
+        raise SetupError("llama-server uses Metal on macOS only. For other GPUs, use --cuda or --vulkan.")
+    if gpu is not None and gpu in _GPU_COMPILERS:
+        program, hint = _GPU_COMPILERS[gpu]
+        if not shutil.which(program, path=_path()):
+            raise SetupError(f"llama-server cannot be built for {gpu} without {program}. {hint}.")
     missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=_path())]
     if shutil.which("ninja", path=_path()) and "make" in missing:
         missing.remove("make")
@@ -184,9 +220,10 @@ def _install_lock(cache: Path, progress: Callable[[InstallProgress], None]) -> I
 class _Build:
     """One build, in `<cache>/building-<version>`, which is kept until it succeeds."""
 
-    def __init__(self, cache: Path, progress: Callable[[InstallProgress], None]) -> None:
+    def __init__(self, cache: Path, gpu: Gpu | None, progress: Callable[[InstallProgress], None]) -> None:
         self._progress = progress
-        self._folder = cache / f"building-{_version()}"
+        self._settings = (*_SETTINGS, *(_GPU_SETTINGS[gpu] if gpu else ()))
+        self._folder = cache / f"building-{_variant(gpu)}"
         self._log = self._folder / "build.log"
 
     def run(self, jobs: int, binary_path: Path) -> None:
@@ -196,7 +233,8 @@ class _Build:
         build = self._folder / "build"
         self._progress(InstallProgress("configure", None, "cmake checks this machine"))
         self._call(
-            "configure", ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *_SETTINGS]
+            "configure",
+            ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *self._settings],
         )
         self._call(
             "build", ["cmake", "--build", str(build), "--target", "llama-server", "--parallel", str(jobs)]

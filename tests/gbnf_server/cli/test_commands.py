@@ -14,6 +14,7 @@ from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
 from gbnf_server.demo_model import model_path
+from gbnf_server.llama_server.build import find_llama_server
 from support.command_line import Gbnf
 from support.toys import make_tool
 
@@ -240,6 +241,17 @@ def test_a_port_that_is_taken_is_said_so(gbnf: Gbnf) -> None:
         left = gbnf("server", "start", "--port", port)
     assert left.code == ExitCode.ENVIRONMENT
     assert f"port {port} cannot be used: Address already in use. Choose another port" in left.err
+
+
+@pytest.mark.skipif(find_llama_server() is None, reason="there is no llama-server: gbnf server install")
+def test_what_follows_two_dashes_is_for_llama_server(gbnf: Gbnf) -> None:
+    left = gbnf("server", "start", "--port", "0", "--", "--not-an-option", "3")
+    assert left.code == ExitCode.ENVIRONMENT
+    assert "invalid argument: --not-an-option" in left.err
+
+
+def test_a_server_is_built_for_one_kind_of_gpu(gbnf: Gbnf) -> None:
+    assert gbnf("server", "install", "--cuda", "--vulkan").code == ExitCode.USAGE
 
 
 # the rest

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,7 +21,7 @@ import pytest
 
 from gbnf_server.errors import SetupError
 from gbnf_server.llama_server import build as llama_server_build
-from gbnf_server.llama_server.build import InstallProgress, find_llama_server, install, start
+from gbnf_server.llama_server.build import Gpu, InstallProgress, find_llama_server, install, start
 from support.processes import commands, wait_until
 
 VERSION = importlib.metadata.version("llama-cpp-python")
@@ -45,8 +46,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def source(cache: Path) -> Callable[..., Path]:
     """Puts a source archive where the download leaves it; its files may be changed."""
 
-    def put(**files: str) -> Path:
-        folder = cache / f"building-{VERSION}"
+    def put(variant: str = VERSION, **files: str) -> Path:
+        folder = cache / f"building-{variant}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"llama_cpp_python-{VERSION}.tar.gz"
         with tarfile.open(path, "w:gz") as archive:
@@ -113,6 +114,45 @@ def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
         install()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the search path for the compilers of GPUs."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder) + os.pathsep + os.environ["PATH"])
+    return folder
+
+
+@pytest.mark.parametrize(("gpu", "program"), [("cuda", "nvcc"), ("vulkan", "glslc")])
+def test_a_build_for_a_gpu_is_beside_the_other_and_preferred(
+    cache: Path, source: Callable[..., Path], programs: Path, gpu: Gpu, program: str
+) -> None:
+    asks = f'if(NOT GGML_{gpu.upper()})\nmessage(FATAL_ERROR "for the CPU")\nendif()\n'
+    source()
+    plain = install()
+    source(variant=f"{VERSION}-{gpu}", **{"CMakeLists.txt": CMAKE + asks})
+    if not (Path("/usr/local/cuda/bin") / program).exists() and shutil.which(program) is None:
+        with pytest.raises(SetupError, match=f"for {gpu} without {program}. Install the "):
+            install(gpu=gpu)
+    (programs / program).touch(mode=0o755)
+    built = install(gpu=gpu)
+    assert built == cache / "llama-server" / f"{VERSION}-{gpu}" / "llama-server"
+    assert find_llama_server() == install(gpu=gpu) == install() == built
+    assert plain.is_file()
+
+
+def test_metal_is_for_macos() -> None:
+    if sys.platform != "darwin":
+        with pytest.raises(SetupError, match="Metal on macOS only"):
+            install(gpu="metal")
+
+
+def test_no_build_takes_the_place_of_a_named_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
+    with pytest.raises(SetupError, match="Unset it"):
+        install(gpu="cuda")
 
 
 def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]) -> None:
