@@ -1,0 +1,127 @@
+"""Download GGUF models from the Hugging Face Hub, with the package huggingface_hub.
+
+Its cache, environment variables (`HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`) and progress bars
+apply. Invariant: a file is downloaded under the name that the repository lists, which is a relative path
+without `..` and without control characters.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from gbnf_server.errors import ModelLoadError
+
+DEFAULT_QUANTIZATION = "Q4_K_M"
+
+_REFERENCE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<quantization>[\w.-]+))?", re.ASCII)
+_PART = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
+_SHOWN = 20  # files in an error
+
+
+def download_model(reference: str) -> Path:
+    """Return the file of a model, downloaded unless it is in the cache; of a split model, the first part.
+
+    `reference`: "owner/repository", optionally followed by ":" and a quantization such as "Q8_0". Default:
+    Q4_K_M, or the only model of the repository. Raises ModelLoadError.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        raise ModelLoadError(
+            f"{reference!r} names no model on Hugging Face. Write it as OWNER/REPOSITORY or "
+            f"OWNER/REPOSITORY:{DEFAULT_QUANTIZATION}."
+        )
+    repo, quantization = match["repo"], match["quantization"]
+    with _translated_errors(repo):
+        from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415 - it takes half a second to import
+
+        cached = _cached_model(repo, quantization or DEFAULT_QUANTIZATION)
+        if cached is not None:
+            return cached
+        files = choose_files(repo, HfApi().list_repo_files(repo), quantization)
+        downloaded = [hf_hub_download(repo, file) for file in files]
+    return Path(downloaded[0])
+
+
+def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> tuple[str, ...]:
+    """Return the files of one model among those that a repository lists, the parts of a split one in order.
+
+    Raises ModelLoadError if the repository has no such model.
+    """
+    models: dict[str, list[str]] = {}
+    for file in sorted(listed):
+        if file.lower().endswith(".gguf") and _is_safe(file) and "mmproj" not in file.lower():
+            models.setdefault(_PART.sub(".gguf", file), []).append(file)
+    wanted = quantization or DEFAULT_QUANTIZATION
+    # as a word of its own: Q4_K is no Q4_K_M
+    word = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(wanted)}(?![A-Za-z0-9_])", re.IGNORECASE)
+    found = [name for name in models if word.search(PurePosixPath(name).name)]
+    if not found and quantization is None and len(models) == 1:
+        found = list(models)
+    if not found:
+        shown = ", ".join(list(models)[:_SHOWN]) + (", …" if len(models) > _SHOWN else "")
+        raise ModelLoadError(
+            f"{repo} has no GGUF model of quantization {wanted}. "
+            + (
+                f"Name one of another: {shown}."
+                if models
+                else "It has none at all: choose another repository."
+            )
+        )
+    parts = models[min(found, key=lambda name: (len(name), name))]
+    if (part := _PART.search(parts[0])) and len(parts) != int(part["count"]):
+        raise ModelLoadError(f"{repo} lists {len(parts)} of the {int(part['count'])} parts of {parts[0]}.")
+    return tuple(parts)
+
+
+def _is_safe(file: str) -> bool:
+    path = PurePosixPath(file)
+    return file.isprintable() and not path.is_absolute() and ".." not in path.parts and "\\" not in file
+
+
+def _cached_model(repo: str, quantization: str) -> Path | None:
+    """Return the first file of a model that is in the cache, without a request; None if it is not."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415
+    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        folder = Path(snapshot_download(repo, local_files_only=True))
+        listed = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        return folder / choose_files(repo, listed, quantization)[0]
+    except (LocalEntryNotFoundError, ModelLoadError):
+        return None
+
+
+@contextmanager
+def _translated_errors(repo: str) -> Iterator[None]:
+    """Translate the errors of huggingface_hub and of its HTTP client into ModelLoadError."""
+    from huggingface_hub import errors  # noqa: PLC0415
+
+    server = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    try:
+        yield
+    except errors.GatedRepoError:
+        problem, hint = f"{repo} is gated", f"Accept its terms at {server}/{repo}, and set HF_TOKEN"
+    except errors.RepositoryNotFoundError:
+        problem = f"there is no repository {repo} on {server}, or it is private"
+        hint = "Correct the name, or set HF_TOKEN"
+    except (errors.HfHubHTTPError, errors.HFValidationError) as error:
+        problem, hint = (
+            f"{server} does not serve {repo}: {_first_line(error)}",
+            "Correct the name, or try later",
+        )
+    except ModelLoadError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of the HTTP client, which is not the same in each version
+        problem = f"{repo} is not in the cache, and can't be downloaded: {_first_line(error)}"
+        hint = "Check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, or use a file: --model FILE.gguf"
+    else:
+        return
+    raise ModelLoadError(f"{problem}. {hint}.")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,0 +1,159 @@
+"""Downloads of models: with huggingface_hub itself, from a server on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.errors import ModelLoadError
+from gbnf_server.system.model_downloads import choose_files
+from support.hugging_face import GATED, hugging_face
+
+PARTS = tuple(f"split/big-Q4_K_M-{number:05}-of-00003.gguf" for number in (1, 2, 3))
+REPOS = {
+    "owner/one": {"README.md": b"#", "only-Q5_K_S.gguf": b"five", "mmproj-only-F16.gguf": b"vision"},
+    "owner/many": {
+        "m-Q4_K_M.gguf": b"four",
+        "m-UD-Q4_K_M.gguf": b"other four",
+        "m.q8_0.gguf": b"eight",
+        "m-Q4_K.gguf": b"plain",
+    },
+    "owner/split": {name: name.encode() for name in PARTS},
+    "owner/none": {"model.safetensors": b"x"},
+    "owner/odd": {"../../escaped-Q4_K_M.gguf": b"out", "/tmp/escaped-Q4_K_M.gguf": b"out"},
+}
+DOWNLOAD = """
+import sys
+from gbnf_server.errors import ModelLoadError
+from gbnf_server.system.model_downloads import download_model
+try:
+    print(download_model(sys.argv[1]))
+except ModelLoadError as error:
+    sys.exit(f"refused: {error}")
+"""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[tuple[str, list[str]]]:
+    with hugging_face(REPOS) as (url, served):
+        yield url, served
+
+
+def download(url: str, home: Path, reference: str, **variables: str) -> tuple[str, str]:
+    """Return the printed path and the errors; huggingface_hub reads its variables when it is imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", DOWNLOAD, reference],
+        env={
+            **os.environ,
+            "HF_ENDPOINT": url,
+            "HF_HOME": str(home),
+            "HF_HUB_ETAG_TIMEOUT": "60",
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("reference", "content"),
+    [
+        ("owner/one", b"five"),
+        ("owner/one:q5_k_s", b"five"),
+        ("owner/many", b"four"),
+        ("owner/many:UD-Q4_K_M", b"other four"),
+        ("owner/many:Q8_0", b"eight"),
+        ("owner/many:Q4_K", b"plain"),
+    ],
+)
+def test_the_model_of_the_quantization(
+    hub: tuple[str, list[str]], tmp_path: Path, reference: str, content: bytes
+) -> None:
+    path, said = download(hub[0], tmp_path, reference)
+    assert Path(path).read_bytes() == content, said
+    assert Path(path).is_relative_to(tmp_path)
+
+
+def test_all_parts_of_a_split_model_and_a_second_time_none(
+    hub: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    url, served = hub
+    served.clear()
+    path, _ = download(url, tmp_path, "owner/split")
+    assert sorted(served) == list(PARTS)
+    first = Path(path)
+    assert first.name == Path(PARTS[0]).name
+    assert [(first.parent / Path(name).name).read_bytes() for name in PARTS] == [
+        name.encode() for name in PARTS
+    ]
+    assert download(url, tmp_path, "owner/split")[0] == path
+    assert sorted(served) == list(PARTS)
+    assert download("http://127.0.0.1:1", tmp_path, "owner/split")[0] == path
+    assert download(url, tmp_path, "owner/split", HF_HUB_OFFLINE="1")[0] == path
+
+
+@pytest.mark.parametrize(
+    ("reference", "problem", "hint"),
+    [
+        ("owner/one:Q8_0", "no GGUF model of quantization Q8_0", "only-Q5_K_S.gguf"),
+        ("owner/none", "no GGUF model of quantization Q4_K_M", "choose another repository"),
+        ("owner/odd", "no GGUF model", "choose another"),
+        ("owner/missing", "there is no repository owner/missing", "HF_TOKEN"),
+        (GATED, "owner/gated is gated", "Accept its terms at http"),
+        ("model", "names no model", "OWNER/REPOSITORY"),
+        ("a/b:c:d", "names no model", "OWNER/REPOSITORY"),
+        ("../x", "does not serve ../x", "Correct the name"),
+    ],
+)
+def test_what_cannot_be_downloaded(
+    hub: tuple[str, list[str]], tmp_path: Path, reference: str, problem: str, hint: str
+) -> None:
+    path, said = download(hub[0], tmp_path, reference)
+    assert path == ""
+    assert "refused: " in said
+    assert problem in said
+    assert hint in said
+
+
+@pytest.mark.parametrize("offline", [{"HF_ENDPOINT": "nothing://127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}])
+def test_without_a_connection(hub: tuple[str, list[str]], tmp_path: Path, offline: dict[str, str]) -> None:
+    path, said = download(hub[0], tmp_path, "owner/one", **offline)
+    assert path == ""
+    assert "can't be downloaded" in said
+    assert "--model FILE.gguf" in said
+
+
+names = st.sampled_from(["a", "b/c", "../x", "/x", "d\x1b", "x-Q4_K_M", "x-Q8_0", "y-mmproj-Q4_K_M"])
+listings = st.lists(
+    st.builds(
+        "{}{}{}".format,
+        names,
+        st.sampled_from(["", "-00001-of-00002", "-00002-of-00002"]),
+        st.sampled_from([".gguf", ".GGUF", ".bin"]),
+    ),
+    unique=True,
+)
+
+
+@given(listings, st.none() | st.sampled_from(["Q4_K_M", "Q8_0", "x"]))
+def test_only_whole_models_of_listed_files_are_chosen(listed: list[str], quantization: str | None) -> None:
+    try:
+        chosen = choose_files("owner/repo", listed, quantization)
+    except ModelLoadError:
+        return
+    assert set(chosen) <= set(listed)
+    for name in chosen:
+        assert not name.startswith(("/", ".."))
+        assert name.isprintable()
+        assert name.lower().endswith(".gguf")
+    assert ("-of-" in chosen[0]) == (len(chosen) == 2)
