@@ -1,6 +1,6 @@
 """Batches: many requests, several at a time, with resumable runs and one result file."""
 
-from gbnf_server.batch.requests import BatchFileError, BatchRequest, read_requests
+from gbnf_server.batch.requests import BatchFileError, BatchRequest, parse_requests, read_requests
 from gbnf_server.batch.runner import Batch, BatchError, BatchResult, write_result
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "BatchFileError",
     "BatchRequest",
     "BatchResult",
+    "parse_requests",
     "read_requests",
     "write_result",
 ]

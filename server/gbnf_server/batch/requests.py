@@ -41,6 +41,11 @@ def read_requests(path: Path) -> tuple[BatchRequest, ...]:
         raise BatchFileError(
             f"{path} is not UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8."
         ) from None
+    return parse_requests(text, str(path))
+
+
+def parse_requests(text: str, source: str) -> tuple[BatchRequest, ...]:
+    """As `read_requests`, for a text; `source` names it in errors."""
     found: dict[str, BatchRequest] = {}
     # split at line feeds alone: a text may hold other separators
     for number, line in enumerate(text.split("\n"), 1):
@@ -50,12 +55,12 @@ def read_requests(path: Path) -> tuple[BatchRequest, ...]:
             request = _request(parse_json(line), number, taken=found)
         except ValueError as error:
             raise BatchFileError(
-                f"{path}, line {number}: {error}. A line is a JSON string, or an object such as "
+                f"{source}, line {number}: {error}. A line is a JSON string, or an object such as "
                 '{"id": "a1", "query": "what time is it", "workspace": "folder"}.'
             ) from None
         found[request.id] = request
     if not found:
-        raise BatchFileError(f"{path} has no requests: put one on each line")
+        raise BatchFileError(f"{source} has no requests: put one on each line")
     return tuple(found.values())
 
 

@@ -93,7 +93,6 @@ app = typer.Typer(
     cls=_Commands,
     help=reflow(_HELP, EXIT_CODES),
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

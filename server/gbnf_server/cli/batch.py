@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.input_files import STDIN, read_text, source_name
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
     BackendOption,
     ContextSizeOption,
+    GpuLayersOption,
+    HfOption,
     LanguageOption,
     ManifestsOption,
     MaxStepsOption,
@@ -27,6 +30,7 @@ from gbnf_server.cli.model_options import (
     SeedOption,
     ServerOption,
     TemperatureOption,
+    ThreadsOption,
     WorkspaceOption,
 )
 
@@ -57,14 +61,16 @@ class BatchFiles:
         if not self.results.name:
             raise typer.BadParameter("the name is empty: use a file", param_hint="--out")
         for path in (self.results, self.log):
-            if path.exists() and path.samefile(self.requests):
+            if path.exists() and self.requests.exists() and path.samefile(self.requests):
                 raise typer.BadParameter(f"{path} is the request file: use another", param_hint="--out")
 
 
 def batch(
     requests: Annotated[
         Path,
-        typer.Argument(metavar="FILE.jsonl", help="Requests, one a line: a JSON string or object."),
+        typer.Argument(
+            metavar="FILE.jsonl", help="Requests, one JSON string or object a line; -: standard input."
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -75,10 +81,13 @@ def batch(
         typer.Option(min=1, help="Concurrent runs. Default: the server's slots; 1 in this process."),
     ] = None,
     model: ModelOption = None,
+    hf: HfOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
     ctx_size: ContextSizeOption = None,
+    gpu_layers: GpuLayersOption = None,
+    threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
@@ -101,9 +110,10 @@ def batch(
     \b
     Try:
       gbnf batch requests.jsonl
+      jq -c .question faq.json | gbnf batch - --out answers.jsonl
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size)
+    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     from gbnf import load_manifests
     from gbnf_server.bundled import manifests_path
@@ -111,6 +121,8 @@ def batch(
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
+    if out is None and str(requests) == STDIN:
+        raise typer.BadParameter("with -, give a result file: --out FILE", param_hint="FILE.jsonl")
     results = out or requests.parent / f"{requests.stem}.results.jsonl"
     files = BatchFiles(requests, results, workspace)
     options = PlannerOptions(
@@ -139,13 +151,16 @@ def run_batch(
     """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
-    from gbnf_server.batch import Batch, read_requests
+    from gbnf_server.batch import Batch, parse_requests, read_requests
     from gbnf_server.cli.output import stderr_console
     from gbnf_server.evaluation.metadata import identity
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
 
-    requests = read_requests(files.requests)
+    if str(files.requests) == STDIN:
+        requests = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))
+    else:
+        requests = read_requests(files.requests)
     files.check()
     console = stderr_console()
     workspace = Workspace(files.workspace)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,7 @@ from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import read_text
 
 if TYPE_CHECKING:
+    from gbnf import Grammar
     from gbnf.grammar.match import Match
 
 AROUND = 60
@@ -29,6 +31,10 @@ def check(
     engine: Annotated[
         bool, typer.Option(help="Load the grammar in llama.cpp, too, with the bundled model's vocabulary.")
     ] = True,
+    json_: Annotated[
+        bool,
+        typer.Option("--json", help="Print a JSON object: accepted; if not, where and what was expected."),
+    ] = False,
 ) -> None:
     """Check a grammar, and whether a text is in its language.
 
@@ -52,6 +58,9 @@ def check(
     loaded = engine and _load_in_engine(source)
     if text is None and grammar != "-":
         text = _piped()
+    if json_:
+        accepted = _print_json(parsed, text)
+        raise typer.Exit(ExitCode.SUCCESS if accepted else ExitCode.FAILURE)
     if text is None:
         by = "this toolkit and llama.cpp" if loaded else "this toolkit"
         write(f"valid: {plural(len(parsed.rules.productions), 'rule')}, accepted by {by}")
@@ -62,6 +71,19 @@ def check(
         return
     _show_refusal(text, match)
     raise typer.Exit(ExitCode.FAILURE)
+
+
+def _print_json(grammar: Grammar, text: str | None) -> bool:
+    """Print whether the grammar accepts the text, and return it; without a text, only that it is sound."""
+    from gbnf_server.cli.output import write
+
+    value: dict[str, Any] = {"accepted": True, "rules": len(grammar.rules.productions)}
+    match = None if text is None else grammar.match(text)
+    if match is not None and not match.complete:
+        value |= {"accepted": False, "at_end": match.accepted, "position": match.position}
+        value |= {"line": match.line, "column": match.column, "expected": match.expected}
+    write(json.dumps(value, ensure_ascii=False))
+    return bool(value["accepted"])
 
 
 def _piped() -> str | None:

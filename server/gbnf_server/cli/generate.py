@@ -15,12 +15,15 @@ from gbnf_server.cli.model_options import (
     ApiKeyOption,
     BackendOption,
     ContextSizeOption,
+    GpuLayersOption,
+    HfOption,
     MaxTokensOption,
     ModelOption,
     ModelSource,
     SeedOption,
     ServerOption,
     TemperatureOption,
+    ThreadsOption,
 )
 
 if TYPE_CHECKING:
@@ -45,10 +48,13 @@ def generate(
         typer.Option(metavar="FILE", help="JSON Schema that the answer fits; -: standard input."),
     ],
     model: ModelOption = None,
+    hf: HfOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
     ctx_size: ContextSizeOption = None,
+    gpu_layers: GpuLayersOption = None,
+    threads: ThreadsOption = None,
     max_tokens: MaxTokensOption = 1024,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -66,7 +72,7 @@ def generate(
     \b
     Exit codes: 0 success, 1 truncated or invalid answer, 3 invalid schema, 4 the model does not work.
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size)
+    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     check_one_stdin(prompt, schema)
     from rich.text import Text

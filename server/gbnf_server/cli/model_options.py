@@ -64,6 +64,14 @@ ModelOption: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="F.gguf|NAME", help="Model file; with --backend, the server's name for the model."),
 ]
+HfOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--hf",
+        metavar="REPO[:QUANT]",
+        help="Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
+    ),
+]
 ServerOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
 ]
@@ -82,6 +90,16 @@ ContextSizeOption: TypeAlias = Annotated[
         help="Context size in tokens. Default: in process that of the model, at most 8192; with ollama 8192; "
         "otherwise what the server reports. Not for llama-server, which sets it when it starts.",
     ),
+]
+GpuLayersOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
+    ),
+]
+ThreadsOption: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="CPU threads, in process. Default: one per physical core.")
 ]
 
 # Options that select tools and what they may do.
@@ -132,13 +150,19 @@ SeedOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model, as options name it: `model` is a file in process, else the server's name for it."""
+    """A model, as options name it: `model` is a file in process, else the server's name for it.
+
+    `hf`: a model on Hugging Face. `gpu_layers` and `threads` apply in process only.
+    """
 
     model: str | None = None
     server: str | None = None
     api_key: str | None = None
     backend: BackendName | None = None
     context_size: int | None = None
+    hf: str | None = None
+    gpu_layers: int | None = None
+    threads: int | None = None
 
     @property
     def backend_name(self) -> BackendName:
@@ -148,7 +172,7 @@ class ModelSource:
     @property
     def is_demo_model(self) -> bool:
         """Whether no option names a model, so that it is the bundled one."""
-        return self.backend_name is BackendName.IN_PROCESS and self.model is None
+        return self.backend_name is BackendName.IN_PROCESS and self.model is None and self.hf is None
 
     def check(self) -> None:
         """Raise BadParameter if the options conflict, or the key can't be sent."""
@@ -158,6 +182,17 @@ class ModelSource:
             raise typer.BadParameter(
                 "--ctx-size does not apply to a running llama-server: use it with `gbnf server start`"
             )
+        if self.hf is not None and (
+            self.model is not None or self.backend_name is not BackendName.IN_PROCESS
+        ):
+            raise typer.BadParameter("--hf names a model in process: use it without --model and --server")
+        if self.backend_name is not BackendName.IN_PROCESS:
+            for option, value in {"--gpu-layers": self.gpu_layers, "--threads": self.threads}.items():
+                if value is not None:
+                    raise typer.BadParameter(
+                        f"{option} applies to a model in process. A llama-server gets it when it starts: "
+                        f"gbnf server start -- {option} {value}"
+                    )
         match self.backend_name:
             case BackendName.IN_PROCESS | BackendName.LLAMA_SERVER if self.backend is None:
                 if self.model is not None and self.server is not None:
@@ -190,9 +225,12 @@ class ModelSource:
                 return ModelKey(self.model or f"the model at {self.server}")
 
     def path(self) -> Path:
-        """Return the model's file; the bundled model by default."""
+        """Return the model's file; the bundled model by default. Downloads one from Hugging Face once."""
         from gbnf_server.demo_model import model_path
+        from gbnf_server.system.model_downloads import download_model
 
+        if self.hf is not None:
+            return download_model(self.hf)
         return model_path() if self.model is None else Path(self.model)
 
     def open(self, style: str | None = None, *, parallel: int = 1) -> Backend:
@@ -207,6 +245,8 @@ class ModelSource:
                     context_length=self.context_size,
                     prompt_style=prompt_style,
                     parallel=parallel,
+                    gpu_layers=self.gpu_layers,
+                    threads=self.threads,
                 )
             case BackendName.LLAMA_SERVER:
                 return self._llama_server(prompt_style)

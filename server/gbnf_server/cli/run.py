@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.input_files import read_request
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
     BackendOption,
     CallFormatChoice,
     ContextSizeOption,
+    GpuLayersOption,
+    HfOption,
     LanguageOption,
     ManifestsOption,
     MaxStepsOption,
@@ -31,6 +34,7 @@ from gbnf_server.cli.model_options import (
     ServerOption,
     StyleOption,
     TemperatureOption,
+    ThreadsOption,
     VerboseOption,
     WorkspaceOption,
 )
@@ -75,12 +79,17 @@ class OutputOptions:
 
 
 def run(
-    query: Annotated[str, typer.Argument(metavar="REQUEST", help="The request, in natural language.")],
+    query: Annotated[
+        str, typer.Argument(metavar="REQUEST", help="Request in natural language; -: standard input.")
+    ],
     model: ModelOption = None,
+    hf: HfOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
     ctx_size: ContextSizeOption = None,
+    gpu_layers: GpuLayersOption = None,
+    threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     image: Annotated[
@@ -139,12 +148,14 @@ def run(
     Try:
       gbnf run "create a folder trips"
       gbnf run "what is 12 * 7?" --json | jq .answer
+      gbnf run - < request.txt
       gbnf run "delete old.txt" --workspace ~/notes --yes
       gbnf run "…" --model Qwen3-4B-Q4_K_M.gguf --reasoning free
+      gbnf run "…" --hf Qwen/Qwen3-4B-GGUF
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
       gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size)
+    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.GRAMMAR}:
         raise typer.BadParameter("--reasoning field requires a grammar: use --reasoning free")
@@ -154,6 +165,7 @@ def run(
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
+    query = read_request(query)
     chosen: dict[str, str | int | None] = {
         "call_format": call_format,
         "reasoning": reasoning,
@@ -200,7 +212,6 @@ def run_request(
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
 
-    request_text(request.query)
     console = stderr_console()
     workspace = Workspace(request.workspace)
     if not output.quiet:

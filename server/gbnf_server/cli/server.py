@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf_server.cli.help import reflow
+from gbnf_server.cli.model_options import HfOption, ModelSource
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,6 +91,7 @@ def start(
     model: Annotated[
         Path | None, typer.Option(metavar="F.gguf", help="Model file. Default: the bundled model.")
     ] = None,
+    hf: HfOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8080,
     ctx_size: Annotated[
         int | None,
@@ -113,20 +115,21 @@ def start(
 
     \b
     Try:
-      gbnf server start --model Qwen3-4B-Q4_K_M.gguf
+      gbnf server start --hf Qwen/Qwen3-4B-GGUF:Q8_0
       gbnf server start --model Qwen3-4B-Q4_K_M.gguf -- --gpu-layers 20
       gbnf run "create a folder trips" --server http://127.0.0.1:8080
     """
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.demo_model import model_path
     from gbnf_server.llama_server.api_keys import key_file
     from gbnf_server.llama_server.build import start as run
 
+    source = ModelSource(None if model is None else str(model), hf=hf)
+    source.check()
     with (
         interruptible(),
         run(
-            model or model_path(),
+            source.path(),
             port=port,
             context_length=ctx_size,
             slots=parallel,

@@ -16,6 +16,8 @@ from gbnf_server.cli.model_options import (
     BackendName,
     BackendOption,
     ContextSizeOption,
+    GpuLayersOption,
+    HfOption,
     LanguageOption,
     ManifestsOption,
     MarkdownOption,
@@ -26,6 +28,7 @@ from gbnf_server.cli.model_options import (
     QuietOption,
     ServerOption,
     StyleOption,
+    ThreadsOption,
 )
 
 if TYPE_CHECKING:
@@ -47,10 +50,13 @@ class TuneOptions:
 
 def tune(
     model: ModelOption = None,
+    hf: HfOption = None,
     server: ServerOption = None,
     backend: BackendOption = None,
     api_key: ApiKeyOption = None,
     ctx_size: ContextSizeOption = None,
+    gpu_layers: GpuLayersOption = None,
+    threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     suite: Annotated[
         list[str] | None,
@@ -84,7 +90,7 @@ def tune(
       gbnf tune --server http://127.0.0.1:8080 --suite abstention
       gbnf tune --backend ollama --model qwen2.5:7b --strategy grammar --strategy text
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size)
+    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     from gbnf import load_manifests
     from gbnf_server.bundled import manifests_path

@@ -44,6 +44,22 @@ def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Pat
     assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (left.code, found)
 
 
+def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    command = ["batch", "-", "--model", model, *options]
+    out = tmp_path / "out.jsonl"
+    left = gbnf(*command, "--out", out, stdin='"ping"\n"again è"\n')
+    assert [one["query"] for one in lines(out)] == ["ping", "again è"]
+    assert left.code == ExitCode.FAILURE
+    left = gbnf(*command, stdin='"ping"')
+    assert left.code == ExitCode.USAGE
+    assert "--out FILE" in left.err
+    left = gbnf(*command, "--out", out, stdin='"ping"\n{')
+    assert left.code == ExitCode.INPUT
+    assert "the standard input, line 2" in left.err
+
+
 @pytest.mark.parametrize(
     ("text", "code", "says"), [("", ExitCode.INPUT, "has no requests"), ("{}", ExitCode.INPUT, "line 1")]
 )

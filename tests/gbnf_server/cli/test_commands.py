@@ -179,6 +179,21 @@ def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None
     assert "nothing.gbnf" in left.err
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (NOW, {"accepted": True}),
+        ('{"name": "get_nov', {"accepted": False, "at_end": False, "line": 1, "column": 17, "position": 16}),
+        ('{"name"', {"accepted": False, "at_end": True, "position": 7, "expected": ['":"']}),
+    ],
+)
+def test_check_as_json(gbnf: Gbnf, grammar_file: Path, text: str, value: dict[str, object]) -> None:
+    left = gbnf("check", grammar_file, text, "--json")
+    assert left.code == (ExitCode.SUCCESS if value["accepted"] else ExitCode.FAILURE)
+    assert json.loads(left.out).items() >= value.items()
+    assert json.loads(gbnf("check", grammar_file, "--json").out)["accepted"] is True
+
+
 # gbnf manifests
 
 
@@ -274,6 +289,14 @@ def test_the_exit_codes_are_in_the_help(gbnf: Gbnf) -> None:
     for left in (gbnf("--help"), gbnf("run", "--help")):
         for code in ExitCode:
             assert f" {code.value}  " in left.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_for_each_shell(gbnf: Gbnf, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    left = gbnf("--show-completion", shell)
+    assert left.code == ExitCode.SUCCESS
+    assert "_GBNF_COMPLETE" in left.out
 
 
 def test_the_version(gbnf: Gbnf) -> None:

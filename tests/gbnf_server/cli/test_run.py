@@ -56,6 +56,25 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
 
 
+def test_the_request_from_standard_input_and_options_of_the_engine(
+    gbnf: Gbnf, model: Path, tmp_path: Path
+) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    options = [
+        "--manifests",
+        tmp_path / "tools",
+        "--workspace",
+        tmp_path / "work",
+        "--max-steps",
+        "1",
+        "--json",
+    ]
+    engine = ["--gpu-layers", "0", "--threads", "1"]
+    left = gbnf("run", "-", "--model", model, *engine, *options, stdin="ping è\n")
+    assert json.loads(left.out)["query"] == "ping è\n"
+    assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
+
+
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -119,6 +138,11 @@ def test_without_a_terminal_only_yes_approves(
         (["--temperature", "inf"], ExitCode.USAGE, "temperature"),
         (["--server", "http://127.0.0.1:1", "--api-key", "cl\xe9"], ExitCode.USAGE, "api-key"),
         (["--workspace", "/proc/nothing"], ExitCode.ENVIRONMENT, "workspace"),
+        (["--hf", "nothing"], ExitCode.ENVIRONMENT, "OWNER/REPOSITORY"),
+        (["--hf", "a/b", "--model", "m.gguf"], ExitCode.USAGE, "--hf"),
+        (["--hf", "a/b", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "--hf"),
+        (["--gpu-layers", "1", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "--gpu-layers 1"),
+        (["--threads", "1", "--backend", "ollama", "--model", "m"], ExitCode.USAGE, "--threads 1"),
     ],
 )
 def test_what_is_in_the_way_is_said_without_a_traceback(
