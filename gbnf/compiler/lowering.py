@@ -116,7 +116,7 @@ class Lowering:
         self._layout = LAYOUTS[self.options.whitespace]
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._any_order_rules = 0  # rules that any order takes beyond the declared one
-        self._expander = Expander(self.document, self.report.unenforced, closed=self.options.closed)
+        self._expander = Expander(self.document, self.report.unenforced)
         self._known: dict[tuple[Conjunction, int], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()

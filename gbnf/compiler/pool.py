@@ -23,7 +23,7 @@ from gbnf.compiler.schema import check_whitespace, compilation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, literal, seq
 from gbnf.grammar.passes import run_passes
-from gbnf.schema.applicators import ADDITIONAL_PROPERTY_KEYWORDS, declares_elsewhere
+from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.step_references import offered_args
@@ -173,13 +173,9 @@ def _compile_arguments(
 
 
 def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> Mapping[str, Any]:
-    """Return the schema in which a tool without declared arguments takes none.
-
-    Properties that are not offered are not allowed as additional ones either.
-    """
+    """Return the schema, closed if `closed`; properties that are not offered are not additional ones."""
     args = {keyword: value for keyword, value in args.items() if keyword != "$schema"}  # always 2020-12
-    if closed and ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(args) and not declares_elsewhere(args):
-        return {**args, "additionalProperties": False}
+    args = close_arguments(args) if closed else args
     properties = args.get("properties", {})
     hidden = (tool.runtime_resolved | tool.step_references.keys()) - properties.keys()
     return {**args, "properties": {**properties, **dict.fromkeys(hidden, False)}} if hidden else args

@@ -46,7 +46,7 @@ def compile_schema(
 
 def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
     table = RuleTable(RESERVED - {"root"})
-    lowering = Lowering(Document(schema), options, table)
+    lowering = Lowering(Document(schema, closed=options.closed), options, table)
     root = table.reserve("root")
     lowering.root(root, Scope(table, ()))
     rules = run_passes(Rules(table.productions, root.name))

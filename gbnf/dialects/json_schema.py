@@ -22,7 +22,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gbnf.calls.validation.closed_schema import validation_schema
+from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError
 from gbnf.schema.applicators import map_subschemas, walk

@@ -38,6 +38,9 @@ CHILD_APPLICATORS: Mapping[str, ApplicatorKind] = {
 }
 """Keywords whose schemas judge parts of the value."""
 
+CONDITIONS = frozenset({"not", "if", "contains", "propertyNames"})
+"""Keywords whose schemas are conditions: a stricter condition may accept more values."""
+
 DEFINITIONS: Mapping[str, ApplicatorKind] = {"$defs": "map", "definitions": "map"}
 """Keywords whose schemas judge nothing until a reference leads there."""
 
@@ -45,19 +48,6 @@ APPLICATORS: Mapping[str, ApplicatorKind] = {**IN_PLACE_APPLICATORS, **CHILD_APP
 
 SchemaPath: TypeAlias = tuple[str | int, ...]
 """The keys and indices that lead from a schema to one below it; the first is the keyword."""
-
-
-ADDITIONAL_PROPERTY_KEYWORDS = frozenset(
-    {"additionalProperties", "patternProperties", "unevaluatedProperties"}
-)
-"""Keywords that constrain other properties than the declared ones."""
-
-_ELSEWHERE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
-
-
-def declares_elsewhere(schema: Mapping[str, Any]) -> bool:
-    """Return whether other keywords than the schema's own `properties` may declare properties."""
-    return not _ELSEWHERE.isdisjoint(schema)
 
 
 def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:

@@ -20,8 +20,9 @@ from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.effort import EffortSpent, is_spent
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
+from gbnf.schema.closing import close_objects
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
-from gbnf.schema.keywords import unknown_keywords
+from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
 from gbnf.surrogates import has_surrogate
 
@@ -34,6 +35,8 @@ _VALIDATORS: dict[str, Any] = {
     "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
     _DEFAULT_DIALECT: jsonschema.Draft202012Validator,
 }
+#: The keywords below which schemas evaluate parts of the same value.
+_EVALUATING = frozenset({"allOf", "anyOf", "oneOf", CONDITION, OPTIONAL})
 _DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for dialect in _VALIDATORS}
 
 
@@ -48,9 +51,8 @@ class Subschema:
     entered: bool = field(default=False, repr=False)
     #: Whether the schema was generated from one of the author's.
     is_generated: bool = field(default=False, repr=False)
-    #: "if" for a condition that the value itself satisfies, "inside" for a schema inside a condition, a `not`
-    #: or a `contains`; "" for all others. Only closed objects depend on it.
-    condition_role: str = field(default="", repr=False)
+    #: Whether a schema around it, of the same value, constrains what it leaves unevaluated.
+    is_observed: bool = field(default=False, repr=False)
     #: The resources on the path to the subschema that determine its dynamic references.
     dynamic_scope: tuple[str, ...] = field(default=(), repr=False)
 
@@ -65,15 +67,20 @@ class Subschema:
             raw,
             pointer,
             self.resolver,
-            condition_role=self.condition_role and "inside",
+            is_observed=steps[0] in _EVALUATING and self.observes,
             dynamic_scope=self.dynamic_scope,
         )
+
+    @property
+    def observes(self) -> bool:
+        """Whether it depends on what the schemas below it, of the same value, evaluate."""
+        return self.is_observed or not UNEVALUATED.isdisjoint(self.raw)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Subschema)
             and self.raw is other.raw
-            and self.condition_role == other.condition_role
+            and self.is_observed == other.is_observed
             and self.dynamic_scope == other.dynamic_scope
         )
 
@@ -104,13 +111,12 @@ def _specification(dialect: str) -> Specification[Any]:
 
 
 class Document:
-    """A schema, its dialect and its references."""
+    """A schema, its dialect and its references; with `closed`, see `gbnf.schema.closing`."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, *, closed: bool = False) -> None:
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
         self._specification = _specification(self.dialect)
-        self.root = Subschema(schema, "", _LateResolver(self), entered=True)
         draft = _DRAFTS.get(self.dialect, "2020-12")
         #: Up to draft 7, keywords beside `$ref` are ignored.
         self.refs_hide_siblings = draft.startswith("draft")
@@ -118,6 +124,16 @@ class Document:
         self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
         self._forms = MetaschemaChecker(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
         self._forms.check(schema, "")
+        self._closed = closed
+        if closed:
+            schema = close_objects(
+                schema,
+                self._specification,
+                unknown=self._unknown,
+                refs_hide_siblings=self.refs_hide_siblings,
+            )
+            self._unknown -= {"unevaluatedProperties"}  # closing adds it, whatever the draft
+        self.root = Subschema(schema, "", _LateResolver(self), entered=True)
         self._readable: dict[int, tuple[Any, Any]] = {}
         self._parents: dict[int, tuple[int, str]] | None = None
         self._pointers: dict[int, str] = {}
@@ -181,7 +197,7 @@ class Document:
             pointer,
             resolver,
             entered=True,
-            condition_role=subschema.condition_role,
+            is_observed=subschema.observes,
             dynamic_scope=dynamic_scope,
         )
 
@@ -217,7 +233,7 @@ class Document:
 
             validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
             declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
-            readable = extend_validator(validator, every_draft=not declares)
+            readable = extend_validator(validator, every_draft=not declares, closed=self._closed)
             # A format means in every draft what it means in the last, as in the grammar.
             checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
             self._validator = readable(self.root.raw, format_checker=checker)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gbnf.effort import EffortSpent, limit_effort_share, spend
@@ -19,8 +20,8 @@ from gbnf.schema.case_splitting import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema, UndecidedError
 from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
-from gbnf.schema.intersections import array_shape, closed_property_names, number_shape, object_shape
-from gbnf.schema.keywords import CHOICES, KEYWORDS, PRIVATE, TYPES
+from gbnf.schema.intersections import array_shape, number_shape, object_shape
+from gbnf.schema.keywords import CHOICES, KEYWORDS, OPTIONAL, PRIVATE, TYPES, UNEVALUATED
 from gbnf.schema.negation import NoComplementError
 from gbnf.schema.pattern_matching import is_supported_pattern
 from gbnf.schema.strings import merge_strings, string_language, string_shape
@@ -63,15 +64,11 @@ _ALL_TYPES = frozenset(_EVERY_TYPE)
 
 
 class Expander:
-    """Expands conjunctions of one document, each once.
+    """Expands conjunctions of one document, each once."""
 
-    If `closed`, an object that declares properties but not `additionalProperties` allows no others.
-    """
-
-    def __init__(self, document: Document, report: ReportCallback, *, closed: bool = False) -> None:
+    def __init__(self, document: Document, report: ReportCallback) -> None:
         self._document = document
         self._report = report
-        self._closed = closed
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
@@ -101,8 +98,7 @@ class Expander:
             self._open.add(subschemas)
             try:
                 flat = self._flattener.flatten(subschemas)
-                solved = self._solve(flat.facets, flat.branchings, closed=self._closed)
-                known = self._known[subschemas] = solved
+                known = self._known[subschemas] = self._solve(flat.facets, flat.branchings)
             finally:
                 self._open.discard(subschemas)
         return known
@@ -112,7 +108,7 @@ class Expander:
         try:
             with limit_effort_share(_SHARE):
                 flat = self._flattener.flatten(subschemas, choices=False)
-                found = self._solve(flat.facets, (), closed=False)
+                found = self._solve(flat.facets, ())
             for facet in flat.facets:
                 for keyword in sorted(CHOICES & facet.raw.keys()) if isinstance(facet.raw, Mapping) else ():
                     self._report(f"{facet.pointer}/{keyword}", keyword, _TOO_MUCH)
@@ -137,13 +133,10 @@ class Expander:
         facets: tuple[Subschema, ...],
         branchings: tuple[Branching, ...],
         budget: int = MAX_COMBINATIONS,
-        *,
-        closed: bool,
     ) -> ValueSet:
         """Return the values of all facets and of one branch each of the branchings.
 
-        At most `budget` combinations of branches are formed. `closed`: as for `Expander`; never where choices
-        were left out, since these might declare properties too.
+        At most `budget` combinations of branches are formed.
         """
         spend(_FACET_WORK * (1 + len(facets)))
         if not facets:
@@ -154,8 +147,8 @@ class Expander:
         too_many = math.prod(len(branching.branches) for branching in branchings) > budget
         source = next((facet for facet in facets if "enum" in facet.raw or "const" in facet.raw), None)
         if source is not None and (too_many or not branchings):
-            return self._finite(source, facets, whole=too_many, closed=closed)
-        if too_many:
+            return self._finite(source, facets, whole=too_many)
+        if too_many or any(branching.keyword == OPTIONAL for branching in branchings):
             found = cases(
                 FlatSchema(facets, branchings), self._flattener.flatten, self._is_impossible, budget
             )
@@ -165,15 +158,15 @@ class Expander:
                         reason=f"every choice at '{facets[0].pointer or '/'}' contradicts another"
                     )
                 most = budget // len(found)
-                return union([self._solve(one.facets, one.branchings, most, closed=closed) for one in found])
-            branchings, closed = self._fewer(branchings, budget), False
+                return union([self._solve(one.facets, one.branchings, most) for one in found])
+            branchings = self._fewer(branchings, budget) if too_many else branchings
         if not branchings:
-            return self._intersect(facets, closed=closed)
+            return self._intersect(facets)
         first, *others = branchings
         most = budget // len(first.branches)
-        sets = [self._branch(facets, branch, tuple(others), most, closed=closed) for branch in first.branches]
+        sets = [self._branch(facets, branch, tuple(others), most) for branch in first.branches]
         if first.exclusive:
-            sets = self._exclusive(facets, first, tuple(others), sets, most, closed=closed)
+            sets = self._exclusive(facets, first, tuple(others), sets, most)
         return union(sets)
 
     def _branch(
@@ -182,11 +175,9 @@ class Expander:
         branch: Subschema,
         others: tuple[Branching, ...],
         budget: int,
-        *,
-        closed: bool,
     ) -> ValueSet:
         flat = self._flattener.flatten((branch,), facets)
-        return self._solve(flat.facets, (*others, *flat.branchings), budget, closed=closed)
+        return self._solve(flat.facets, (*others, *flat.branchings), budget)
 
     def _is_impossible(self, subschemas: Conjunction) -> bool:
         return self._compared(subschemas).is_empty
@@ -199,7 +190,7 @@ class Expander:
             if combinations * len(branching.branches) <= budget:
                 combinations *= len(branching.branches)
                 kept.append(branching)
-            else:
+            elif branching.keyword != OPTIONAL:  # what depends on it is reported
                 subschema, keyword = branching.subschema, branching.keyword
                 reason = f"with the choices beside it, it makes more than {MAX_COMBINATIONS} cases"
                 self._report(f"{subschema.pointer}/{keyword}", keyword, reason)
@@ -212,13 +203,12 @@ class Expander:
         others: tuple[Branching, ...],
         sets: list[ValueSet],
         budget: int,
-        *,
-        closed: bool,
     ) -> list[ValueSet]:
         """Return the sets of `oneOf`'s branches without the values that two of them share, where possible."""
         whole = sets
-        if closed:  # a value counts as another branch's where the schema allows it, closed or not
-            whole = [self._branch(facets, branch, others, budget, closed=False) for branch in choice.branches]
+        if choice.subschema.observes:  # a value counts as another branch's, whatever that leaves unevaluated
+            loose = tuple(map(_without_unevaluated, facets))
+            whole = [self._branch(loose, branch, others, budget) for branch in choice.branches]
         rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
         apart = [
             ValueSet(
@@ -252,9 +242,7 @@ class Expander:
                 self._report_overlap(
                     choice, number, mine[0], f"inside, the complement of {hidden!r} has no schema"
                 )
-            apart[number] = self._branch(
-                facets, choice.branches[number], (*others, *without), budget, closed=closed
-            )
+            apart[number] = self._branch(facets, choice.branches[number], (*others, *without), budget)
         return apart
 
     def _report_overlap(self, choice: Branching, number: int, other: int, reason: str) -> None:
@@ -293,9 +281,7 @@ class Expander:
         except UndecidedError:
             return False
 
-    def _finite(
-        self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool, closed: bool
-    ) -> ValueSet:
+    def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
         """Return the values of `source` that every facet allows.
 
         Each facet's own keywords judge them: the branches of a combinator are facets themselves, and
@@ -315,9 +301,6 @@ class Expander:
         kept = distinct(shallow)
         if self._document.dialect.endswith(_FLOATS_ARE_NO_INTEGERS):
             kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
-        declared = closed_property_names(facets) if closed else None
-        if declared is not None:
-            kept = [value for value in kept if not isinstance(value, dict) or value.keys() <= declared]
         for facet in facets:
             validator = _FacetValidator(facet if whole else own_keywords(facet), self._document)
             try:
@@ -332,8 +315,12 @@ class Expander:
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
 
-    def _intersect(self, facets: tuple[Subschema, ...], *, closed: bool) -> ValueSet:
+    def _intersect(self, facets: tuple[Subschema, ...]) -> ValueSet:
         allowed, integer = _types(facets)
+
+        def evaluating(subschema: Subschema) -> tuple[tuple[Subschema, ...], bool]:
+            return self._flattener.evaluating(subschema, facets)
+
         shapes: list[Shape | None] = []
         if "null" in allowed:
             shapes.append(Null())
@@ -344,18 +331,14 @@ class Expander:
         if "string" in allowed:
             shapes.append(string_shape(facets, self._report))
         if "array" in allowed:
-            shapes.append(array_shape(facets, self._report, self._reached))
+            shapes.append(array_shape(facets, self._report, evaluating))
         if "object" in allowed:
-            keys, reached = self._key_language, self._reached
-            shapes.append(object_shape(facets, self._report, keys, reached, closed=closed))
+            shapes.append(object_shape(facets, self._report, self._key_language, evaluating))
         shapes_left = tuple(shape for shape in shapes if shape is not None)
         if shapes_left:
             return ValueSet(shapes=shapes_left)
         subschemas = ", ".join(f"'{facet.pointer or '/'}'" for facet in facets)
         return ValueSet(reason=f"no value satisfies all keywords at {subschemas}")
-
-    def _reached(self, subschema: Subschema) -> frozenset[Subschema]:
-        return frozenset(self._flattener.flatten((subschema,)).facets)
 
     def _key_language(self, subschema: Subschema) -> Dfa | None:
         """Return the strings that a schema allows; None for every string."""
@@ -443,6 +426,13 @@ def _plain(raw: Any) -> ValueSet | None:
         if isinstance(listed, list) and listed and all(isinstance(value, str) for value in listed):
             return ValueSet(tuple(dict.fromkeys(listed)))
     return None
+
+
+def _without_unevaluated(facet: Subschema) -> Subschema:
+    """Return a facet that allows whatever it leaves unevaluated."""
+    if UNEVALUATED.isdisjoint(facet.raw):
+        return facet
+    return replace(facet, raw={key: value for key, value in facet.raw.items() if key not in UNEVALUATED})
 
 
 class _FacetValidator:

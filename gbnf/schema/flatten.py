@@ -8,15 +8,26 @@ objects whose remaining keywords each constrain one JSON type.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gbnf.effort import EffortSpent, spend
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import CHOICES, CONDITION, HAS_ITEM, KEYWORDS, PRIVATE, REFERENCES
+from gbnf.schema.keywords import (
+    CHOICES,
+    CONDITION,
+    HAS_ITEM,
+    KEYWORDS,
+    OPTIONAL,
+    PRIVATE,
+    REFERENCES,
+    UNEVALUATED,
+)
 from gbnf.schema.negation import NoComplementError, complement
 
 ReportCallback = Callable[[str, str, str], None]
+#: From a schema and its keyword to the choices, each a list of raw schemas.
+_Rewrite = Callable[[Subschema, str], list[list[Any]]]
 
 #: The work of looking at one subschema, in the units of `gbnf.effort`.
 _SUBSCHEMA_WORK = 15
@@ -53,7 +64,7 @@ class Flattener:
         self._report = report
         # for a schema without one, the keyword that has none (an error would keep its traceback alive)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
-        self._rewritten: dict[tuple[Subschema, str], tuple[Subschema, ...]] = {}
+        self._rewritten: dict[tuple[Subschema, str], tuple[tuple[Subschema, ...], ...]] = {}
         self._nesting = 0  # of complements within one another
         self._has_generated = False  # so that a subschema may be reached inside a generated one
 
@@ -84,7 +95,7 @@ class Flattener:
             facets[subschema] = None
             if raw.get("required") is True:
                 self._report(f"{subschema.pointer}/required", "required", _DRAFT_3)
-            if choices and not CHOICES.isdisjoint(raw):
+            if choices and not (CHOICES.isdisjoint(raw) and OPTIONAL not in raw):
                 for choice in self._choices(subschema):
                     if len(choice.branches) == 1:
                         more += choice.branches
@@ -93,9 +104,39 @@ class Flattener:
             if "allOf" in raw:
                 more += members(subschema, "allOf")
             if CONDITION in raw and subschema.is_generated:
-                more.append(replace(subschema.at(CONDITION), condition_role="if"))
+                more.append(subschema.at(CONDITION))
             pending.extend(reversed(more))
         return FlatSchema(tuple(facets), tuple(branchings))
+
+    def evaluating(
+        self, subschema: Subschema, facets: Iterable[Subschema]
+    ) -> tuple[tuple[Subschema, ...], bool]:
+        """Return the schemas whose keywords evaluate parts of a value for `subschema`, itself included.
+
+        The value satisfies all `facets`, among which are the branches chosen. Also returns whether every
+        choice was made; of one that was not, all branches count. Raises SchemaError.
+        """
+        satisfied = frozenset(facets)
+        found: dict[Subschema, None] = {}
+        pending = [subschema]
+        is_decided = True
+        while pending:
+            spend(_SUBSCHEMA_WORK)
+            here = self._document.enter(self.with_own_pointer(pending.pop()))
+            raw = here.raw
+            if not isinstance(raw, Mapping) or here in found:
+                continue
+            pending += [self._document.follow(here, keyword) for keyword in REFERENCES if keyword in raw]
+            if self._document.refs_hide_siblings and "$ref" in raw:
+                continue
+            found[here] = None
+            pending += members(here, "allOf") if "allOf" in raw else []
+            pending += [here.at(CONDITION)] if CONDITION in raw else []
+            for choice in self._evaluating_choices(here):
+                chosen = [one for one in choice.branches if self._document.enter(one) in satisfied]
+                is_decided = is_decided and bool(chosen)
+                pending += chosen or choice.branches
+        return tuple(found), is_decided
 
     def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
         """Return subschemas whose union is everything that `subschema` forbids. Raises NoComplementError."""
@@ -148,11 +189,7 @@ class Flattener:
 
     def _choices(self, subschema: Subschema) -> list[Branching]:
         raw = subschema.raw
-        found = [
-            Branching(subschema, keyword, tuple(members(subschema, keyword)), exclusive=keyword == "oneOf")
-            for keyword in ("anyOf", "oneOf")
-            if keyword in raw
-        ]
+        found = self._evaluating_choices(subschema)
         if "not" in raw:
             try:
                 branches = self.complement(subschema.at("not"))
@@ -163,25 +200,42 @@ class Flattener:
                 found.append(
                     Branching(subschema, "not", branches or (Subschema(False, subschema.pointer, None),))
                 )
-        for keyword, rewrite in (
-            ("if", _if),
-            ("dependentRequired", _dependent),
-            ("dependentSchemas", _dependent),
-            ("dependencies", _dependent),
-        ):
-            if keyword in raw:
-                found += [
-                    Branching(subschema, keyword, self._rewrite(subschema, keyword, number, some))
-                    for number, some in enumerate(rewrite(subschema, keyword))
-                ]
         return found
 
+    def _evaluating_choices(self, subschema: Subschema) -> list[Branching]:
+        """Return the choices whose branches evaluate parts of the value: all but those of `not`."""
+        raw = subschema.raw
+        found = []
+        for keyword in ("anyOf", "oneOf"):
+            if keyword not in raw:
+                continue
+            if keyword == "anyOf" and subschema.observes:
+                (branches,) = self._rewrite(subschema, keyword, _any_of)
+            else:
+                branches = tuple(self._visible(subschema, one) for one in members(subschema, keyword))
+            found.append(Branching(subschema, keyword, branches, exclusive=keyword == "oneOf"))
+        for keyword, rewrite in _REWRITES.items():
+            if keyword in raw:
+                choices = self._rewrite(subschema, keyword, rewrite)
+                found += [Branching(subschema, keyword, branches) for branches in choices]
+        return found
+
+    def _visible(self, subschema: Subschema, branch: Subschema) -> Subschema:
+        """Return a branch that is a facet where it is chosen, if `subschema` depends on that."""
+        raw = branch.raw
+        is_facet = isinstance(raw, Mapping) and not (self._document.refs_hide_siblings and "$ref" in raw)
+        if is_facet or not subschema.observes:
+            return branch
+        step = branch.pointer.removeprefix(f"{subschema.pointer}/")
+        return self._rewrite(subschema, step, lambda _, __: [[{"allOf": [raw]}]])[0][0]
+
     def _rewrite(
-        self, subschema: Subschema, keyword: str, number: int, raws: list[Any]
-    ) -> tuple[Subschema, ...]:
-        key = (subschema, f"{keyword} {number}")
+        self, subschema: Subschema, keyword: str, rewrite: _Rewrite
+    ) -> tuple[tuple[Subschema, ...], ...]:
+        key = (subschema, keyword)
         if key not in self._rewritten:
-            self._rewritten[key] = self._generated(subschema, keyword, raws)
+            choices = rewrite(subschema, keyword)
+            self._rewritten[key] = tuple(self._generated(subschema, keyword, raws) for raws in choices)
         return self._rewritten[key]
 
     def with_own_pointer(self, subschema: Subschema) -> Subschema:
@@ -191,7 +245,7 @@ class Flattener:
     def _generated(self, subschema: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
         self._has_generated = True
         pointer = f"{subschema.pointer}/{keyword}"
-        condition_role = "inside" if keyword == "not" else subschema.condition_role
+        is_observed = keyword != "not" and subschema.observes
         resolver, dynamic_scope = subschema.resolver, subschema.dynamic_scope
         return tuple(
             Subschema(
@@ -199,7 +253,7 @@ class Flattener:
                 pointer,
                 resolver,
                 is_generated=True,
-                condition_role=condition_role,
+                is_observed=is_observed,
                 dynamic_scope=dynamic_scope,
             )
             for raw in raws
@@ -228,7 +282,7 @@ def _if(subschema: Subschema, _keyword: str) -> list[list[Any]]:
     raw = subschema.raw
     condition, then, otherwise = raw["if"], raw.get("then", True), raw.get("else", True)
     if then is True and otherwise is True:
-        return []
+        return [[{}, {CONDITION: condition}]] if subschema.observes else []
     return [[{CONDITION: condition, "allOf": [then]}, {"allOf": [{"not": condition}, otherwise]}]]
 
 
@@ -250,11 +304,55 @@ def own_keywords(subschema: Subschema) -> Subschema:
     `not`, `if` and the dependent keywords stay: jsonschema judges by them.
     """
     raw = subschema.raw
-    if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(_NEED_SIBLINGS):
+    if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(UNEVALUATED):
         return subschema
     own = {keyword: value for keyword, value in raw.items() if keyword in (KEYWORDS | PRIVATE) - _FLATTENED}
     return Subschema(own, subschema.pointer, subschema.resolver)
 
 
+def _any_of(subschema: Subschema, _keyword: str) -> list[list[Any]]:
+    """Return one schema for each branch: the first that is satisfied, with those after it that may be too.
+
+    Those that evaluate nothing more are left out, so that most unions stay as small as they were.
+    """
+    certain = _evaluated(subschema.raw)
+    branches = subschema.raw["anyOf"]
+    potential = [_evaluated(one) if _is_simple(one) else None for one in branches]
+    found = []
+    for index, branch in enumerate(branches):
+        spend(1 + len(branches) - index)
+        known = certain | _evaluated(branch)
+        later = zip(branches[index + 1 :], potential[index + 1 :], strict=True)
+        more = [one for one, names in later if names is None or not names <= known]
+        found.append({"allOf": [branch], OPTIONAL: more} if more else {"allOf": [branch]})
+    return [found]
+
+
+def _evaluated(raw: Any) -> frozenset[tuple[str, str | int]]:
+    """Return what the keywords of a schema itself evaluate: names, patterns, and positions of arrays."""
+    if not isinstance(raw, Mapping):
+        return frozenset()
+    named = [
+        (keyword, name) for keyword in ("properties", "patternProperties") for name in raw.get(keyword, ())
+    ]
+    return frozenset([*named, *(("prefixItems", index) for index in range(len(raw.get("prefixItems", ()))))])
+
+
+def _is_simple(raw: Any) -> bool:
+    """Return whether a schema evaluates nothing but what `_evaluated` returns."""
+    return not isinstance(raw, Mapping) or _EVALUATING_MORE.isdisjoint(raw)
+
+
+_EVALUATING_MORE = (CHOICES - {"not", "dependentRequired"}) | UNEVALUATED | {
+    *REFERENCES, "allOf", "additionalProperties", "items", "additionalItems", "contains"
+}  # fmt: skip
+
+_REWRITES: dict[str, _Rewrite] = {
+    "if": _if,
+    "dependentRequired": _dependent,
+    "dependentSchemas": _dependent,
+    "dependencies": _dependent,
+    OPTIONAL: lambda subschema, _: [[{}, {"allOf": [one]}] for one in subschema.raw[OPTIONAL]],
+}
+
 _FLATTENED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-_NEED_SIBLINGS = frozenset({"unevaluatedItems", "unevaluatedProperties"})

@@ -14,9 +14,8 @@ from fractions import Fraction
 from gbnf.effort import TooManyStates, spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
-from gbnf.schema.applicators import ADDITIONAL_PROPERTY_KEYWORDS
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import ABOVE, BELOW, CHOICES, HAS_ITEM, NOT_INTEGER
+from gbnf.schema.keywords import ABOVE, BELOW, HAS_ITEM, NOT_INTEGER
 from gbnf.schema.numeric_keywords import integer_keyword, number_keyword, smallest
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
@@ -38,8 +37,8 @@ MAX_BOUND_SIZE = 10**40
 ReportCallback = Callable[[str, str, str], None]
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
-#: The subschemas that a subschema leads to by references and `allOf`, including itself.
-Reached = Callable[[Subschema], frozenset[Subschema]]
+#: The schemas that evaluate parts of a value for a subschema, and whether all choices among them are made.
+Evaluating = Callable[[Subschema], tuple[tuple[Subschema, ...], bool]]
 
 
 def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer: bool) -> Number | None:
@@ -71,13 +70,14 @@ def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer
     return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(facets))
 
 
-def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Reached) -> Array | None:
-    """Return the arrays; `reached`: what a subschema leads to by references and `allOf`."""
+def array_shape(facets: Sequence[Subschema], report: ReportCallback, evaluating: Evaluating) -> Array | None:
+    """Return the arrays; `evaluating`: which schemas evaluate items for one with `unevaluatedItems`."""
     shape = _array(facets[0])
     for facet in facets[1:]:
         shape = _intersect_arrays(shape, _array(facet))
-    if any(facet.raw.get("unevaluatedItems", True) is not True for facet in facets):
-        shape = _close_unevaluated_items(shape, facets, report, reached)
+    for facet in facets:
+        if facet.raw.get("unevaluatedItems", True) is not True:
+            shape = _close_unevaluated_items(shape, facet, report, evaluating)
     for facet in facets:
         for keyword in ("minContains", "maxContains"):
             if _constrains_contains(facet, keyword):
@@ -97,26 +97,20 @@ def array_shape(facets: Sequence[Subschema], report: ReportCallback, reached: Re
 
 
 def object_shape(
-    facets: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, reached: Reached, *, closed: bool
+    facets: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, evaluating: Evaluating
 ) -> Object | None:
     """Return the objects.
 
-    If `closed` and some facet declares properties but none `additionalProperties`, no others are allowed.
-    `keys` returns the language of `propertyNames`, `reached` what a subschema leads to by references and
-    `allOf`.
+    `keys` returns the language of `propertyNames`, `evaluating` which schemas evaluate properties for one
+    with `unevaluatedProperties`.
     """
     shape = _object(facets[0], report)
     for facet in facets[1:]:
         shape = _intersect_objects(shape, _object(facet, report), facet, report)
-    if any("unevaluatedProperties" in facet.raw for facet in facets):
-        shape = _close_unevaluated(shape, facets, report, reached)
+    for facet in facets:
+        if facet.raw.get("unevaluatedProperties", True) is not True:
+            shape = _close_unevaluated(shape, facet, report, evaluating)
     others, properties = shape.others, dict(shape.properties)
-    declared = closed_property_names(facets) if closed else None
-    if declared is not None:
-        others = ()
-        properties = {
-            name: subschemas if name in declared else UNSATISFIABLE for name, subschemas in properties.items()
-        }
     open_shape = Object({}, (), others)
     for name in shape.required:
         properties.setdefault(name, open_shape.child(name))
@@ -140,57 +134,40 @@ def object_shape(
     )
 
 
-def closed_property_names(facets: Sequence[Subschema]) -> frozenset[str] | None:
-    """Return the only properties that a closed object of these facets may have; None where it stays open.
-
-    A condition that is satisfied declares properties too, but does not close the object. `then`, `else` and
-    `dependentSchemas` close it, whether they apply or not.
-    """
-    declaring = [facet for facet in facets if not facet.condition_role]
-    if any(not ADDITIONAL_PROPERTY_KEYWORDS.isdisjoint(facet.raw) for facet in declaring):
-        return None
-    closing = any(
-        raw.get("properties")
-        for facet in declaring
-        for raw in (
-            facet.raw if not facet.is_generated else {},
-            *(facet.raw.get(keyword) for keyword in ("then", "else")),
-            *facet.raw.get("dependentSchemas", {}).values(),
-        )
-        if isinstance(raw, Mapping)
-    )
-    if not closing:
-        return None
-    return frozenset(
-        name
-        for facet in facets
-        if facet.condition_role != "inside" and not facet.is_generated
-        for name in facet.raw.get("properties", ())
-    )
-
-
 def _close_unevaluated_items(
-    shape: Array, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
+    shape: Array, asking: Subschema, report: ReportCallback, evaluating: Evaluating
 ) -> Array:
-    """Apply `unevaluatedItems` to the items after the tuples, as `_close_unevaluated` does for properties.
+    """Apply `unevaluatedItems` to the items after the tuples that evaluate items for it.
 
     `contains` evaluates items too: those that match it, at any position.
     """
-    asking = [facet for facet in facets if "unevaluatedItems" in facet.raw]
-    others = any(
-        not CHOICES.isdisjoint(facet.raw) or not {"contains", HAS_ITEM}.isdisjoint(facet.raw)
-        for facet in facets
-    )
-    if len(asking) > 1 or others or not reached(asking[0]).issuperset(facets):
-        for one in asking:
-            place = f"{one.pointer}/unevaluatedItems"
-            report(place, "unevaluatedItems", "keywords in choices or beside it might evaluate more")
+    found, is_decided = evaluating(asking)
+    place = f"{asking.pointer}/unevaluatedItems"
+    if any("contains" in facet.raw for facet in found):
+        report(place, "unevaluatedItems", "`contains` evaluates items at any position")
         return shape
-    for facet in facets:
-        is_tuple = isinstance(facet.raw.get("items"), list)
-        if ("items" in facet.raw and not is_tuple) or (is_tuple and "additionalItems" in facet.raw):
-            return shape  # every item is evaluated
-    return replace(shape, items=conjunction(shape.items, _child(asking[0], "unevaluatedItems")))
+    if not is_decided:
+        report(place, "unevaluatedItems", _UNDECIDED)
+    if any(_evaluates_all_items(facet, asking) for facet in found):
+        return shape
+    value = _child(asking, "unevaluatedItems")
+    evaluated = max(len(_array(facet).prefix) for facet in found)
+    prefix = [*shape.prefix, *[shape.items] * (evaluated - len(shape.prefix))]
+    return replace(
+        shape,
+        prefix=tuple(
+            items if index < evaluated else conjunction(items, value) for index, items in enumerate(prefix)
+        ),
+        items=conjunction(shape.items, value),
+    )
+
+
+def _evaluates_all_items(facet: Subschema, asking: Subschema) -> bool:
+    """Return whether a schema that evaluates items for `asking` evaluates them all."""
+    raw = facet.raw
+    if isinstance(raw.get("items"), list):
+        return "additionalItems" in raw
+    return "items" in raw or ("unevaluatedItems" in raw and raw is not asking.raw)
 
 
 def _chains(
@@ -230,9 +207,9 @@ def _array(facet: Subschema) -> Array:
         rest = _child(facet, "items")
     contains: tuple[Conjunction, ...] = ()
     if "contains" in raw and raw.get("minContains") != 0:
-        contains = (tuple(replace(place, condition_role="inside") for place in _child(facet, "contains")),)
+        contains = (_child(facet, "contains"),)
     if HAS_ITEM in raw:  # it is what `items` above denies
-        place = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items", condition_role="inside")
+        place = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items")
         contains = (*contains, (place,))
     unique = raw.get("uniqueItems") is True
     return Array(
@@ -352,40 +329,41 @@ def _apply_property_names(
 
 
 def _close_unevaluated(
-    shape: Object, facets: Sequence[Subschema], report: ReportCallback, reached: Reached
+    shape: Object, asking: Subschema, report: ReportCallback, evaluating: Evaluating
 ) -> Object:
-    """Apply `unevaluatedProperties` to the keys that no facet's own keywords evaluate.
-
-    Enforced where the facets are reached from its own schema by references and `allOf`: it ignores what
-    others evaluate, and of a choice more than one branch may evaluate.
-    """
-    asking = [facet for facet in facets if "unevaluatedProperties" in facet.raw]
-    facet = asking[0]
-    own = reached(facet)
-    if (
-        len(asking) > 1
-        or not own.issuperset(facets)
-        or any(not CHOICES.isdisjoint(other.raw) for other in facets)
-    ):
-        for one in asking:
-            place = f"{one.pointer}/unevaluatedProperties"
-            report(place, "unevaluatedProperties", "keywords in choices or beside it might evaluate more")
-        return shape
-    if any("additionalProperties" in other.raw for other in facets):
-        return shape
-    patterns = [pattern for other in facets for pattern in other.raw.get("patternProperties", ())]
+    """Apply `unevaluatedProperties` to the keys that no schema evaluates for it."""
+    found, is_decided = evaluating(asking)
+    place = f"{asking.pointer}/unevaluatedProperties"
+    if not is_decided:
+        report(place, "unevaluatedProperties", _UNDECIDED)
+    for facet in found:
+        limits = {"additionalProperties"} if facet.raw is asking.raw else _EVALUATING_ALL
+        if not limits.isdisjoint(facet.raw):
+            return shape
+    names = {name for facet in found for name in facet.raw.get("properties", ())}
+    patterns = [pattern for facet in found for pattern in facet.raw.get("patternProperties", ())]
+    value = _child(asking, "unevaluatedProperties")
     try:
         evaluated = _found_in(patterns)
         others = tuple(
             one if _meets(one, evaluated) else KeyClass(one.keys, conjunction(one.value, value))
-            for value in [_child(facet, "unevaluatedProperties")]
             for one in shape.others
         )
     except (PatternError, TooManyStates):
-        place = f"{facet.pointer}/unevaluatedProperties"
         report(place, "unevaluatedProperties", "a pattern beside it is not enforced")
         return shape
-    return replace(shape, others=tuple(one for one in others if one.value != UNSATISFIABLE))
+    properties = dict(shape.properties)
+    for name in {**properties, **dict.fromkeys(sorted(names))}:
+        own = shape.child(name)
+        is_evaluated = name in names or (evaluated is not None and evaluated.accepts(name))
+        properties[name] = own if is_evaluated else conjunction(own, value)
+    return replace(
+        shape, properties=properties, others=tuple(one for one in others if one.value != UNSATISFIABLE)
+    )
+
+
+_EVALUATING_ALL = frozenset({"additionalProperties", "unevaluatedProperties"})
+_UNDECIDED = "the choices beside it make too many cases, so what any branch evaluates is allowed"
 
 
 def _found_in(patterns: Sequence[str]) -> Dfa | None:

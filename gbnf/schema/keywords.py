@@ -33,6 +33,8 @@ HAS_ITEM = "gbnf:holds"
 PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HAS_ITEM})
 #: Wraps the condition of an `if` that is satisfied.
 CONDITION = "gbnf:condition"
+#: Lists schemas that may be satisfied too: what they evaluate then counts.
+OPTIONAL = "gbnf:optional"
 
 _LATER = {
     "draft-06": {"const", "contains", "propertyNames"},
@@ -57,6 +59,9 @@ TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 #: The keywords that lead to another schema.
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+#: The keywords that constrain what other keywords leave unevaluated, and so depend on the branches chosen.
+UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 
 #: The keywords that offer branches.
 CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})

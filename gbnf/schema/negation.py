@@ -160,10 +160,13 @@ def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
     return [none, *({"allOf": [*pair]} for pair in combinations(branches, 2))]
 
 
-def _not_additional(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
-    if value is True or value == {}:
-        return []
-    raise NoComplementError("additionalProperties")
+def _not_others(keyword: str) -> _Rule:
+    def rule(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
+        if value is True or value == {}:
+            return []
+        raise NoComplementError(keyword)
+
+    return rule
 
 
 _RULES: dict[str, _Rule] = {
@@ -172,7 +175,9 @@ _RULES: dict[str, _Rule] = {
     "const": lambda value, _raw: _not_values([value]),
     "required": _not_required,
     "properties": _not_properties,
-    "additionalProperties": _not_additional,
+    "additionalProperties": _not_others("additionalProperties"),
+    "unevaluatedProperties": _not_others("unevaluatedProperties"),
+    "unevaluatedItems": _not_others("unevaluatedItems"),
     "minimum": _not_minimum,
     "maximum": _not_maximum,
     "exclusiveMinimum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "maximum": v}],

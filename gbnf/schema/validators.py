@@ -41,10 +41,11 @@ _NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencie
 
 
 @cache
-def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
+def extend_validator(validator: Any, *, every_draft: bool = False, closed: bool = False) -> Any:
     """Extend a validator class of jsonschema; its other keywords are unchanged.
 
     `every_draft`: for schemas that declare no draft; `dependencies` means what it meant up to draft 7.
+    `closed`: for schemas of `gbnf.schema.closing`, which use `unevaluatedProperties` in every draft.
     """
     known = validator.VALIDATORS
     overrides: dict[str, Callable[[_Rule], _Rule]] = {
@@ -70,6 +71,8 @@ def extend_validator(validator: Any, *, every_draft: bool = False) -> Any:
         HAS_ITEM: _has_item,
     }
     old = {"dependencies": _dependencies} if every_draft else {}
+    if closed:
+        overridden["unevaluatedProperties"] = _unevaluated_properties
     rules = {**known, **old, **overridden, **private}
     counted = {
         keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()

@@ -15,6 +15,7 @@ from gbnf.calls.repair.locations import Location, item_schema
 from gbnf.calls.validation.messages import path_text
 from gbnf.effort import spend
 from gbnf.schema.applicators import SchemaPath, resolve_pointer
+from gbnf.schema.closing import close_arguments
 from gbnf.schema.validators import extend_validator
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
@@ -26,9 +27,9 @@ _SCHEMA_WORK = 30  # the cost of one schema, in the units of `gbnf.effort`
 class ArgumentRepairer:
     """Repairs values by one root schema, and lists the changes."""
 
-    def __init__(self, root: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
-        self._root, self._clamp, self._unknown = root, clamp, unknown
-        self._validator = extend_validator(Draft202012Validator, every_draft=True)(root)
+    def __init__(self, args: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
+        self._root, self._clamp, self._unknown = close_arguments(args), clamp, unknown
+        self._validator = extend_validator(Draft202012Validator, every_draft=True)(self._root)
         self.coercions: list[Coercion] = []
 
     def repaired(self, value: Any) -> Any:
@@ -36,7 +37,7 @@ class ArgumentRepairer:
 
         Raises RecursionError and EffortSpent for infinitely recursive schemas.
         """
-        return self._repaired(value, self._root, (), Location((self._root,), self._root, whole=True))
+        return self._repaired(value, self._root, (), Location((self._root,), self._root))
 
     def _repaired(self, value: Any, schema: Any, path: SchemaPath, location: Location) -> Any:
         """Return `value`, changed to what `schema` allows, one of the schemas of its `location`."""

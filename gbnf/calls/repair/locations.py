@@ -19,11 +19,10 @@ class Location:
     """The schemas that apply to the value at one location, from any part of the root schema.
 
     A key that one of them declares is known, even if another one does not name it, or does not apply.
-    `whole`: the location is that of the arguments, which are closed even if they declare none.
     """
 
-    def __init__(self, schemas: Iterable[Any], root: Mapping[str, Any], *, whole: bool = False) -> None:
-        self._root, self._whole = root, whole
+    def __init__(self, schemas: Iterable[Any], root: Mapping[str, Any]) -> None:
+        self._root = root
         self._unresolved = False
         self._parts = tuple(self._in_place(schemas))
 
@@ -60,13 +59,7 @@ class Location:
     def closed(self) -> bool:
         """Whether an object here certainly allows only known keys."""
         limits = [part[keyword] for part in self._parts for keyword in _OPENING if keyword in part]
-        if self._unresolved or any(each is not False for each in limits):
-            return False
-        if limits:
-            return True
-        if any("patternProperties" in part for part in self._parts):
-            return False
-        return bool(self.names) or (self._whole and len(self._parts) == 1)
+        return bool(limits) and not self._unresolved and all(limit is False for limit in limits)
 
     def knows(self, key: str) -> bool:
         """Return whether a schema declares this key: by name, by a pattern, or in an allowed value."""

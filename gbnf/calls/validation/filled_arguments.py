@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.calls.validation.closed_schema import property_schemas, validation_schema
+from gbnf.calls.validation.argument_schemas import property_schemas, validation_schema
 from gbnf.calls.validation.messages import error_messages
 from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.schema.validators import extend_validator

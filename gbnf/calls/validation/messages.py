@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonschema import ValidationError
 
-from gbnf.calls.validation.closed_schema import declared_names
+from gbnf.calls.validation.argument_schemas import declared_names
 from gbnf.strict_json import json_type
 
 #: Characters of a value that are shown, values of an enumeration, errors of one call.

@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.calls.validation.closed_schema import validation_schema
+from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
 from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.errors import is_rust_panic

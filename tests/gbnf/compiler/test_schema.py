@@ -458,11 +458,7 @@ UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
         ({"$ref": "other", "$defs": {"a": {"$id": "other", "$ref": "#/$defs/b", "$defs": {"b": UNIQUE}}}},
          ["/$defs/a/$defs/b/uniqueItems"]),
         ({"not": {"type": "array", "items": {"not": UNIQUE}}}, ["/not/items/not/uniqueItems"]),
-        # What stands beside it in an `allOf` is nothing that it sees, even where both are definitions.
-        ({"$ref": "#/$defs/m", "$defs": {
-            "m": {"allOf": [{"$ref": "#/$defs/a"}, {"unevaluatedProperties": False}]},
-            "a": {"properties": {"x": {}}}}},
-         ["/$defs/m/allOf/1/unevaluatedProperties"]),
+        ({"allOf": [{"contains": {}, "unevaluatedItems": False}]}, ["/allOf/0/unevaluatedItems"]),
     ],
 )  # fmt: skip
 def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list[str]) -> None:

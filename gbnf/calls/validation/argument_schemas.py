@@ -1,0 +1,55 @@
+"""The schemas by which a tool's arguments are validated, and the properties that they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gbnf.schema.applicators import CONDITIONS, map_subschemas
+from gbnf.schema.closing import InPlaceSchemas, close_arguments
+from gbnf.tools.tool import is_runtime_resolved
+
+FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
+"""The schema of a property that the runtime fills in: no value is valid."""
+
+
+def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
+    """Return `args` for the validator: without the top-level properties in `without`, closed if `closed`."""
+    if without:
+        properties = {
+            name: schema for name, schema in args.get("properties", {}).items() if name not in without
+        }
+        args = {**args, "properties": properties}
+    prepared: dict[str, Any] = _prepared(args)
+    return close_arguments(prepared) if closed else prepared
+
+
+def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
+    """Return every property that `schema` allows a model to give, its own and those of its references."""
+    names: dict[str, None] = {}
+    for here in InPlaceSchemas(root).of(schema, branches=True):
+        names |= {
+            name: None for name, member in here.get("properties", {}).items() if member != FILLED_BY_RUNTIME
+        }
+    return list(names)
+
+
+def property_schemas(root: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """Yield the schemas of the property `name` that apply in every object that `root` accepts."""
+    for here in InPlaceSchemas(root).of(root, branches=False):
+        if name in here.get("properties", {}):
+            yield here["properties"][name]
+
+
+def _prepared(schema: Any) -> Any:
+    """Return `schema` with what the runtime fills in neither allowed nor required."""
+    if not isinstance(schema, Mapping):
+        return schema
+    if is_runtime_resolved(schema):
+        return FILLED_BY_RUNTIME
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    kept = [name for name in required if not is_runtime_resolved(properties.get(name))]
+    if len(kept) < len(required):
+        schema = {**schema, "required": kept}
+    return map_subschemas(schema, lambda path, member: member if path[0] in CONDITIONS else _prepared(member))
