@@ -159,7 +159,7 @@ class Expander:
                     )
                 most = budget // len(found)
                 return union([self._solve(one.facets, one.branchings, most) for one in found])
-            branchings = self._fewer(branchings, budget) if too_many else branchings
+            branchings = self._fewer(branchings, budget)
         if not branchings:
             return self._intersect(facets)
         first, *others = branchings
@@ -183,14 +183,20 @@ class Expander:
         return self._compared(subschemas).is_empty
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
-        """Return as many choices as stay within `budget`, the smallest first; the others are reported."""
+        """Return as many choices as stay within `budget`, the smallest first; the others are reported.
+
+        Optional branches are all kept or none. What depends on them is reported where it is left open.
+        """
+        if math.prod(len(branching.branches) for branching in branchings) <= budget:
+            return branchings
+        branchings = tuple(branching for branching in branchings if branching.keyword != OPTIONAL)
         kept: list[Branching] = []
         combinations = 1
         for branching in sorted(branchings, key=lambda one: len(one.branches)):
             if combinations * len(branching.branches) <= budget:
                 combinations *= len(branching.branches)
                 kept.append(branching)
-            elif branching.keyword != OPTIONAL:  # what depends on it is reported
+            else:
                 subschema, keyword = branching.subschema, branching.keyword
                 reason = f"with the choices beside it, it makes more than {MAX_COMBINATIONS} cases"
                 self._report(f"{subschema.pointer}/{keyword}", keyword, reason)

@@ -7,7 +7,7 @@ objects whose remaining keywords each constrain one JSON type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,11 @@ from gbnf.schema.keywords import (
     OPTIONAL,
     PRIVATE,
     REFERENCES,
+    TYPES,
     UNEVALUATED,
 )
 from gbnf.schema.negation import NoComplementError, complement
+from gbnf.schema.value_sets import value_key
 
 ReportCallback = Callable[[str, str, str], None]
 #: From a schema and its keyword to the choices, each a list of raw schemas.
@@ -210,7 +212,7 @@ class Flattener:
             if keyword not in raw:
                 continue
             if keyword == "anyOf" and subschema.observes:
-                (branches,) = self._rewrite(subschema, keyword, _any_of)
+                (branches,) = self._rewrite(subschema, keyword, self._any_of)
             else:
                 branches = tuple(self._visible(subschema, one) for one in members(subschema, keyword))
             found.append(Branching(subschema, keyword, branches, exclusive=keyword == "oneOf"))
@@ -219,6 +221,25 @@ class Flattener:
                 choices = self._rewrite(subschema, keyword, rewrite)
                 found += [Branching(subschema, keyword, branches) for branches in choices]
         return found
+
+    def _any_of(self, subschema: Subschema, keyword: str) -> list[list[Any]]:
+        """Return one schema for each branch: the first that is satisfied, and those after it that may be.
+
+        Those that contradict it, or evaluate nothing more, are left out, so that most unions stay small.
+        """
+        certain = _evaluated(subschema.raw)
+        branches = [_Branch.of(one, subschema, self._document) for one in members(subschema, keyword)]
+        found = []
+        for index, branch in enumerate(branches):
+            spend(1 + len(branches) - index)
+            known = certain | branch.evaluated
+            more = [
+                one.raw
+                for one in branches[index + 1 :]
+                if not (one.evaluates_only(known) or branch.excludes(one))
+            ]
+            found.append({"allOf": [branch.raw], **({OPTIONAL: more} if more else {})})
+        return [found]
 
     def _visible(self, subschema: Subschema, branch: Subschema) -> Subschema:
         """Return a branch that is a facet where it is chosen, if `subschema` depends on that."""
@@ -310,22 +331,10 @@ def own_keywords(subschema: Subschema) -> Subschema:
     return Subschema(own, subschema.pointer, subschema.resolver)
 
 
-def _any_of(subschema: Subschema, _keyword: str) -> list[list[Any]]:
-    """Return one schema for each branch: the first that is satisfied, with those after it that may be too.
-
-    Those that evaluate nothing more are left out, so that most unions stay as small as they were.
-    """
-    certain = _evaluated(subschema.raw)
-    branches = subschema.raw["anyOf"]
-    potential = [_evaluated(one) if _is_simple(one) else None for one in branches]
-    found = []
-    for index, branch in enumerate(branches):
-        spend(1 + len(branches) - index)
-        known = certain | _evaluated(branch)
-        later = zip(branches[index + 1 :], potential[index + 1 :], strict=True)
-        more = [one for one, names in later if names is None or not names <= known]
-        found.append({"allOf": [branch], OPTIONAL: more} if more else {"allOf": [branch]})
-    return [found]
+def _types(raw: Mapping[str, Any]) -> frozenset[str]:
+    declared = raw.get("type", TYPES)
+    names = frozenset([declared] if isinstance(declared, str) else declared)
+    return names | {"integer"} if "number" in names else names
 
 
 def _evaluated(raw: Any) -> frozenset[tuple[str, str | int]]:
@@ -338,14 +347,62 @@ def _evaluated(raw: Any) -> frozenset[tuple[str, str | int]]:
     return frozenset([*named, *(("prefixItems", index) for index in range(len(raw.get("prefixItems", ()))))])
 
 
-def _is_simple(raw: Any) -> bool:
-    """Return whether a schema evaluates nothing but what `_evaluated` returns."""
-    return not isinstance(raw, Mapping) or _EVALUATING_MORE.isdisjoint(raw)
-
-
 _EVALUATING_MORE = (CHOICES - {"not", "dependentRequired"}) | UNEVALUATED | {
     *REFERENCES, "allOf", "additionalProperties", "items", "additionalItems", "contains"
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A branch, and what its own keywords, or those of the schema that it refers to, say of objects."""
+
+    raw: Any
+    evaluated: frozenset[tuple[str, str | int]]
+    evaluates_more: bool
+    types: frozenset[str]
+    required: frozenset[str]
+    listed: Mapping[str, frozenset[Hashable]]  # the values of properties with `const` or `enum`
+
+    @staticmethod
+    def of(branch: Subschema, around: Subschema, document: Document) -> _Branch:
+        """Describe a branch of the schema `around`. Raises SchemaError."""
+        target = document.enter(branch)
+        for _ in range(_MAX_REFERENCES):
+            if not isinstance(target.raw, Mapping) or KEYWORDS & target.raw.keys() != {"$ref"}:
+                break
+            target = document.enter(document.follow(target, "$ref"))
+        raw = target.raw if isinstance(target.raw, Mapping) else {}
+        required = raw.get("required", ())
+        return _Branch(
+            branch.raw,
+            _evaluated(raw),
+            not _EVALUATING_MORE.isdisjoint(raw),
+            _types(raw) & _types(around.raw),
+            frozenset(required if isinstance(required, list) else ()),
+            {
+                name: frozenset(map(value_key, [one["const"]] if "const" in one else one["enum"]))
+                for name, one in raw.get("properties", {}).items()
+                if isinstance(one, Mapping) and ("const" in one or "enum" in one)
+            },
+        )
+
+    def evaluates_only(self, known: frozenset[tuple[str, str | int]]) -> bool:
+        """Return whether it evaluates nothing but what is in `known`."""
+        return not self.evaluates_more and self.evaluated <= known
+
+    def excludes(self, other: _Branch) -> bool:
+        """Return whether no value that `other` evaluates satisfies both: by its type, or by a tag."""
+        evaluates_items = other.evaluates_more or any(
+            keyword == "prefixItems" for keyword, _ in other.evaluated
+        )
+        return self.types.isdisjoint(other.types) or (
+            not ("array" in self.types & other.types and evaluates_items)
+            and any(
+                self.listed[name].isdisjoint(other.listed[name])
+                for name in (self.required | other.required) & self.listed.keys() & other.listed.keys()
+            )
+        )
+
 
 _REWRITES: dict[str, _Rewrite] = {
     "if": _if,
