@@ -129,7 +129,7 @@ def object_shape(
         shape.one_of_groups,
         shape.min_properties,
         high,
-        _chains(facets, properties),
+        _chains(facets, properties, shape.required),
         tuple(facets),
     )
 
@@ -171,18 +171,28 @@ def _evaluates_all_items(facet: Subschema, asking: Subschema) -> bool:
 
 
 def _chains(
-    facets: Sequence[Subschema], properties: Mapping[str, Conjunction]
+    facets: Sequence[Subschema], properties: Mapping[str, Conjunction], required: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the properties, each with the schema that declares it first, in the order of the declaration."""
+    """Return the properties, each with the schema that declares it first, in the order of the declaration.
+
+    Those of branches that may be satisfied too, but were not chosen, come last.
+    """
     left = dict.fromkeys(properties)
     chains = []
+    alone = dict.fromkeys(required)
     for facet in facets:
-        if not facet.is_generated:
-            chain = tuple(name for name in facet.raw.get("properties", ()) if name in left)
-            for name in chain:
-                del left[name]
-            chains.append(chain)
-    return tuple(chain for chain in (*chains, *((name,) for name in left)) if chain)
+        names = facet.raw.get("properties", ())
+        if facet.is_generated:
+            alone |= dict.fromkeys(names)
+            continue
+        chain = tuple(name for name in names if name in left)
+        for name in chain:
+            del left[name]
+        chains.append(chain)
+    chains += [(name,) for name in left if name in alone]
+    last = chains.pop() if chains else ()
+    chains.append((*last, *(name for name in left if name not in alone)))
+    return tuple(chain for chain in chains if chain)
 
 
 def _constrains_contains(facet: Subschema, keyword: str) -> bool:
@@ -340,7 +350,7 @@ def _close_unevaluated(
         limits = {"additionalProperties"} if facet.raw is asking.raw else _EVALUATING_ALL
         if not limits.isdisjoint(facet.raw):
             return shape
-    names = {name for facet in found for name in facet.raw.get("properties", ())}
+    names = dict.fromkeys(name for facet in found for name in facet.raw.get("properties", ()))
     patterns = [pattern for facet in found for pattern in facet.raw.get("patternProperties", ())]
     value = _child(asking, "unevaluatedProperties")
     try:
@@ -353,7 +363,7 @@ def _close_unevaluated(
         report(place, "unevaluatedProperties", "a pattern beside it is not enforced")
         return shape
     properties = dict(shape.properties)
-    for name in {**properties, **dict.fromkeys(sorted(names))}:
+    for name in {**properties, **names}:
         own = shape.child(name)
         is_evaluated = name in names or (evaluated is not None and evaluated.accepts(name))
         properties[name] = own if is_evaluated else conjunction(own, value)
