@@ -59,9 +59,9 @@ def compile_pool(
     `final_answer` and `ask_user` add the built-in tools with these names. `steps` are the numbers of earlier
     steps that arguments may refer to; without any, step references and tools that require one are left out.
     If `closed`, an object that declares properties but not `additionalProperties` allows no others. For
-    `max_depth`, `property_order`, `bounded_digits` and `whitespace` see `compile_schema`; `compile_pool` closes
-    objects and bounds recursion by default, since tool calls should be finite and contain declared arguments
-    only, while `compile_schema` follows the standard.
+    `max_depth`, `property_order`, `bounded_digits` and `whitespace` see `compile_schema`. `compile_pool`
+    closes objects and bounds recursion by default, since tool calls should be finite and contain declared
+    arguments only; `compile_schema` follows the standard.
 
     Tools are compiled once and cached; linking a new pool of compiled tools takes microseconds.
 

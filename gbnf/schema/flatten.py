@@ -128,16 +128,18 @@ class Flattener:
             raw = here.raw
             if not isinstance(raw, Mapping) or here in found:
                 continue
-            pending += [self._document.follow(here, keyword) for keyword in REFERENCES if keyword in raw]
-            if self._document.refs_hide_siblings and "$ref" in raw:
+            more = [self._document.follow(here, keyword) for keyword in REFERENCES if keyword in raw]
+            if more and self._document.refs_hide_siblings:
+                pending += more
                 continue
             found[here] = None
-            pending += members(here, "allOf") if "allOf" in raw else []
-            pending += [here.at(CONDITION)] if CONDITION in raw else []
+            more += [here.at(CONDITION)] if CONDITION in raw else []
+            more += members(here, "allOf") if "allOf" in raw else []
             for choice in self._evaluating_choices(here):
                 chosen = [one for one in choice.branches if self._document.enter(one) in satisfied]
                 is_decided = is_decided and bool(chosen)
-                pending += chosen or choice.branches
+                more += chosen or choice.branches
+            pending.extend(reversed(more))
         return tuple(found), is_decided
 
     def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
@@ -380,9 +382,11 @@ class _Branch:
             _types(raw) & _types(around.raw),
             frozenset(required if isinstance(required, list) else ()),
             {
-                name: frozenset(map(value_key, [one["const"]] if "const" in one else one["enum"]))
+                name: frozenset(map(value_key, values))
                 for name, one in raw.get("properties", {}).items()
-                if isinstance(one, Mapping) and ("const" in one or "enum" in one)
+                if isinstance(one, Mapping)
+                and (values := [one["const"]] if "const" in one else one.get("enum", ()))
+                and not any(isinstance(value, list | dict) for value in values)
             },
         )
 

@@ -190,3 +190,27 @@ def test_a_draft_without_the_keyword_closes_objects_too(draft: str) -> None:
         assert accepted == {
             json.dumps({name: value}, sort_keys=True) for value in _OBJECTS if "c" not in value
         }
+
+
+def test_a_union_by_tags_stays_as_small_as_its_branches() -> None:
+    """Without the exclusion of branches by their tags, all sets of branches would be tried."""
+    branches = [
+        {"properties": {"kind": {"const": number}, f"p{number}": {}}, "required": ["kind"]}
+        for number in range(60)
+    ]
+    grammar = compile_schema({"type": "object", "anyOf": branches, **_FALSE})
+    each_closed = [{**branch, "type": "object", "additionalProperties": False} for branch in branches]
+    assert grammar.exact
+    assert str(grammar) == str(compile_schema({"anyOf": each_closed}))
+
+
+def test_where_branches_make_too_many_cases_no_valid_object_is_refused() -> None:
+    names = [f"p{number}" for number in range(12)]
+    branches = [{"properties": {name: {}}, "required": [name]} for name in names]
+    grammar = compile_schema({"type": "object", "anyOf": branches, **_FALSE})
+    assert [finding.keyword for finding in grammar.report if finding.kind == "unenforced"] == [
+        "unevaluatedProperties"
+    ]
+    for given_names in (names, names[3:9], names[-1:]):
+        assert engine().match(grammar, json.dumps(dict.fromkeys(given_names))).complete
+    assert not engine().match(grammar, json.dumps({"p0": None, "q": None})).accepted
