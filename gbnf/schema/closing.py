@@ -192,12 +192,12 @@ class _Closing:
 
     def _addition(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword that closes the objects of a schema, if they are to be closed."""
-        if self._schemas.limits(schema) or not self._schemas.declares(schema):
-            return {}
         if _is_reference(schema) and not any(
             id(target) in self._combined for target in self._schemas.targets(schema)
         ):
             return {}  # the target is closed itself
+        if self._schemas.limits(schema) or not self._schemas.declares(schema):
+            return {}
         return {"additionalProperties" if _ELSEWHERE.isdisjoint(schema) else "unevaluatedProperties": False}
 
     def _opened(self, branch: Any, closed: Any, beside: Mapping[str, Any]) -> Any:
