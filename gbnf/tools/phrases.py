@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeAlias
 
-_UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD_OR_STOP = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|\0")
+UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD_OR_STOP = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|\0")
 _STOP = ""
 _PATH = "\0"  # replaces a path: a word that no marker contains
 _GAP = "…"
@@ -140,19 +140,19 @@ def _words_of(text: str) -> _Words:
 
 def _words(text: str) -> _Words:
     """Return the words of `text` without case and accents; the end of a clause is the word ""."""
-    return tuple(_STOP if match["stop"] else match[0] for match in _WORD_OR_STOP.finditer(_bare(text)))
+    return tuple(_STOP if match["stop"] else match[0] for match in _WORD_OR_STOP.finditer(plain_text(text)))
 
 
-def _bare(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return `text` without case and accents, normalized character by character.
 
     In NFKD only the order of combining marks depends on neighbours, and these are removed. Normalizing the
     whole text would sort a long run of them in quadratic time.
     """
-    return text.casefold() if text.isascii() else "".join(map(_bare_character, text))
+    return text.casefold() if text.isascii() else "".join(map(_plain_character, text))
 
 
 @lru_cache(maxsize=4096)
-def _bare_character(char: str) -> str:
+def _plain_character(char: str) -> str:
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(part for part in decomposed if not unicodedata.combining(part))

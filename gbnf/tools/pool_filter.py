@@ -1,57 +1,102 @@
 """The pool filter: which tools are offered for a request.
 
-Pure and deterministic. The rules are data: `[offer]` in the manifests, and the tables of
-`gbnf.tools.providers`. Invariants: kept tools keep their order; each dropped tool has a reason; filtering
-twice changes nothing; a pool that is not empty does not become empty; the prerequisites of a kept tool are
-kept.
+Pure and deterministic. First the rules, which are data: `[offer]` in the manifests, and the tables of
+`gbnf.tools.providers`. Then, with a limit, the ranking (`gbnf.tools.ranking`). Invariants: kept tools keep
+their order; each dropped tool has a reason; filtering twice changes nothing; a pool that is not empty does
+not become empty; the prerequisites of a kept tool are kept; a tool that the rules ask for is not dropped for
+its rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from gbnf.errors import InvalidArgumentError
 from gbnf.tools import Tool
 from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.policies import ESCAPE_HATCH
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
+from gbnf.tools.ranking import BM25, Ranker
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tools offered for a request, in pool order; why each other tool is dropped; a notice, or ""."""
+    """The tools offered for a request, in pool order; why each other tool is dropped; a notice, or "".
+
+    `outranked`: of the dropped tools those that only their rank excludes, the best first.
+    """
 
     kept: tuple[Tool, ...]
     dropped: Mapping[Tool, str] = field(default_factory=dict)
     notice: str = ""
+    outranked: tuple[Tool, ...] = ()
 
 
 def filter_pool(
     tools: Iterable[Tool],
     query: str,
     *,
+    limit: int | None = None,
+    ranker: Ranker = BM25,
     providers: Mapping[str, Provider] = PROVIDERS,
     unrelated_phrases: Iterable[str] = UNRELATED_PHRASES,
 ) -> Selection:
     """Drop the tools that a request, in any language, does not need.
 
+    `limit`: of the tools that the rules allow, keep the so many that `ranker` finds the best; None for all.
+    Those with `offer.always`, those whose marker is in the request, and prerequisites are kept besides.
+
     A variant is offered if the request names its provider, and replaces the tool that it varies if the
     request says that the work is to be done there. `providers`: suffix of a variant's name -> phrases that
     name the provider. `unrelated_phrases`: phrases that contain one of those and mean something else. If
-    every tool would be dropped, none is, and `notice` says so.
+    the rules would drop every tool, they drop none, and `notice` says so.
+
+    Raises InvalidArgumentError for a limit below 1, and if the ranker does not return a score for each tool.
     """
+    if limit is not None and limit < 1:
+        raise InvalidArgumentError(f"limit is {limit}; it must be at least 1, or None for all tools")
     pool = tuple(tools)
     rules = _FilterRules(pool, query, providers, unrelated_phrases)
-    reasons = {tool: reason for tool in pool if (reason := rules.reason_to_drop(tool))}
-    kept = with_prerequisites((tool for tool in pool if tool not in reasons), pool)
-    for tool in kept:
-        reasons.pop(tool, None)
+    dropped = {tool: reason for tool in pool if (reason := rules.reason_to_drop(tool))}
+    kept = with_prerequisites((tool for tool in pool if tool not in dropped), pool)
+    notice = ""
     if pool and not kept:
         notice = f"the filter would drop all {len(pool)} tools, so it drops none"
-        return Selection(pool, notice=notice)
-    return Selection(kept, reasons)
+        kept = pool
+    for tool in kept:
+        dropped.pop(tool, None)
+    ranked = [tool for tool in kept if not rules.asks_for(tool)]
+    needed = {name for tool in kept for name in tool.offer.after}
+    if limit is None or sum(tool.name not in needed for tool in ranked) <= limit:
+        return Selection(kept, dropped, notice)
+    ranks = {tool: rank for rank, tool in enumerate(best_first(ranked, query, ranker), 1)}
+    best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= limit), kept)
+    outranked = tuple(tool for tool in ranks if tool not in best)
+    for tool in outranked:
+        place = f"ranked {_ordinal(ranks[tool])} of {len(ranked)}"
+        dropped[tool] = f"{place} for this request, and the limit is {limit}"
+    return Selection(best, dropped, notice, outranked)
+
+
+def best_first(tools: Sequence[Tool], query: str, ranker: Ranker = BM25) -> tuple[Tool, ...]:
+    """Return the tools in the order of their scores, those of equal scores in the order given.
+
+    Raises InvalidArgumentError if the ranker does not return a finite score for each tool.
+    """
+    scores = ranker.rank(query, tools)
+    if len(scores) != len(tools) or not all(map(math.isfinite, scores)):
+        raise InvalidArgumentError(f"{ranker!r} did not return a finite score for each of {len(tools)} tools")
+    order = sorted(range(len(tools)), key=lambda index: -scores[index])
+    return tuple(tools[index] for index in order)
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 class _FilterRules:
@@ -71,6 +116,10 @@ class _FilterRules:
         plain = tuple(marker for tool in pool if not tool.offer.not_in for marker in tool.offer.markers)
         self._found = _finder(plain).find_all(query)
         self._query = query
+
+    def asks_for(self, tool: Tool) -> bool:
+        """Return whether `tool` is offered whatever its rank."""
+        return tool.offer.always or bool(tool.offer.markers and not self._no_marker(tool))
 
     def reason_to_drop(self, tool: Tool) -> str:
         """Return why `tool` is not offered, "" if it is. The first reason counts."""

@@ -1,0 +1,195 @@
+"""Ranking: how well each tool of a pool fits a request.
+
+    Ranker   the protocol: a request and tools in, a score for each tool out
+    BM25     the default ranker, which needs no model
+
+BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", section 3.6): a word
+counts more in a tool's name than in its description, and there more than in its arguments. Words are
+compared by their English and Italian stems, without case and accents. Words that a request quotes, and
+numbers, count half: they are values of arguments.
+
+Invariants: the score of a tool depends on the pool only through the number of tools that contain each word
+of the request, so a tool without any of them changes no other score; a tool whose name is in the request is
+first; the same input gives the same scores in every process.
+"""
+
+# A library such as bm25s would have to be wrapped: it has no fields, no alternatives for one word and no
+# statistics that are independent of the pool's size, and it requires numpy, which `gbnf` does without. What
+# it does better, millions of documents, is of no use here: a pool has hundreds of tools.
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Protocol
+
+from snowballstemmer.english_stemmer import EnglishStemmer
+from snowballstemmer.italian_stemmer import ItalianStemmer
+
+from gbnf.schema.applicators import walk
+from gbnf.tools.phrases import UNSPACED, plain_text
+from gbnf.tools.tool import Tool
+
+_SATURATION: Final = 3.0
+"""BM25's k1: the weighted frequency at which a word counts half as much as it can."""
+
+_LENGTH_SHARE: Final = 0.5
+"""BM25's b: how much of a frequency is divided by the length of the text."""
+
+_COMMON: Final = 500
+"""A word in this many tools has the weight log 2. In place of the pool's size, so that more tools do not
+change the order of the others."""
+
+_VALUE_WEIGHT: Final = 0.5
+"""Of words in quotes, and of numbers."""
+
+_NAMED: Final = 1000.0
+"""Added to the score of a tool whose name is in the request; no sum of words reaches it."""
+
+_MAX_QUERY_WORDS: Final = 2000
+_LONGEST_WORD: Final = 64
+"""Characters; longer words have no stem."""
+
+_STEMMERS: Final = {"english": EnglishStemmer, "italian": ItalianStemmer}
+
+_FIELDS: Final[Mapping[str, tuple[float, int]]] = {
+    "name": (3.0, 3),
+    "description": (2.0, 12),
+    "arguments": (1.0, 5),
+    "values": (1.0, 5),
+    "argument descriptions": (1.0, 30),
+}
+"""Each field's weight, and the words that a typical tool has in it."""
+
+_ENGLISH: Final = """
+a an the and or of to in on at by for from with into is are was were be been being am do does did have has had
+i you he she it we they me us my your his her its our their this that these those as if not no can could would
+should will shall may might must what which who how when where why please there than so let s t d m re ve ll
+want need like tell give help know
+"""
+_ITALIAN: Final = """
+un uno una il lo la i gli le l e ed o od di a ad da in con su per tra fra del dello della dei degli delle dell
+al allo alla ai agli alle all dal dallo dalla dai dagli dalle dall nel nello nella nei negli nelle nell sul
+sullo sulla sui sugli sulle sull che chi cui non si no se come quando dove perche quale quali quanto quanti
+quanta quante cosa cos c ci vi mi ti io tu lui lei noi voi loro me te mio mia miei mie tuo tua suo sua nostro
+vostro questo questa questi queste quello quella quelli quelle sono sei siamo siete era essere ho hai ha
+abbiamo avete hanno avere vorrei voglio puoi potresti posso devo favore dimmi dammi fammi aiutami
+"""
+_STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    "english": frozenset(_ENGLISH.split()),
+    "italian": frozenset(_ITALIAN.split()),
+}
+"""Words that say nothing of a tool, by language and without accents."""
+
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\d+")
+_NAME = re.compile(r"\w+(?:[.-]+\w+)*")
+_QUOTED = re.compile(
+    r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
+)
+
+
+class Ranker(Protocol):
+    """Says how well tools fit a request."""
+
+    def rank(self, query: str, tools: Sequence[Tool]) -> Sequence[float]:
+        """Return a finite score for each tool, in the order of `tools`; the higher, the better it fits."""
+        ...
+
+
+class BM25Ranker:
+    """Ranks by the words that a request and a tool have in common; see the module."""
+
+    def rank(self, query: str, tools: Sequence[Tool]) -> list[float]:
+        """Return the scores; 0 for a tool that has no word of the request."""
+        query = plain_text(query)
+        documents = [_document(tool) for tool in tools]
+        names = set(_NAME.findall(query))
+        scores = [_NAMED if tool.name.casefold() in names else 0.0 for tool in tools]
+        for terms, weight in _query_words(query).items():
+            found = [max(document.get(term, 0.0) for term in terms) for document in documents]
+            containing = sum(frequency > 0 for frequency in found)
+            if not containing:
+                continue
+            rarity = weight * math.log1p(_COMMON / containing)
+            for index, frequency in enumerate(found):
+                scores[index] += rarity * frequency / (frequency + _SATURATION)
+        return scores
+
+
+BM25: Final = BM25Ranker()
+"""The default ranker."""
+
+
+def _query_words(query: str) -> dict[tuple[str, ...], float]:
+    """Return the words of a request, each as its terms, with their weights."""
+    languages = _languages(_WORD.findall(query))
+    weights: dict[tuple[str, ...], float] = {}
+    for text, weight in ((_QUOTED.sub(" ", query), 1.0), (" ".join(_QUOTED.findall(query)), _VALUE_WEIGHT)):
+        for word in _WORD.findall(text):
+            if len(weights) < _MAX_QUERY_WORDS and (terms := _terms(word, languages)):
+                weights.setdefault(terms, _VALUE_WEIGHT if word.isdecimal() else weight)
+    return weights
+
+
+@lru_cache(maxsize=8192)
+def _document(tool: Tool) -> Mapping[str, float]:
+    """Return the terms of a tool, each with its frequency, weighted and divided by the lengths of fields."""
+    frequencies: defaultdict[str, float] = defaultdict(float)
+    for field, text in _texts(tool):
+        weight, typical = _FIELDS[field]
+        words = _WORD.findall(plain_text(_CAMEL_CASE.sub(" ", text)))
+        languages = _languages(words)
+        found = [terms for word in words if (terms := _terms(word, languages))]
+        share = weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(found) / typical)
+        for terms in found:
+            for term in terms:
+                frequencies[term] += share
+    return frequencies
+
+
+def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a tool with their texts, one for each language that they are written in."""
+    yield "name", tool.name
+    yield from (("description", text) for text in tool.descriptions.values())
+    names: list[str] = []
+    values: list[str] = []
+    descriptions: dict[str, list[str]] = {}
+    for path, schema in walk(tool.model_args()):
+        if len(path) > 1 and path[-2] == "properties":
+            names.append(str(path[-1]))
+        if not isinstance(schema, Mapping):
+            continue
+        choices = schema.get("enum", [schema.get("const")])
+        values += [each for each in choices if isinstance(each, str)] if isinstance(choices, list) else []
+        described = schema.get("description")
+        for language, text in (described if isinstance(described, Mapping) else {"": described}).items():
+            if isinstance(text, str):
+                descriptions.setdefault(language, []).append(text)
+    yield "arguments", " ".join(names)
+    yield "values", " ".join(values)
+    yield from (("argument descriptions", " ".join(texts)) for texts in descriptions.values())
+
+
+def _languages(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the language of a text, by its stop words; all languages if that is not clear."""
+    counts = {
+        language: sum(word in stop_words for word in words) for language, stop_words in _STOP_WORDS.items()
+    }
+    return tuple(language for language, count in counts.items() if count == max(counts.values()))
+
+
+def _terms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
+    """Return the stems of a word; () for a stop word of one of the languages."""
+    if any(word in _STOP_WORDS[language] for language in languages):
+        return ()
+    return tuple(f"{language}:{_stem(word, language)}" for language in languages)
+
+
+@lru_cache(maxsize=65536)
+def _stem(word: str, language: str) -> str:
+    # a new stemmer for each word, since it has state and requests may be ranked in several threads
+    return _STEMMERS[language]().stemWord(word) if len(word) <= _LONGEST_WORD else word
