@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from gbnf.grammar.match import Match as Match
     from gbnf.tools import ASK_USER as ASK_USER
     from gbnf.tools import FINAL_ANSWER as FINAL_ANSWER
+    from gbnf.tools import FIND_TOOLS as FIND_TOOLS
     from gbnf.tools import Tool as Tool
     from gbnf.tools import load_manifests as load_manifests
     from gbnf.tools.complexity import args_complexity as args_complexity
     from gbnf.tools.complexity import is_complex as is_complex
     from gbnf.tools.pool_filter import Selection as Selection
     from gbnf.tools.pool_filter import filter_pool as filter_pool
+    from gbnf.tools.ranking import BM25 as BM25
+    from gbnf.tools.ranking import Ranker as Ranker
 
 _NAMES = {
     "gbnf.calls.validation": ("ValidationResult", "validate_call"),
@@ -54,9 +57,10 @@ _NAMES = {
         "ManifestError", "ManifestErrors", "PoolError", "SchemaError",
     ),
     "gbnf.grammar.match": ("Match",),
-    "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "Tool", "load_manifests"),
+    "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "FIND_TOOLS", "Tool", "load_manifests"),
     "gbnf.tools.complexity": ("args_complexity", "is_complex"),
     "gbnf.tools.pool_filter": ("Selection", "filter_pool"),
+    "gbnf.tools.ranking": ("BM25", "Ranker"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list

@@ -10,12 +10,13 @@ Modules, each importing only from those before it: `policies` (when a tool is of
 
 from gbnf.tools.loading import load_manifests
 from gbnf.tools.policies import OfferPolicy, RunPolicy
-from gbnf.tools.tool import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, localized
+from gbnf.tools.tool import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, FIND_TOOLS, Tool, localized
 
 __all__ = [
     "ASK_USER",
     "BUILT_IN_TOOLS",
     "FINAL_ANSWER",
+    "FIND_TOOLS",
     "OfferPolicy",
     "RunPolicy",
     "Tool",

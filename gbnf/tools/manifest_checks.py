@@ -19,7 +19,7 @@ from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_sch
 from gbnf.tools.policies import OfferPolicy, RunPolicy
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
-RESERVED_NAMES = frozenset({"final_answer", "ask_user"})
+RESERVED_NAMES = frozenset({"final_answer", "ask_user", "find_tools"})
 """The names of the built-in tools, which no other tool may have."""
 
 MIN_MEMORY_MB = 64

@@ -23,6 +23,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -100,6 +101,7 @@ class Ranker(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class BM25Ranker:
     """Ranks by the words that a request and a tool have in common; see the module."""
 

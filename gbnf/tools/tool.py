@@ -203,4 +203,26 @@ ASK_USER = Tool(
 )
 """Asks the user a question; the planner itself carries it out."""
 
-BUILT_IN_TOOLS: tuple[Tool, ...] = (FINAL_ANSWER, ASK_USER)
+FIND_TOOLS = Tool(
+    name="find_tools",
+    version="1.0.0",
+    descriptions={
+        "en": "Search for more tools, if none of these can do what is needed.",
+        "it": "Cerca altri strumenti, se nessuno di questi può fare ciò che serve.",
+    },
+    args={
+        "type": "object",
+        "required": ["query"],
+        "properties": {
+            "query": {
+                "type": "string",
+                "minLength": 1,
+                "description": {"en": "What the tool should do", "it": "Che cosa deve fare lo strumento"},
+            }
+        },
+    },
+    run=RunPolicy(effect="read", timeout_s=0),
+)
+"""Offers more of the tools that were dropped for their rank; the planner itself carries it out."""
+
+BUILT_IN_TOOLS: tuple[Tool, ...] = (FINAL_ANSWER, ASK_USER, FIND_TOOLS)

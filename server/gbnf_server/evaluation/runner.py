@@ -132,6 +132,7 @@ class Bench:
             seed=self.options.seed + run,
             language=case.language,
             salvage=False,
+            max_tools=None,  # decoys are for the model to refuse, not for the ranking to drop
             **configuration.settings,
         )
         return ResolvedOptions.resolve(options, self._backend)

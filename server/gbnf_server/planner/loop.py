@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
-from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import AnswerFormat, Completion
@@ -54,7 +54,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, order_tools, succeeded
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.tool_offer import offer_tools, render_call, select, system_message
+from gbnf_server.planner.tool_offer import find_tools, offer_tools, render_call, select, system_message
 
 Clock: TypeAlias = Callable[[], datetime]
 Planning: TypeAlias = Generator[Effect | Event, Any, Run]
@@ -103,7 +103,7 @@ class _Loop:
         state, options = self.state, self.options
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = select(self.order.tools, state.query, options)
+        selection = select(self.order.tools, state, options)
         yield from self._emit(self._started(selection))
         if selection.notice:
             yield from self._warn(selection.notice)
@@ -341,6 +341,8 @@ class _Loop:
             assert isinstance(answer, str)
             self.state.said.append(answer)
             return {"answer": answer, "entries": [answer]}
+        if tool == FIND_TOOLS:
+            return find_tools(arguments["query"], self.order.tools, self.state, self.options)
         if tool.run.confirm:
             call = {"name": tool.name, "arguments": arguments}
             asked = calls.canonical(call)

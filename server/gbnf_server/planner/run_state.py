@@ -22,6 +22,7 @@ class RunState:
     images: tuple[Image, ...] = ()
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
+    found: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step

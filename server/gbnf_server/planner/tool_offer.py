@@ -7,16 +7,18 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gbnf import compile_pool
 from gbnf.calls import ToolCall, render_tool_calls
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
+from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message, call_text, describe_added_tools, system_prompt
-from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
-from gbnf.tools.pool_filter import Selection, filter_pool
-from gbnf.tools.prerequisites import missing_prerequisites
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.pool_filter import Selection, best_first, filter_pool
+from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.options import ResolvedOptions
@@ -24,10 +26,52 @@ from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
 from gbnf_server.planner.run_state import RunState
 
+FOUND_AT_ONCE = 4
+"""Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
 
-def select(pool: tuple[Tool, ...], said: str, options: ResolvedOptions) -> Selection:
-    """Return the tools that the person's words call for; all of them if the filter is off."""
-    return filter_pool(pool, said) if options.filter else Selection(pool)
+
+def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Selection:
+    """Return the tools that the person's words call for; all of them if the filter is off.
+
+    Tools that the messages describe already, and those that `find_tools` found, are kept whatever their rank:
+    after the others, in the order in which they were added.
+    """
+    if not options.filter:
+        return Selection(pool)
+    said = "\n".join([state.query, *state.said])
+    try:
+        selection = filter_pool(pool, said, limit=options.max_tools, ranker=options.ranker)
+    except GbnfError as error:
+        notice = f"the tools are ranked by their words, since the ranker failed: {error}"
+        selection = replace(filter_pool(pool, said, limit=options.max_tools), notice=notice)
+    added = tuple(
+        tool for tool in dict.fromkeys((*state.described, *state.found)) if tool in selection.outranked
+    )
+    if not added:
+        return selection
+    return replace(
+        selection,
+        kept=(*selection.kept, *added),
+        dropped={tool: reason for tool, reason in selection.dropped.items() if tool not in added},
+        outranked=tuple(tool for tool in selection.outranked if tool not in added),
+    )
+
+
+def find_tools(
+    query: str, pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
+) -> dict[str, Any]:
+    """Add the tools that fit `query` best, and their prerequisites, to those that the next steps offer.
+
+    Return their names.
+    """
+    hidden = select(pool, state, options).outranked
+    try:
+        ranked = best_first(hidden, query, options.ranker)
+    except GbnfError:
+        ranked = best_first(hidden, query)
+    found = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
+    state.found += found
+    return {"tools": [tool.name for tool in found]}
 
 
 def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) -> OfferedTools:
@@ -35,7 +79,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
 
     All of them are described from the start, with their prerequisites, so that the prompt stays the same.
     """
-    tools = select(order.tools, "\n".join([state.query, *state.said]), options).kept
+    selection = select(order.tools, state, options)
+    # once described, find_tools stays offered, so that the prompt stays the same
+    searching = (FIND_TOOLS,) if selection.outranked or FIND_TOOLS in state.described else ()
+    tools = (*selection.kept, *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
@@ -95,7 +142,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
         return
     more = tuple(tool for tool in tools if tool not in state.described)
     if more:
-        last = state.history[-1]  # a person's answer, which names something new
+        last = state.history[-1]  # a person's answer that names something new, or what find_tools found
         said = describe_added_tools(more, style=options.prompt_style, language=options.language)
         state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}
         state.described = (*state.described, *more)

@@ -155,6 +155,7 @@ class LeaderboardRun:
             temperature=self._options.temperature,
             seed=self._options.seed,
             salvage=False,
+            max_tools=None,  # the leaderboard gives each request its functions, and a model has to see them
             **configuration.settings,
         )
         return ResolvedOptions.resolve(options, self._backend)
