@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema
+from gbnf_server.cli.model_options import MaxToolsOption
 from gbnf_server.cli.tool_options import ToolSources
 
 
@@ -31,6 +32,7 @@ def compile_(
     query: Annotated[
         str | None, typer.Option(help="Include only the tools that the pool filter keeps for this request.")
     ] = None,
+    max_tools: MaxToolsOption = 16,
     report: Annotated[
         bool, typer.Option("--report", help="Print to stderr what the grammar does not enforce.")
     ] = False,
@@ -59,7 +61,7 @@ def compile_(
     Try:
       gbnf compile                                   the bundled tools
       gbnf compile my-tools/ more/manifest.toml      your own tools
-      gbnf compile --query "find notes" --report     the tools for one request
+      gbnf compile --query "find notes" --report     the tools for one request, 16 at most
       gbnf compile --final-answer > plan.gbnf        as the planner uses it
       gbnf compile --schema person.json              one JSON Schema
     """
@@ -84,7 +86,7 @@ def compile_(
             tools = stack.enter_context(ToolSources(tool_paths).open())
             pool = tools
             if query is not None:
-                selection = filter_pool(tools, query)
+                selection = filter_pool(tools, query, limit=max_tools)
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}
             kept = [tool.name for tool in pool]

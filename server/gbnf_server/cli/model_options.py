@@ -124,6 +124,12 @@ LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the to
 MaxStepsOption: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")
 ]
+MaxToolsOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Offer the tools that fit the request best, at most this many. find_tools adds others."
+    ),
+]
 MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
 MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
 VerboseOption: TypeAlias = Annotated[

@@ -26,6 +26,7 @@ from gbnf_server.cli.model_options import (
     ManifestsOption,
     MaxStepsOption,
     MaxTokensOption,
+    MaxToolsOption,
     ModelOption,
     ModelSource,
     QuietOption,
@@ -131,6 +132,7 @@ def run(
     ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model ask you questions.")] = False,
     language: LanguageOption = "en",
     max_steps: MaxStepsOption = 12,
+    max_tools: MaxToolsOption = 16,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -175,6 +177,7 @@ def run(
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = PlannerOptions(
         max_steps=max_steps,
+        max_tools=max_tools,
         ask_user=ask_user,
         salvage=not no_salvage,
         max_tokens=max_tokens,

@@ -1,0 +1,164 @@
+"""Ranking of tools by an embedding model that llama.cpp runs: by meaning, where words differ.
+
+    ranker = EmbeddingRanker(ServerEmbeddings("http://127.0.0.1:8080"))      # llama-server --embeddings
+    ranker = EmbeddingRanker(ModelEmbeddings("embeddinggemma-300M-Q8_0.gguf"))
+    Planner(tools, backend, PlannerOptions(ranker=ranker), context=context)
+
+A tool is embedded once, as it is described to a model. `ranker.rank("", tools)` does so before the first
+request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf.prompts.descriptions import describe_tool
+from gbnf.tools import Tool
+from gbnf_server.backends.http_client import Flow, HttpClient, RetryPolicy, parse_response
+from gbnf_server.errors import BackendError, ModelLoadError, ServerResponseError
+from gbnf_server.inference.bindings import llama_cpp
+from gbnf_server.inference.process_globals import initialize_engine, patch_default_model_params
+
+Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Returns a vector for each text, all of the same length. Raises BackendError."""
+
+_BATCH: Final = 16
+"""Texts of one request to a server. Its answer takes less than the 4 MB that are allowed for any."""
+
+_LONGEST: Final = 1200
+"""Characters of a text: many embedding models take 512 tokens, and servers refuse longer texts."""
+
+
+class EmbeddingRanker:
+    """A `gbnf.Ranker`: the score of a tool is the cosine of the angle between its vector and the request's.
+
+    `query_prefix` and `tool_prefix`: what the model wants before a question and before a document, such as
+    "query: " and "passage: ". May be used by several threads at once if `embed` may.
+    """
+
+    def __init__(self, embed: Embed, *, query_prefix: str = "", tool_prefix: str = "") -> None:
+        self._embed, self._query_prefix, self._tool_prefix = embed, query_prefix, tool_prefix
+        self._vectors: dict[str, npt.NDArray[np.float64]] = {}  # by the tool's fingerprint
+
+    def rank(self, query: str, tools: Sequence[Tool]) -> list[float]:
+        """Return the scores, between -1 and 1. Raises BackendError."""
+        new = {tool.fingerprint: tool for tool in tools if tool.fingerprint not in self._vectors}
+        texts = [self._tool_prefix + describe_tool(tool, "default", "en") for tool in new.values()]
+        *vectors, asked = self._unit_vectors(
+            [text[:_LONGEST] for text in (*texts, self._query_prefix + query)]
+        )
+        self._vectors.update(zip(new, vectors, strict=True))
+        known = [self._vectors[tool.fingerprint] for tool in tools]
+        if any(vector.shape != asked.shape for vector in known):
+            raise BackendError("the embedding model has changed: its vectors have another length than before")
+        return [float(vector @ asked) for vector in known]
+
+    def _unit_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float64]]:
+        vectors = [np.asarray(vector, dtype=np.float64) for vector in self._embed(texts)]
+        if len(vectors) != len(texts) or not all(_is_vector(vector) for vector in vectors):
+            raise BackendError(f"the embedding model did not return a vector for each of {len(texts)} texts")
+        return [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]
+
+
+def _is_vector(value: npt.NDArray[np.float64]) -> bool:
+    return value.ndim == 1 and value.size > 0 and bool(np.isfinite(value).all())
+
+
+class ServerEmbeddings:
+    """The embeddings of a llama-server that was started with `--embeddings`, or of another OpenAI server.
+
+    `model`: the server's name for the model, if it needs one. `api_key`: by default that of a server that
+    this user started there. `timeout`: seconds for a request with its retries.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8080",
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
+        self._body: dict[str, Any] = {} if model is None else {"model": model}
+        self._http = HttpClient(
+            url,
+            server_name="llama-server",
+            api_key=api_key,
+            retry_policy=RetryPolicy(timeout),
+            hint="Start one with `gbnf server start --model …`, and --embeddings",
+        )
+
+    def __call__(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        """Return a vector for each text. Raises BackendError."""
+        batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+        return [vector for batch in batches for vector in self._http.drive(self._request(batch))]
+
+    def _request(self, texts: Sequence[str]) -> Flow[list[Sequence[float]]]:
+        body = {**self._body, "input": list(texts), "encoding_format": "float"}
+        response = yield from self._http.request("POST", "/v1/embeddings", body)
+        answer, error = parse_response(response)
+        if error:
+            raise ServerResponseError(response.status_code, error)
+        items = answer.get("data")
+        vectors: list[Any] = [
+            item.get("embedding") if isinstance(item, dict) else None
+            for item in (items if isinstance(items, list) else ())
+        ]
+        if len(vectors) != len(texts) or not all(map(_is_list_of_numbers, vectors)):
+            problem = f"the answer has no list of numbers for each of {len(texts)} texts"
+            raise ServerResponseError(response.status_code, problem)
+        return vectors
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._http.close()
+
+
+def _is_list_of_numbers(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(number, int | float) and not isinstance(number, bool) for number in value
+    )
+
+
+class ModelEmbeddings:
+    """The embeddings of a GGUF file, in this process. `context_length`: tokens; the rest of a text is cut.
+
+    A model without a pooling of its own, such as a chat model, gives the mean of its tokens' vectors.
+    """
+
+    def __init__(self, path: Path | str, *, context_length: int = 512) -> None:
+        """Load the model. Raises ModelLoadError if the file is missing or llama.cpp cannot use it."""
+        if not Path(path).is_file():
+            raise ModelLoadError(f"there is no model file {path}. Use the path of a GGUF file.")
+        initialize_engine()
+        patch_default_model_params()
+        sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), context_length)
+        try:
+            self._model = llama_cpp.Llama(str(path), embedding=True, verbose=False, **sizes)
+        except (ValueError, RuntimeError) as error:
+            raise ModelLoadError(f"{path} cannot be loaded: {error}. Is it a complete GGUF model?") from None
+        self._lock = threading.Lock()
+
+    def __call__(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        """Return a vector for each text. Raises BackendError."""
+        with self._lock:
+            try:
+                return [self._vector(text) for text in texts]
+            except RuntimeError as error:
+                raise BackendError(f"the embedding model failed: {error}") from None
+
+    def _vector(self, text: str) -> Sequence[float]:
+        vectors = np.asarray(self._model.embed(text or " "), dtype=np.float64)
+        numbers: list[float] = (vectors if vectors.ndim == 1 else vectors.mean(axis=0)).tolist()
+        return numbers
+
+    def close(self) -> None:
+        """Release the model. Idempotent."""
+        self._model.close()
