@@ -96,7 +96,7 @@ _QUOTED = re.compile(
 class Ranker(Protocol):
     """Says how well tools fit a request."""
 
-    def rank(self, query: str, tools: Sequence[Tool]) -> Sequence[float]:
+    def rank(self, query: str, tools: Sequence[Tool], /) -> Sequence[float]:
         """Return a finite score for each tool, in the order of `tools`; the higher, the better it fits."""
         ...
 

@@ -1,0 +1,245 @@
+"""The ranking: laws over random pools and requests, then tables of requests that have to find their tool."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.errors import InvalidArgumentError
+from gbnf.tools import FIND_TOOLS, Tool, load_manifests
+from gbnf.tools.pool_filter import Selection, best_first, filter_pool
+from gbnf.tools.ranking import BM25
+from gbnf_server.bundled import manifests_path
+
+SHIPPED = load_manifests(manifests_path())
+
+
+def make_tool(name: str, description: str = "", properties: Any = None, **offer: Any) -> Tool:
+    args = {"type": "object", "properties": properties or {}}
+    return Tool.from_mapping({"name": name, "description": description, "args": args, "offer": offer})
+
+
+VOCABULARY = (
+    "list read book flight weather forecast city user invoice send message folder chart price convert "
+    "currency song play"
+)
+words = st.sampled_from(VOCABULARY.split())
+names = st.lists(words, min_size=1, max_size=3).map("_".join)
+tools = st.builds(
+    make_tool,
+    names,
+    st.lists(words, max_size=8).map(" ".join),
+    st.dictionaries(
+        words, st.builds(lambda text: {"type": "string", "description": text}, words), max_size=3
+    ),
+)
+pools = st.lists(tools, min_size=1, max_size=12, unique_by=lambda tool: tool.name)
+queries = st.lists(
+    words | st.sampled_from(["the", "8", '"the report"', "Il", "città", "qqq"]), max_size=8
+).map(" ".join)
+limits = st.integers(1, 14)
+wanted = st.builds(make_tool, st.just("wanted"), always=st.just(True)) | st.builds(
+    make_tool, st.just("marked"), markers=st.just(["price", "song"])
+)
+
+
+def assert_rank(ranked: Sequence[Tool], *first: str) -> None:
+    assert [tool.name for tool in ranked[: len(first)]] == list(first)
+
+
+@given(pools, wanted, queries, limits)
+def test_the_limit_holds_and_every_other_tool_has_its_rank(
+    pool: list[Tool], extra: Tool, query: str, limit: int
+) -> None:
+    unlimited = filter_pool([*pool, extra], query)
+    selection = filter_pool([*pool, extra], query, limit=limit)
+    assert list(selection.kept) == [tool for tool in [*pool, extra] if tool not in selection.dropped]
+    assert set(selection.kept).isdisjoint(selection.dropped)
+    assert all(selection.dropped.values())
+    assert (extra in selection.kept) == (extra in unlimited.kept)
+    assert sum(tool != extra for tool in selection.kept) == min(limit, len(pool))
+    assert set(selection.outranked) == selection.dropped.keys() - unlimited.dropped.keys()
+    for place, tool in enumerate(selection.outranked, limit + 1):
+        assert f"{place}" in selection.dropped[tool].split(" of ")[0]
+
+
+@given(pools, queries, limits)
+def test_the_kept_tools_score_best(pool: list[Tool], query: str, limit: int) -> None:
+    selection = filter_pool(pool, query, limit=limit)
+    scores = dict(zip(pool, BM25.rank(query, pool), strict=True))
+    ranked = [scores[tool] for tool in selection.outranked]
+    assert ranked == sorted(ranked, reverse=True)
+    assert not ranked or min(scores[tool] for tool in selection.kept) >= ranked[0]
+
+
+@given(pools, queries, limits)
+def test_ranking_twice_changes_nothing(pool: list[Tool], query: str, limit: int) -> None:
+    kept = filter_pool(pool, query, limit=limit).kept
+    assert filter_pool(kept, query, limit=limit) == Selection(kept)
+
+
+@given(pools, queries, st.integers(0, 3))
+def test_a_limit_that_all_tools_fit_changes_nothing(pool: list[Tool], query: str, more: int) -> None:
+    assert filter_pool(pool, query, limit=len(pool) + more) == filter_pool(pool, query)
+
+
+@given(pools, queries, st.integers(0, 12))
+def test_an_irrelevant_tool_changes_no_score(pool: list[Tool], query: str, place: int) -> None:
+    alien = make_tool("zyx_wvu", "Zyx wvu tsr. " * 20, {"uvw": {"type": "string"}})
+    place = min(place, len(pool))
+    scores = BM25.rank(query, [*pool[:place], alien, *pool[place:]])
+    assert scores.pop(place) == 0
+    assert scores == BM25.rank(query, pool)
+
+
+@given(pools, queries, st.randoms())
+def test_the_order_of_the_pool_changes_no_score(pool: list[Tool], query: str, random: Any) -> None:
+    shuffled = random.sample(pool, len(pool))
+    scores = dict(zip(shuffled, BM25.rank(query, shuffled), strict=True))
+    assert [scores[tool] for tool in pool] == BM25.rank(query, pool)
+
+
+@given(pools, queries)
+def test_case_and_accents_change_no_score(pool: list[Tool], query: str) -> None:
+    accented = "".join(char + "\u0301" if char in "AEIOU" else char for char in query.upper())
+    assert BM25.rank(accented, pool) == BM25.rank(query, pool)
+
+
+@given(pools, st.data())
+def test_a_name_finds_its_tool(pool: list[Tool], data: st.DataObject) -> None:
+    tool = data.draw(st.sampled_from(pool))
+    assert_rank(best_first(pool, tool.name), tool.name)
+    assert tool in filter_pool(pool, f"Use {tool.name.upper()}, please.", limit=1).kept
+
+
+@given(st.text(max_size=80), st.text(max_size=40))
+def test_any_text_can_be_ranked(query: str, description: str) -> None:
+    scores = BM25.rank(query, [make_tool("some_tool", description), FIND_TOOLS])
+    assert all(0 <= score < 1e6 for score in scores)
+
+
+def test_a_hostile_request_takes_bounded_time() -> None:
+    """Each with 200,000 characters or more; unbounded, the stemmer or the quotes would take minutes."""
+    for query in (
+        '"' * 200_000,
+        "ab" * 100_000,
+        " ".join(map(str, range(50_000))),
+        "a\u0301\u0316" * 100_000,
+    ):
+        assert len(BM25.rank(query, SHIPPED)) == len(SHIPPED)
+
+
+def test_the_scores_are_the_same_in_every_process() -> None:
+    program = (
+        "import sys; from gbnf import BM25, load_manifests;"
+        "print(BM25.rank('find the notes of Rome e trova i file', load_manifests(sys.argv[1])))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(manifests_path())],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+OFFICE = (
+    make_tool("list_invoices", "Return the invoices of a customer."),
+    make_tool("getUserInfo", "Profile of an account."),
+    make_tool(
+        "plot", "Draw a diagram.", {"series": {"type": "string", "description": "Numbers to visualize"}}
+    ),
+    make_tool("thermostat", "Climate.", {"mode": {"enum": ["heating", "cooling"]}}),
+    make_tool("conta_parole", "Conta le parole di un testo."),
+    make_tool("prenota", "Prenota un tavolo in un ristorante della città."),
+    make_tool("manda", "Invia un messaggio a una persona."),
+    Tool.from_mapping(
+        {
+            "name": "fatture",
+            "description": {"en": "Bills of a month.", "it": "Le fatture di un mese."},
+            "args": {},
+        }
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("I need the invoice of the customer Rossi", "list_invoices"),
+        ("customers' invoicing", "list_invoices"),
+        ("info about a user", "getUserInfo"),
+        ("who owns these accounts?", "getUserInfo"),
+        ("a visualization of some numbers", "plot"),
+        ("turn on the heating", "thermostat"),
+        ("quante parole ci sono in questo testo?", "conta_parole"),
+        ("vorrei prenotare dei tavoli", "prenota"),
+        ("un ristorante nelle citta vicine", "prenota"),
+        ("inviare messaggi alle persone", "manda"),
+        ("mostrami la fattura di questo mese", "fatture"),
+        ("show me the bill of the month", "fatture"),
+    ],
+)
+def test_requests_find_their_tools(query: str, name: str) -> None:
+    assert_rank(best_first(OFFICE, query), name)
+
+
+def test_the_name_counts_more_than_the_description_and_that_more_than_arguments() -> None:
+    pool = [
+        make_tool("alpha", "Something else.", {"book": {"type": "string"}}),
+        make_tool("beta", "Book something."),
+        make_tool("book", "Something else."),
+    ]
+    assert_rank(best_first(pool, "I would like to book"), "book", "beta", "alpha")
+
+
+def test_a_quoted_word_counts_less() -> None:
+    pool = [make_tool("send_report"), make_tool("add_task")]
+    assert_rank(best_first(pool, 'add "send the report" as a task'), "add_task")
+
+
+def test_the_reason_is_the_rank() -> None:
+    pool = [make_tool(f"tool_{letter}") for letter in "abcdefghijklmnopqrstuvw"]
+    selection = filter_pool(pool, "something", limit=2)
+    assert [selection.dropped[pool[place - 1]].split()[1] for place in (3, 4, 11, 12, 13, 21, 22, 23)] == [
+        "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "23rd",
+    ]  # fmt: skip
+    assert selection.dropped[pool[2]] == "ranked 3rd of 23 for this request, and the limit is 2"
+
+
+class Fixed:
+    """A ranker that returns what it is told."""
+
+    def __init__(self, *scores: float) -> None:
+        self.scores = scores
+
+    def rank(self, _query: str, _tools: Sequence[Tool]) -> Sequence[float]:
+        return self.scores
+
+
+def test_another_ranker_decides() -> None:
+    pool = [make_tool("price"), make_tool("song"), make_tool("chart")]
+    selection = filter_pool(pool, "the price of a chart", limit=2, ranker=Fixed(-3, 0.5, 0))
+    assert [tool.name for tool in selection.kept] == ["song", "chart"]
+
+
+@pytest.mark.parametrize("scores", [(), (1.0, 2.0), (1.0, 2.0, float("nan")), (1.0, 2.0, float("inf"))])
+def test_a_ranker_that_does_not_score_each_tool_is_an_error(scores: tuple[float, ...]) -> None:
+    with pytest.raises(InvalidArgumentError, match="for each of 3 tools"):
+        filter_pool([make_tool("a"), make_tool("b"), make_tool("c")], "x", limit=1, ranker=Fixed(*scores))
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_is_at_least_1(limit: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="at least 1"):
+        filter_pool(SHIPPED, "x", limit=limit)

@@ -1,0 +1,179 @@
+"""Large pools in the planner: the tools that fit best are offered, and `find_tools` adds others."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar
+from gbnf.tools import FIND_TOOLS, Tool
+from gbnf_server.backends.embeddings import EmbeddingRanker
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.planner import PlannerOptions
+from gbnf_server.planner.effects import CallModel, ExecuteTool
+from gbnf_server.planner.events import RunStarted, StepStarted, ToolDone, WarningRaised
+from gbnf_server.planner.options import MAX_TOOLS
+from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
+from support.by_hand import ANSWER, POOL, Driven, call, completion, drive_by_hand, resolved
+
+ANIMALS = [
+    "ant", "bear", "cat", "dog", "eel", "fox", "goat", "hen", "ibex", "jay", "kiwi", "lion", "mole", "newt",
+    "owl", "pig", "quail", "rat", "seal", "toad", "urial", "vole", "wolf", "yak",
+]  # fmt: skip
+
+
+def make_tool(name: str, description: str, **offer: Any) -> Tool:
+    return Tool.from_mapping({"name": name, "description": description, "args": {}, "offer": offer})
+
+
+ZOO = tuple(make_tool(f"feed_{animal}", f"Give the {animal} its food.") for animal in ANIMALS)
+HERD = resolved(max_tools=4, max_steps=8)
+
+
+def drive(*texts: str, query: str = "feed the wolf", **given: Any) -> Driven:
+    options = given.pop("options", HERD)
+    return drive_by_hand(ZOO, [completion(text) for text in texts], query=query, options=options, **given)
+
+
+def offered(driven: Driven) -> list[tuple[str, ...]]:
+    return [event.tools for event in driven.of(StepStarted)]
+
+
+def prompts(driven: Driven) -> list[list[Mapping[str, Any]]]:
+    return [list(effect.messages) for effect in driven.of(CallModel)]
+
+
+def grammars(driven: Driven) -> list[Grammar]:
+    return [effect.grammar for effect in driven.of(CallModel)]
+
+
+def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
+    driven = drive(call("feed_wolf"), ANSWER)
+    [started] = driven.of(RunStarted)
+    assert started.tools == ("feed_ant", "feed_bear", "feed_cat", "feed_wolf")
+    assert started.dropped["feed_dog"] == "ranked 5th of 24 for this request, and the limit is 4"
+    assert offered(driven)[0] == (*started.tools, "find_tools")
+    assert driven.run.outcome == "answered"
+    system = prompts(driven)[0][0]["content"]
+    assert "find_tools(query: string)" in system
+    assert "feed_dog" not in system
+
+
+def test_what_find_tools_finds_is_described_once_and_can_be_called() -> None:
+    driven = drive(call("find_tools", query="food for a lion"), call("feed_lion"), ANSWER)
+    [first, second, third] = offered(driven)
+    assert "feed_lion" not in first
+    assert second[: len(first) - 1] == first[:-1]
+    assert "feed_lion" in second
+    assert set(third) == {*second, "final_answer"}
+    found = driven.run.steps[0].result
+    assert found is not None
+    assert found["tools"][0] == "feed_lion"
+    assert len(found["tools"]) == FOUND_AT_ONCE
+    assert driven.run.steps[1].result == {}
+    before, after = grammars(driven)[:2]
+    assert not before.match(call("feed_lion")).complete
+    assert after.match(call("feed_lion")).complete
+    described = [message["content"] for message in prompts(driven)[-1] if "feed_lion()" in message["content"]]
+    assert len(described) == 1
+    assert described[0].startswith(json.dumps({"step": 1, "result": found}))
+
+
+def test_the_same_words_find_the_next_tools_until_none_is_left() -> None:
+    searching = call("find_tools", query="food")
+    driven = drive(searching, call("find_tools", query="foods"), call("find_tools", query="the food"), ANSWER)
+    found = [event.result["tools"] for event in driven.of(ToolDone)]
+    assert len({name for names in found for name in names}) == 3 * FOUND_AT_ONCE
+    everything = [call("find_tools", query=f"food {number}") for number in range(7)]
+    driven = drive(*everything, ANSWER, options=resolved(max_tools=4, max_steps=9))
+    assert driven.of(ToolDone)[-1].result == {"tools": []}
+    assert set(offered(driven)[-1]) >= {tool.name for tool in ZOO}
+
+
+def test_a_call_of_a_tool_that_is_not_offered_is_refused() -> None:
+    driven = drive(
+        call("feed_lion"), call("feed_wolf"), ANSWER, options=resolved(max_tools=4, call_format="json")
+    )
+    assert driven.run.steps[0].refusal == "invalid"
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["feed_wolf"]
+
+
+def test_an_answer_of_the_person_adds_the_tools_that_it_calls_for() -> None:
+    driven = drive(
+        call("ask_user", question="Which one?"), call("feed_yak"), ANSWER,
+        query="please", answers=["the yak"], options=resolved(max_tools=4, ask_user=True),
+    )  # fmt: skip
+    first, second = offered(driven)[:2]
+    assert "feed_yak" not in first
+    assert set(first) | {"feed_yak"} <= set(second)
+    assert driven.run.outcome == "answered"
+
+
+STEPS = st.one_of(
+    st.builds(lambda animal: call("find_tools", query=animal), st.sampled_from([*ANIMALS, "food", "x"])),
+    st.builds(lambda animal: call(f"feed_{animal}"), st.sampled_from(ANIMALS)),
+    st.builds(lambda animal: call("ask_user", question=animal), st.sampled_from(ANIMALS)),
+    st.just("nonsense"),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(STEPS, max_size=7),
+    st.lists(st.sampled_from(["the rat", "no", "eel and fox"]), max_size=3),
+    st.integers(1, 26),
+    st.sampled_from(["feed the wolf", "food for dog, cat and seal", "hm"]),
+)
+def test_each_prompt_begins_with_the_one_before(
+    texts: list[str], answers: list[str], limit: int, query: str
+) -> None:
+    """What a server has cached stays valid; and no tool that was offered is taken away."""
+    options = resolved(max_tools=limit, max_steps=8, max_blocked=9, ask_user=True, call_format="json")
+    driven = drive(*texts, ANSWER, query=query, answers=answers, options=options)
+    asked = prompts(driven)
+    for before, after in itertools.pairwise(asked):
+        assert after[: len(before)] == before
+    steps = [set(names) for names in offered(driven)]
+    for earlier, later in itertools.pairwise(steps):
+        assert earlier <= later
+    assert all(("find_tools" in names) == (limit < len(ZOO)) for names in steps)
+    called = {effect.tool.name for effect in driven.of(ExecuteTool)}
+    assert called <= set().union(*steps)
+
+
+def test_a_pool_within_the_limit_is_offered_as_it_was() -> None:
+    limited, unlimited = (
+        drive_by_hand(POOL, [completion(ANSWER)], options=resolved(max_tools=limit))
+        for limit in (MAX_TOOLS, None)
+    )
+    assert prompts(limited) == prompts(unlimited)
+    assert all(FIND_TOOLS.name not in names for names in offered(limited))
+
+
+def test_the_filter_off_offers_everything() -> None:
+    [first, *_] = offered(drive(ANSWER, options=resolved(max_tools=4, filter=False, final_answer_from=1)))
+    assert first == (*(tool.name for tool in ZOO), "final_answer")
+
+
+def test_a_ranker_that_fails_is_replaced_and_named() -> None:
+    def unreachable(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        raise BackendUnreachable("no llama-server answers")
+
+    options = resolved(max_tools=4, ranker=EmbeddingRanker(unreachable))
+    driven = drive(call("find_tools", query="lion"), call("feed_lion"), ANSWER, options=options)
+    assert "feed_wolf" in offered(driven)[0]
+    assert driven.run.outcome == "answered"
+    [warning] = driven.of(WarningRaised)
+    assert "no llama-server answers" in warning.message
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_a_limit_is_at_least_1(limit: int) -> None:
+    with pytest.raises(ValueError, match="max_tools"):
+        PlannerOptions(max_tools=limit)
