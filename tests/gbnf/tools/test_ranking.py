@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.tools import FIND_TOOLS, Tool, load_manifests
+from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool, load_manifests
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25
 from gbnf_server.bundled import manifests_path
@@ -82,6 +83,29 @@ def test_the_kept_tools_score_best(pool: list[Tool], query: str, limit: int) -> 
 def test_ranking_twice_changes_nothing(pool: list[Tool], query: str, limit: int) -> None:
     kept = filter_pool(pool, query, limit=limit).kept
     assert filter_pool(kept, query, limit=limit) == Selection(kept)
+
+
+@st.composite
+def ordered_pools(draw: st.DrawFn) -> list[Tool]:
+    """Pools in which tools come after earlier ones."""
+    pool: list[Tool] = []
+    for tool in draw(pools):
+        names = [each.name for each in pool]
+        after = draw(st.lists(st.sampled_from(names), max_size=2, unique=True)) if names else []
+        pool.append(replace(tool, offer=OfferPolicy(after=tuple(after))))
+    return draw(st.permutations(pool))
+
+
+@given(ordered_pools(), queries, limits)
+def test_prerequisites_are_kept_besides(pool: list[Tool], query: str, limit: int) -> None:
+    selection = filter_pool(pool, query, limit=limit)
+    kept = {tool.name for tool in selection.kept}
+    needed = {name for tool in selection.kept for name in tool.offer.after}
+    assert needed <= kept
+    assert len(kept - needed) <= limit
+    assert len(kept) >= min(limit, len(pool))
+    assert [tool for tool in pool if tool.name in kept] == list(selection.kept)
+    assert filter_pool(selection.kept, query, limit=limit) == Selection(selection.kept)
 
 
 @given(pools, queries, st.integers(0, 3))

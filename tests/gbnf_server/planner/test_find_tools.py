@@ -85,6 +85,23 @@ def test_what_find_tools_finds_is_described_once_and_can_be_called() -> None:
     assert described[0].startswith(json.dumps({"step": 1, "result": found}))
 
 
+def test_what_is_found_comes_with_its_prerequisites() -> None:
+    pool = (
+        *ZOO,
+        make_tool("tame_tiger", "Tame it.", after=["open_cage"]),
+        make_tool("open_cage", "Open it."),
+    )
+    texts = [call("find_tools", query="tiger"), call("open_cage"), call("tame_tiger"), ANSWER]
+    driven = drive_by_hand(pool, map(completion, texts), query="feed the wolf", options=HERD)
+    first, second, third, _ = offered(driven)
+    assert {"open_cage", "tame_tiger"}.isdisjoint(first)
+    assert "open_cage" in second
+    assert "tame_tiger" not in second
+    assert "tame_tiger" in third
+    assert driven.run.outcome == "answered"
+    assert all(step.error is None for step in driven.run.steps)
+
+
 def test_the_same_words_find_the_next_tools_until_none_is_left() -> None:
     searching = call("find_tools", query="food")
     driven = drive(searching, call("find_tools", query="foods"), call("find_tools", query="the food"), ANSWER)
