@@ -14,7 +14,7 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
-from gbnf.compiler.report import Finding
+from gbnf.findings import Finding
 from references import REFERENCES, target
 
 _Path = tuple[str, ...]

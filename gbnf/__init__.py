@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gbnf.calls.validation import validate_call as validate_call
     from gbnf.compiler.grammar import Grammar as Grammar
     from gbnf.compiler.pool import compile_pool as compile_pool
-    from gbnf.compiler.report import Finding as Finding
     from gbnf.compiler.schema import compile_schema as compile_schema
     from gbnf.errors import AmbiguousGrammarError as AmbiguousGrammarError
     from gbnf.errors import GbnfError as GbnfError
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from gbnf.errors import ManifestErrors as ManifestErrors
     from gbnf.errors import PoolError as PoolError
     from gbnf.errors import SchemaError as SchemaError
+    from gbnf.findings import Finding as Finding
     from gbnf.grammar.match import Match as Match
     from gbnf.tools import ASK_USER as ASK_USER
     from gbnf.tools import FINAL_ANSWER as FINAL_ANSWER
@@ -50,7 +50,7 @@ _NAMES = {
     "gbnf.calls.validation": ("ValidationResult", "validate_call"),
     "gbnf.compiler.grammar": ("Grammar",),
     "gbnf.compiler.pool": ("compile_pool",),
-    "gbnf.compiler.report": ("Finding",),
+    "gbnf.findings": ("Finding",),
     "gbnf.compiler.schema": ("compile_schema",),
     "gbnf.errors": (
         "AmbiguousGrammarError", "GbnfError", "GrammarError", "GrammarSyntaxError", "InvalidArgumentError",

@@ -10,7 +10,7 @@ from itertools import chain
 from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
-from gbnf.compiler.report import Finding
+from gbnf.findings import Finding
 from gbnf.grammar.emit import emit, emit_rule
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Match, Matcher

@@ -17,10 +17,10 @@ from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.report import Finding
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import check_whitespace, compilation
 from gbnf.errors import PoolError, SchemaError
+from gbnf.findings import Finding
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, literal, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.closing import close_arguments
@@ -53,6 +53,7 @@ def compile_pool(
     closed: bool = True,
     property_order: PropertyOrder = "declared",
     bounded_digits: bool = True,
+    strict: bool = False,
 ) -> Grammar:
     """Compile the grammar of a call of one of these tools: `{"name": …, "arguments": {…}}`.
 
@@ -63,14 +64,27 @@ def compile_pool(
     closes objects and bounds recursion by default, since tool calls should be finite and contain declared
     arguments only; `compile_schema` follows the standard.
 
-    Tools are compiled once and cached; linking a new pool of compiled tools takes microseconds.
+    A tool whose arguments are malformed or unsatisfiable is left out and reported; if `strict`, or if no tool
+    is left, that is an error. Tools are compiled once and cached; linking a new pool of compiled tools takes
+    microseconds.
 
-    Raises PoolError if no tool is left or two have the same name, SchemaError if a tool's arguments are
-    malformed or unsatisfiable.
+    Raises PoolError if no tool is left or two have the same name, SchemaError if a tool cannot be compiled.
     """
     check_whitespace(whitespace)
     options = CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits)
-    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options)
+    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, strict=strict)
+
+
+def left_out(tools: Iterable[Tool], *, steps: Sequence[int] = ()) -> tuple[Finding, ...]:
+    """Return a finding for each tool that `compile_pool` leaves out because it cannot be compiled."""
+    options = CompileOptions("default", _MAX_DEPTH, closed=True)
+    compiled = ((tool, compile_tool(tool, options, bool(steps))) for tool in tools)
+    return tuple(_left_out(tool, error) for tool, error in compiled if isinstance(error, SchemaError))
+
+
+def _left_out(tool: Tool, error: SchemaError) -> Finding:
+    pointer, _, keyword = error.pointer.rpartition("/")
+    return Finding(tool.name, pointer, keyword or "args", "left_out", error.problem)
 
 
 def compile_name_and_arguments(
@@ -94,19 +108,29 @@ def pool_tools(tools: Sequence[Tool], final_answer: bool, ask_user: bool) -> tup
 
 @lru_cache(maxsize=512)
 def _link_pool(
-    tools: tuple[Tool, ...], steps: tuple[int, ...], options: CompileOptions, discriminated: bool = True
+    tools: tuple[Tool, ...],
+    steps: tuple[int, ...],
+    options: CompileOptions,
+    discriminated: bool = True,
+    strict: bool = False,
 ) -> Grammar:
     compiled: list[CompiledTool] = []
+    errors: dict[Tool, SchemaError] = {}
     taken = set(RESERVED)
     for tool in tools:
         compiled_tool = compile_tool(tool, options, bool(steps))
         count = 1
-        while compiled_tool is not None and not taken.isdisjoint(compiled_tool.part.names):
+        if isinstance(compiled_tool, SchemaError):
+            errors[tool] = compiled_tool
+            continue
+        while isinstance(compiled_tool, CompiledTool) and not taken.isdisjoint(compiled_tool.part.names):
             count += 1  # two names that are the same in camelCase
             compiled_tool = compile_tool(tool, options, bool(steps), f"{tool.name} {count}")
-        if compiled_tool is not None:
+        if isinstance(compiled_tool, CompiledTool):
             taken |= compiled_tool.part.names
             compiled.append(compiled_tool)
+    if errors and (strict or not compiled):
+        raise next(iter(errors.values())).with_traceback(None)
     if not compiled:
         raise no_callable_tool(tools)
     layout = LAYOUTS[options.whitespace]
@@ -114,6 +138,7 @@ def _link_pool(
     if steps and any(_FROM_STEP.name in compiled_tool.part.needs for compiled_tool in compiled):
         head[_FROM_STEP.name] = factor_prefixes([literal(str(step)) for step in steps])
     findings = [finding for compiled_tool in compiled for finding in compiled_tool.findings]
+    findings += [_left_out(tool, error) for tool, error in errors.items()]
     parts = [CompiledRules(Rules(head)), *(compiled_tool.part for compiled_tool in compiled)]
     return link(parts, findings, options.whitespace, options.digits)
 
@@ -141,16 +166,20 @@ def _product(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
 @lru_cache(maxsize=4096)
 def compile_tool(
     tool: Tool, options: CompileOptions, has_steps: bool, prefix: str | None = None
-) -> CompiledTool | None:
+) -> CompiledTool | SchemaError | None:
     """Compile the arguments of one tool; None if it cannot be called without earlier steps.
 
-    The names of its rules begin with `prefix`, by default the tool's name. Raises SchemaError.
+    The names of its rules begin with `prefix`, by default the tool's name. Returns the error of a tool that
+    cannot be compiled, so that it is cached.
     """
     args = offered_args(tool, (1,) if has_steps else ())
     if args is None:
         return None
-    with compilation(args):
-        return _compile_arguments(tool, args, options, has_steps, prefix or tool.name)
+    try:
+        with compilation(args):
+            return _compile_arguments(tool, args, options, has_steps, prefix or tool.name)
+    except SchemaError as error:
+        return error.with_traceback(None)
 
 
 def _compile_arguments(

@@ -3,35 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["unenforced", "free_form", "declared_order"]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """A remark on one keyword of a schema.
-
-    `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form" if the schema
-    itself allows anything; "declared_order" if any order of the properties was wanted, but only some orders
-    are accepted, the declared one among them. `pointer` is a JSON Pointer into the schema, for a pool into
-    the arguments of `tool`. `validator` says whether validation after decoding catches it.
-    """
-
-    tool: str
-    pointer: str
-    keyword: str
-    kind: Kind
-    reason: str
-    validator: bool = True
-
-    def __str__(self) -> str:
-        pointer = f"{self.tool}: {self.pointer or '/'}" if self.tool else self.pointer or "/"
-        text = f"{pointer}: {self.keyword}: {self.reason}"
-        if self.kind != "unenforced":
-            return text
-        return f"{text} ({'the validator' if self.validator else 'nothing'} checks it)"
+from gbnf.findings import Finding, Kind
 
 
 class Report:

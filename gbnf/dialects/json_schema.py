@@ -26,10 +26,10 @@ from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError
 from gbnf.schema.applicators import map_subschemas, walk
+from gbnf.schema.drafts import DIALECT
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.argument_schema import DIALECT
 from gbnf.tools.step_references import offered_args
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}

@@ -21,23 +21,22 @@ from referencing.jsonschema import DRAFT202012, specification_with
 from gbnf.effort import EffortSpent, is_spent
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.closing import close_objects
+from gbnf.schema.drafts import DIALECT, DRAFTS
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
 from gbnf.surrogates import has_surrogate
 
-_DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VALIDATORS: dict[str, Any] = {
-    "http://json-schema.org/draft-03/schema": jsonschema.Draft3Validator,
-    "http://json-schema.org/draft-04/schema": jsonschema.Draft4Validator,
-    "http://json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
-    "http://json-schema.org/draft-07/schema": jsonschema.Draft7Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
-    _DEFAULT_DIALECT: jsonschema.Draft202012Validator,
+    "draft-03": jsonschema.Draft3Validator,
+    "draft-04": jsonschema.Draft4Validator,
+    "draft-06": jsonschema.Draft6Validator,
+    "draft-07": jsonschema.Draft7Validator,
+    "2019-09": jsonschema.Draft201909Validator,
+    "2020-12": jsonschema.Draft202012Validator,
 }
 #: The keywords below which schemas evaluate parts of the same value.
 _EVALUATING = frozenset({"allOf", "anyOf", "oneOf", CONDITION, OPTIONAL})
-_DRAFTS = {dialect: dialect.removesuffix("/schema").rpartition("/")[2] for dialect in _VALIDATORS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,14 +114,14 @@ class Document:
 
     def __init__(self, schema: Any, *, closed: bool = False) -> None:
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
-        self.dialect = str(declared or _DEFAULT_DIALECT).rstrip("#")
+        self.dialect = str(declared or DIALECT).rstrip("#")
         self._specification = _specification(self.dialect)
-        draft = _DRAFTS.get(self.dialect, "2020-12")
+        draft = DRAFTS.get(self.dialect, "2020-12")
         #: Up to draft 7, keywords beside `$ref` are ignored.
         self.refs_hide_siblings = draft.startswith("draft")
         # Where no draft is declared, keywords of all of them mean what they meant in theirs.
         self._unknown = unknown_keywords(draft) if declared and draft != "draft-03" else frozenset[str]()
-        self._forms = MetaschemaChecker(draft if self.dialect in _DRAFTS and declared else "", self._unknown)
+        self._forms = MetaschemaChecker(draft if self.dialect in DRAFTS and declared else "", self._unknown)
         self._forms.check(schema, "")
         self._closed = closed
         if closed:
@@ -231,7 +230,7 @@ class Document:
         if self._validator is None:
             from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # most schemas need none
 
-            validator = _VALIDATORS.get(self.dialect, jsonschema.Draft202012Validator)
+            validator = _VALIDATORS[DRAFTS.get(self.dialect, "2020-12")]
             declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
             readable = extend_validator(validator, every_draft=not declares, closed=self._closed)
             # A format means in every draft what it means in the last, as in the grammar.

@@ -18,8 +18,8 @@ from hypothesis.errors import Unsatisfiable
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.report import Finding
 from gbnf.errors import GbnfError
+from gbnf.findings import Finding
 from gbnf.testing.canonical import SPELLINGS, canonical_json
 from gbnf.testing.derivations import derivations
 from gbnf.testing.mutations import NearMiss, near_misses_of

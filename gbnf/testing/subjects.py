@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
 
 from gbnf.calls.validation import validate_call
-from gbnf.compiler.report import Finding
 from gbnf.errors import InvalidArgumentError
+from gbnf.findings import Finding
 from gbnf.testing.generation import ValueGenerator
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args

@@ -1,8 +1,8 @@
 """Checks of the schema of a tool's arguments.
 
-It must be a valid JSON Schema 2020-12 of type object without references to anything outside itself. Each
-required property must be declared, and this project's own keywords (`requires_one_of`, `fills`,
-`runtime_resolved`) must name declared properties.
+It must be a valid JSON Schema of any draft, of type object, without references outside itself. It is
+rewritten in draft 2020-12, which all checks are about. Each required property must be declared, and so must
+what this project's own keywords name: `fills`, and each group of `requires_one_of` at least once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from referencing.jsonschema import DRAFT202012
 
 from gbnf.errors import GbnfError
 from gbnf.schema.applicators import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
+from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.pattern_matching import is_supported_pattern
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ROOT_URI = "urn:args"
 _FORMATS = copy(Draft202012Validator.FORMAT_CHECKER)
 _FORMATS.checkers = {
@@ -50,7 +50,7 @@ class ArgumentSchemaError(GbnfError):
 
 
 def checked_argument_schema(given: Any) -> dict[str, Any]:
-    """Return the schema, with `type = "object"` added if it declares no type.
+    """Return the schema in draft 2020-12, with `type = "object"` added if it declares no type.
 
     `given` consists of JSON values. Raises ArgumentSchemaError for the first problem.
     """
@@ -58,13 +58,11 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
         raise ArgumentSchemaError(
             (), given, "the schema of the arguments must be a table", 'Write [args] and type = "object".'
         )
+    given = as_2020_12(given)
     if given.get("type", "object") not in ("object", ["object"]):
         hint = 'Write type = "object", and declare the arguments below [args.properties].'
         raise ArgumentSchemaError(("type",), given["type"], "the type of the arguments must be object", hint)
     args: dict[str, Any] = {"type": "object", **given} | {"type": "object"}
-    if str(args.get("$schema", DIALECT)).rstrip("#") != DIALECT:
-        hint = "Write the schema in draft 2020-12, and remove $schema."
-        raise ArgumentSchemaError(("$schema",), args["$schema"], "only draft 2020-12 is supported", hint)
     _check_descriptions(args)
     _check_metaschema(args)
     for path, schema in walk(args):
@@ -218,10 +216,25 @@ def _check_requires_one_of(path: SchemaPath, schema: Any) -> None:
             raise ArgumentSchemaError(
                 (*path, index), group, "each group must be a non-empty array of property names", hint
             )
-        for name in group if len(path) == 1 else ():
-            if name not in schema.get("properties", {}):
-                declare = f"Declare it below properties.{name}, or remove it from the list."
-                raise ArgumentSchemaError((*path, index), name, "the property is not declared", declare)
+        if len(path) == 1 and schema.get("properties", {}).keys().isdisjoint(group):
+            declare = f"Declare one of them below properties, such as properties.{group[0]}."
+            raise ArgumentSchemaError((*path, index), group, "no property of the group is declared", declare)
+
+
+def undeclared_members(args: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return the names in `requires_one_of` that no property has, each with the index of its group."""
+    properties = args.get("properties", {})
+    groups = enumerate(args.get("requires_one_of", ()))
+    return [(index, name) for index, group in groups for name in group if name not in properties]
+
+
+def without_undeclared_members(args: dict[str, Any]) -> dict[str, Any]:
+    """Return the checked schema with only declared names in `requires_one_of`."""
+    if not undeclared_members(args):
+        return args
+    properties = args.get("properties", {})
+    groups = [[name for name in group if name in properties] for group in args["requires_one_of"]]
+    return {**args, "requires_one_of": groups}
 
 
 def _check_properties(properties: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Checks of a manifest: from its parsed content to the fields of a `Tool`.
 
 Each error has file, key, value and hint. Unknown keys are kept unchecked; unknown keys inside `[args]` are
-annotations. Only the first error of a manifest is raised, in the order of the documentation.
+annotations. Only the first error of a manifest is raised, in the order of the documentation. What is probably
+misspelt, and names of other runtimes, are findings.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gbnf.errors import ManifestError
-from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_schema
+from gbnf.findings import Finding
+from gbnf.tools.argument_schema import (
+    ArgumentSchemaError,
+    checked_argument_schema,
+    undeclared_members,
+    without_undeclared_members,
+)
+from gbnf.tools.near_misses import misspelt, misspelt_keywords, similar_key
 from gbnf.tools.policies import OfferPolicy, RunPolicy
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
@@ -28,6 +36,13 @@ MIN_MEMORY_MB = 64
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 #: How deeply tables and arrays of a manifest may be nested: the checks are recursive.
 MAX_DEPTH = 80
+
+_TABLES = {
+    "offer": {each.name for each in fields(OfferPolicy)},
+    "run": {each.name for each in fields(RunPolicy)},
+}
+_MEANT = {"timeout": "timeout_s", "memory": "memory_mb", "max_result": "max_result_kb"}
+"""Names of keys without their unit, which are less similar than misspelt ones."""
 
 _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer", "run"})
 _NO_FILE = Path("<mapping>")
@@ -56,17 +71,39 @@ def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, 
     offer, unknown_offer = check.offer(check.table(content, "offer"))
     run, unknown_run = check.run(check.table(content, "run"))
     extra |= {key: unknown for key, unknown in (("offer", unknown_offer), ("run", unknown_run)) if unknown}
+    findings = (*_misspelt_keys(name, content), *misspelt_keywords(name, args), *_undeclared(name, args))
     return {
         "name": name,
         "version": version,
         "descriptions": descriptions,
-        "args": args,
+        "args": without_undeclared_members(args),
         "affinity": tuple(affinity),
         "offer": offer,
         "run": run,
         "path": path,
         "extra": extra,
+        "findings": findings,
     }
+
+
+def _misspelt_keys(name: str, content: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a finding for each key outside of `[args]` that is probably misspelt, or in the wrong table."""
+    inner = {f"{table}.{key}": key for table, keys in _TABLES.items() for key in keys}
+    for key in content.keys() - _KNOWN:
+        meant = similar_key(key, _KNOWN) or similar_key(key, inner.values())
+        if meant is not None or key in inner.values():
+            full = next((place for place, each in inner.items() if each == (meant or key)), meant or key)
+            yield misspelt(name, "", key, full)
+    for table, keys in _TABLES.items():
+        for key in content.get(table, {}).keys() - keys:
+            if (meant := _MEANT.get(key) or similar_key(key, keys)) is not None:
+                yield misspelt(name, f"/{table}", key, meant)
+
+
+def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
+    for index, member in undeclared_members(args):
+        reason = f"the property {member!r} is not declared, so no call gives it"
+        yield Finding(name, f"/requires_one_of/{index}", "requires_one_of", "undeclared", reason)
 
 
 def _nests_deeper(value: Any, most: int) -> bool:

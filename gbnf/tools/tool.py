@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gbnf.findings import Finding
 from gbnf.schema.applicators import SchemaPath, map_subschemas
 from gbnf.tools.languages import primary_language
 from gbnf.tools.manifest_checks import manifest_fields
@@ -29,7 +30,8 @@ class Tool:
     value becomes `{"result": value}`. It may be async. `None`: `executor.py` in the folder of `path` does. A
     tool with neither can be compiled, offered and validated, but not executed.
     `descriptions`: language -> text. `args`: the JSON Schema (2020-12) of the arguments, of type
-    object, as in the manifest. `extra`: the manifest's unknown keys, nested ones below their table.
+    object. `extra`: the manifest's unknown keys, nested ones below their table. `findings`: what was removed
+    from the schema, and what is probably misspelt.
     `load_manifests` and `from_mapping` check the manifest; the constructor does not.
     """
 
@@ -43,6 +45,7 @@ class Tool:
     path: Path | None = None
     function: Callable[..., Any] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
     runtime_resolved: frozenset[str] = field(init=False)
     step_references: Mapping[str, str | None] = field(init=False)
     fingerprint: str = field(init=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from explanations import unexplained
-from gbnf.compiler.report import Finding
+from gbnf.findings import Finding
 
 
 def finding(pointer: str, keyword: str, kind: Any = "unenforced") -> Finding:

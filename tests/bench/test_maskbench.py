@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corpus import Case, Instance, load_cases
-from gbnf.compiler.report import Finding
+from gbnf.findings import Finding
 from gbnf_server.errors import GrammarRefused
 from isolation import Crashed, Finished, TimedOut
 from maskbench import CLASSES, _result, judge, summarise

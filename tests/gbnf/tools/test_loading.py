@@ -207,7 +207,6 @@ ARGS: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}
         ({"args": []}, "args"),
         ({"args": {"type": "string"}}, "args.type"),
         ({"args": {"type": ["object", "null"]}}, "args.type"),
-        ({"args": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "args.$schema"),
         ({"args": {"properties": []}}, "args.properties"),
         ({"args": {"properties": {"a": {"type": "text"}}}}, "args.properties.a.type"),
         ({"args": {"properties": {"a": {"minLength": -1}}}}, "args.properties.a.minLength"),

@@ -1,0 +1,42 @@
+"""Remarks on a tool or a schema that is usable as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "unenforced", "free_form", "declared_order", "unknown_key", "undeclared", "loosened", "left_out"
+]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A remark on one keyword of a schema, or on one key of a manifest.
+
+    Of a compilation, `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form"
+    if the schema itself allows anything; "declared_order" if any order of the properties was wanted, but only
+    some orders are accepted, the declared one among them; "left_out" if the tool cannot be compiled, so that
+    the grammar has no calls of it.
+
+    Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
+    that is; "undeclared" for a name that no property has; "loosened" if `keyword` was removed, because it is
+    malformed.
+
+    `pointer` is a JSON Pointer into the schema, for a tool into its arguments, or to the table of a manifest
+    beside them, such as "/run". `validator` says whether validation after decoding checks what is unenforced.
+    """
+
+    tool: str
+    pointer: str
+    keyword: str
+    kind: Kind
+    reason: str
+    validator: bool = True
+
+    def __str__(self) -> str:
+        pointer = f"{self.tool}: {self.pointer or '/'}" if self.tool else self.pointer or "/"
+        text = f"{pointer}: {self.keyword}: {self.reason}"
+        if self.kind != "unenforced":
+            return text
+        return f"{text} ({'the validator' if self.validator else 'nothing'} checks it)"

@@ -1,0 +1,59 @@
+"""Keys that are not known, but similar to one that is: probably misspelt.
+
+Unknown keys are kept, and most are another program's. So only those that a typo explains are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from gbnf.findings import Finding
+from gbnf.schema.applicators import APPLICATORS, walk
+from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.metaschema import child_pointer
+
+_ANNOTATIONS = frozenset(
+    {
+        "$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment", "$vocabulary", "id",
+        "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+        "contentEncoding", "contentMediaType", "contentSchema", "nullable", "discriminator", "xml",
+        "externalDocs", "markdownDescription", "enumNames", "enumDescriptions", "enumTitles",
+        "deprecationMessage", "errorMessage", "propertyOrder",
+    }
+)  # fmt: skip
+"""Annotations of JSON Schema, OpenAPI and editors."""
+
+_OWN = frozenset({"requires_one_of", "fills", "runtime_resolved"})
+_KNOWN = KEYWORDS | APPLICATORS.keys() | _ANNOTATIONS | _OWN
+_SIMILARITY = 0.8
+
+
+def similar_key(key: str, known: Iterable[str]) -> str | None:
+    """Return the known key that `key` is probably meant to be; None if there is none, or `key` is known."""
+    by_fold = {_folded(name): name for name in known}
+    close = get_close_matches(_folded(key), by_fold, n=1, cutoff=_SIMILARITY)
+    return by_fold[close[0]] if close and by_fold[close[0]] != key else None
+
+
+def _folded(key: str) -> str:
+    return key.replace("_", "").replace("-", "").lower()
+
+
+def misspelt_keywords(tool: str, schema: Any) -> Iterator[Finding]:
+    """Yield a finding for each keyword of the schema, and of those below it, that is probably misspelt."""
+    for path, here in walk(schema):
+        for keyword in here if isinstance(here, Mapping) else ():
+            if keyword in _KNOWN or keyword.lower().startswith("x-"):
+                continue
+            if (meant := similar_key(keyword, _KNOWN)) is not None:
+                pointer = ""
+                for step in path:
+                    pointer = child_pointer(pointer, step)
+                yield misspelt(tool, pointer, keyword, meant)
+
+
+def misspelt(tool: str, pointer: str, key: str, meant: str) -> Finding:
+    """Return the finding for a key that is not known."""
+    return Finding(tool, pointer, key, "unknown_key", f"unknown key, did you mean `{meant}`?")
