@@ -8,8 +8,8 @@
     print(grammar.match('{"name": "get_n').expected)
     result = validate_call({"name": "get_now", "arguments": {}}, tools)
 
-Everything here is pure: the only files read are manifests that a caller names. Names are imported on first
-use.
+Everything here is pure: the only files read are manifests and tools lists that a caller names. Names are
+imported on first use.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from gbnf.tools import FIND_TOOLS as FIND_TOOLS
     from gbnf.tools import Tool as Tool
     from gbnf.tools import load_manifests as load_manifests
+    from gbnf.tools import load_tools as load_tools
     from gbnf.tools.complexity import args_complexity as args_complexity
     from gbnf.tools.complexity import is_complex as is_complex
+    from gbnf.tools.functions import tool as tool
     from gbnf.tools.pool_filter import Selection as Selection
     from gbnf.tools.pool_filter import filter_pool as filter_pool
     from gbnf.tools.ranking import BM25 as BM25
@@ -57,8 +59,9 @@ _NAMES = {
         "ManifestError", "ManifestErrors", "PoolError", "SchemaError",
     ),
     "gbnf.grammar.match": ("Match",),
-    "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "FIND_TOOLS", "Tool", "load_manifests"),
+    "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "FIND_TOOLS", "Tool", "load_manifests", "load_tools"),
     "gbnf.tools.complexity": ("args_complexity", "is_complex"),
+    "gbnf.tools.functions": ("tool",),
     "gbnf.tools.pool_filter": ("Selection", "filter_pool"),
     "gbnf.tools.ranking": ("BM25", "Ranker"),
 }  # fmt: skip

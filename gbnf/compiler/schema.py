@@ -17,10 +17,11 @@ from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Rules
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.document import Document, lone_surrogate
+from gbnf.schema.models import json_schema_of
 
 
 def compile_schema(
-    schema: Mapping[str, Any] | bool,
+    schema: Mapping[str, Any] | bool | type[Any],
     *,
     whitespace: Whitespace = "default",
     max_depth: int | None = None,
@@ -28,7 +29,7 @@ def compile_schema(
     property_order: PropertyOrder = "declared",
     bounded_digits: bool = True,
 ) -> Grammar:
-    """Compile the grammar of the JSON texts that satisfy a JSON Schema.
+    """Compile the grammar of the JSON texts that satisfy a JSON Schema, or that a pydantic model accepts.
 
     Properties come in declared order; see `gbnf.compiler.layout` for `whitespace`. Without `max_depth`,
     recursive schemas become recursive rules. If `closed`, an object that declares properties but not
@@ -37,9 +38,14 @@ def compile_schema(
     in the declared one (the report names them). Numbers have at most 39 digits before the decimal point and
     20 after it; with `bounded_digits=False`, integers and fractions may have any number of digits.
 
-    Raises SchemaError if the schema is malformed, or if no value satisfies it.
+    `schema` may also be any other type that pydantic validates, such as a dataclass.
+
+    Raises SchemaError if the schema is malformed, or if no value satisfies it, and InvalidArgumentError for a
+    type that has no JSON Schema.
     """
     check_whitespace(whitespace)
+    if not isinstance(schema, Mapping | bool):
+        schema = json_schema_of(schema)
     with compilation(schema):
         return _compile(schema, CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits))
 

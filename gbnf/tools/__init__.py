@@ -1,15 +1,18 @@
 """Tools as values, read from manifests: TOML files, or mappings of the same form.
 
     load_manifests(paths)  ->  tuple[Tool, ...], or raises ManifestErrors
+    load_tools(source)     ->  the same, from any description of tools
 
 A tool is what a model calls; its executor is the code that carries out the call (`gbnf_server.executors`).
 Modules, each importing only from those before it: `policies` (when a tool is offered, how its executor runs),
-`argument_schema` and `manifest_checks` (checks of a manifest), `tool` (the value and the built-in tools),
-`loading` (files).
+`argument_schema`, `near_misses` and `manifest_checks` (checks of a manifest), `tool` (the value and the
+built-in tools), `loading` (files), `loosening` and `building` (tools of other programs), `functions` (Python
+functions and models), `sources` (all of them).
 """
 
 from gbnf.tools.loading import load_manifests
 from gbnf.tools.policies import OfferPolicy, RunPolicy
+from gbnf.tools.sources import load_tools
 from gbnf.tools.tool import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, FIND_TOOLS, Tool, localized
 
 __all__ = [
@@ -21,5 +24,6 @@ __all__ = [
     "RunPolicy",
     "Tool",
     "load_manifests",
+    "load_tools",
     "localized",
 ]

@@ -53,7 +53,7 @@ def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, 
     check = _ManifestChecker(path or _NO_FILE)
     if not isinstance(mapping, Mapping):
         check.fail("", mapping, "a manifest must be a table", "Write name, description and [args].")
-    if _nests_deeper(mapping, MAX_DEPTH):
+    if nests_deeper(mapping, MAX_DEPTH):
         problem = f"tables and arrays are nested deeper than {MAX_DEPTH} levels"
         check.fail("", None, problem, "Move the inner schemas to args.$defs, and refer to them.")
     content = check.json_like("", mapping)
@@ -106,8 +106,14 @@ def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(name, f"/requires_one_of/{index}", "requires_one_of", "undeclared", reason)
 
 
-def _nests_deeper(value: Any, most: int) -> bool:
-    level = [value]
+def json_like(value: Any) -> Any:
+    """Return a copy of `value` in JSON's types, as in a manifest. Raises ManifestError."""
+    return _ManifestChecker(_NO_FILE).json_like("args", value)
+
+
+def nests_deeper(value: Any, most: int) -> bool:
+    """Return whether tables and arrays are nested deeper than `most` levels."""
+    level = [value] if isinstance(value, Mapping | list | tuple) else []
     for _ in range(most):
         members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
         nested = [member for member in members if isinstance(member, Mapping | list | tuple)]

@@ -6,6 +6,7 @@ exited; whatever the executor does, exactly one result or error is sent, or the 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 from zoneinfo import ZoneInfo
 
+from gbnf.errors import InvalidArgumentError
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
@@ -29,7 +31,7 @@ from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor,
 from gbnf_server.executors.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from types import ModuleType
 
     from gbnf_server.executors.person import Form
@@ -122,10 +124,10 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
     name = start["tool"]
     try:
         _limit(start["memory_mb"], start["timeout_s"])
-        value = _load(Path(start["code"]), name)(start["arguments"], _context(start, person))
+        value = _load(start, name)(start["arguments"], _context(start, person))
         return protocol.encode_result(name, value)
-    except ExecutorError as error:
-        return protocol.encode(protocol.error(error.message[:LONGEST_TEXT]))
+    except (ExecutorError, InvalidArgumentError) as error:
+        return protocol.encode(protocol.error(str(error)[:LONGEST_TEXT]))
     except SystemExit as error:
         return protocol.encode(
             protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
@@ -158,7 +160,40 @@ def _limit(memory_mb: int, timeout_s: float) -> None:
         resource.setrlimit(limit, (soft, most))
 
 
-def _load(code: Path, name: str) -> Callable[[dict[str, Any], Context], Any]:
+def _load(start: Mapping[str, Any], name: str) -> Callable[[dict[str, Any], Context], Any]:
+    code = Path(start["code"])
+    module = importlib.import_module(start["module"]) if start["module"] else _load_file(code, name)
+    if start["function"]:
+        return _typed_function(module, start["function"])
+    run = getattr(module, "run", None)
+    if not callable(run):
+        raise ExecutorError(f"'{name}' cannot run: {code} defines no function run(arguments, context)")
+    return run  # type: ignore[no-any-return]  # what it returns is checked
+
+
+def _typed_function(module: ModuleType, name: str) -> Callable[[dict[str, Any], Context], Any]:
+    """Return the call of a function that was marked by `gbnf.tool`, with an object as its result."""
+    import asyncio  # noqa: PLC0415 - an executor.py need not wait for it
+    import inspect  # noqa: PLC0415 - likewise
+    from operator import attrgetter  # noqa: PLC0415 - likewise
+
+    from gbnf.tools.functions import function_tool  # noqa: PLC0415 - likewise
+
+    function = function_tool(attrgetter(name)(module)).function
+    assert function is not None
+
+    async def awaited(value: Awaitable[Any]) -> Any:
+        return await value
+
+    def run(arguments: dict[str, Any], context: Context) -> Any:
+        value = function(arguments, context)
+        value = asyncio.run(awaited(value)) if inspect.isawaitable(value) else value
+        return value if isinstance(value, dict) else {"result": value}
+
+    return run
+
+
+def _load_file(code: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"gbnf_executor_{name}", code)
     assert spec is not None
     assert spec.loader is not None
@@ -167,10 +202,7 @@ def _load(code: Path, name: str) -> Callable[[dict[str, Any], Context], Any]:
     sys.path.append(str(code.parent))  # for modules in the same folder
     sys.dont_write_bytecode = True  # write nothing into a folder of manifests
     spec.loader.exec_module(module)
-    run = getattr(module, "run", None)
-    if not callable(run):
-        raise ExecutorError(f"'{name}' cannot run: {code} defines no function run(arguments, context)")
-    return run  # type: ignore[no-any-return]  # what it returns is checked
+    return module
 
 
 def _context(start: Mapping[str, Any], person: _Relay) -> Context:

@@ -18,6 +18,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gbnf.errors import InvalidArgumentError
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
 from gbnf_server.executors.failures import describe_failure, format_traceback
@@ -132,6 +133,8 @@ class _PatientPerson:
 def _executor_error(name: str, function: Callable[..., Any], error: BaseException) -> ExecutorError:
     if isinstance(error, ExecutorError):
         return error
+    if isinstance(error, InvalidArgumentError):
+        return ExecutorError(str(error))
     code = getattr(inspect.unwrap(function), "__code__", None)
     failure = ExecutorError(describe_failure(name, getattr(code, "co_filename", ""), error))
     failure.add_note(format_traceback(error))

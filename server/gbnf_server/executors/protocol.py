@@ -37,14 +37,28 @@ def encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What the child runs: `run` of `file`, or a function marked by `gbnf.tool`.
+
+    `function` is its qualified name in `module`, which is imported; "" for `file` itself.
+    """
+
+    file: str
+    module: str = ""
+    function: str = ""
+
+
 # ── messages of the parent ──────────────────────────────────────────────────────────────────────────────────
 
 
-def start(code: str, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> dict[str, Any]:
+def start(code: Code, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> dict[str, Any]:
     """`context` without its person, who stays in the parent; its clock goes on from what it shows."""
     return {
         "is": "start",
-        "code": code,
+        "code": code.file,
+        "module": code.module,
+        "function": code.function,
         "arguments": arguments,
         "workspace": str(context.workspace.root),
         "turn": context.turn,

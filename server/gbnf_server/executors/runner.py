@@ -16,6 +16,7 @@ Invariants of a process:
 
 from __future__ import annotations
 
+import inspect
 import os
 import selectors
 import socket
@@ -37,7 +38,7 @@ from gbnf_server.executors.results import redact_result
 from gbnf_server.system.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from gbnf.tools import Tool
@@ -97,10 +98,11 @@ def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> 
     if "actor" in tool.runtime_resolved:
         arguments = {"actor": context.user_email, **arguments}
     try:
-        if tool.function is not None:
+        # of gbnf.tools.functions.FunctionCall, which is not imported here: the child would import it too
+        if tool.function is not None and not getattr(tool.function, "own_process", False):
             value = call_function(tool, tool.function, arguments, context)
         else:
-            start = protocol.start(str(_code(tool)), arguments, context, tool.run)
+            start = protocol.start(_code(tool), arguments, context, tool.run)
             with _Child(tool, context) as child:
                 value = child.converse(protocol.encode_call(tool.name, start))
         result: dict[str, Any] = redact_result(value, context.secrets)
@@ -125,7 +127,9 @@ def _end_of(output: str, secrets: Secrets) -> str:
     return secrets.redact(replace_lone_surrogates(output))[-_OUTPUT_KEPT:].strip()
 
 
-def _code(tool: Tool) -> Path:
+def _code(tool: Tool) -> protocol.Code:
+    if tool.function is not None:
+        return _function_code(inspect.unwrap(tool.function))
     if tool.path is None:
         raise ExecutorError(
             f"'{tool.name}' cannot run: it was loaded without code. Give it a function, or a folder "
@@ -137,7 +141,16 @@ def _code(tool: Tool) -> Path:
             f"'{tool.name}' cannot run: there is no {code}. Create it with a function "
             f"run(arguments, context) that returns an object, or remove the tool from the pool"
         )
-    return code
+    return protocol.Code(str(code))
+
+
+def _function_code(function: Callable[..., Any]) -> protocol.Code:
+    """Return how the child imports a function; that of a program's main module by its file, as its name."""
+    module, file = function.__module__, inspect.getsourcefile(function) or ""
+    if module == "__main__":
+        spec = sys.modules["__main__"].__spec__  # None for a script
+        module = "" if spec is None else spec.name
+    return protocol.Code(file, module, function.__qualname__)
 
 
 class _Declared(ExecutorError):  # noqa: N818 - what the executor itself said, in order

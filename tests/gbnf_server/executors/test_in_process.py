@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import importlib
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -15,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gbnf.tools import RunPolicy, Tool
+from gbnf.tools import RunPolicy, Tool, load_tools
 from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
 from gbnf_server.planner.fingerprints import code_identity
@@ -217,3 +222,97 @@ def test_the_code_of_a_function_is_its_file() -> None:
     for function in (_first, _Callable()):
         assert list(code_identity(tool(function))) == [Path(__file__).name]
     assert code_identity(tool(print)) == {}
+
+
+MODULE = """
+import os, time, asyncio, datetime as dt
+from gbnf import load_tools, tool
+from gbnf_server.executors import Context, ExecutorError, Write
+
+class Files:
+    @staticmethod
+    @tool(own_process=True, timeout_s={timeout_s})
+    def touch(day: dt.date, context: Context) -> dict[str, str]:
+        context.change(Write(f"{{day:%Y}}.txt", b""))
+        return {{"cwd": os.getcwd(), "pid": str(os.getpid()), "tool": context.tool}}
+
+@tool(own_process=True, timeout_s={timeout_s})
+async def year(day: dt.date) -> int:
+    await asyncio.sleep(0)
+    return day.year
+
+@tool(own_process=True, timeout_s={timeout_s})
+def hang() -> None:
+    time.sleep(1000)
+
+@tool(own_process=True, timeout_s={timeout_s})
+def fail(day: dt.date) -> None:
+    raise ValueError("odd")
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+    from gbnf_server.executors import Workspace, run_executor
+    [made] = load_tools(year)
+    print(run_executor(made, {{"day": "2026-01-02"}}, Context(Workspace(Path(sys.argv[1])))))
+"""
+
+
+@pytest.fixture
+def typed_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Tool]]:
+    """The tools of a module of typed functions, each with its own process."""
+
+    def loaded(timeout_s: float = 20.0) -> dict[str, Tool]:
+        name = f"typed_{os.urandom(4).hex()}"
+        (tmp_path / "code").mkdir()
+        (tmp_path / "code" / f"{name}.py").write_text(MODULE.format(timeout_s=timeout_s))
+        monkeypatch.syspath_prepend(tmp_path / "code")
+        module = importlib.import_module(name)
+        found = load_tools([module.Files.touch, module.year, module.hang, module.fail])
+        return {each.name: each for each in found}
+
+    return loaded
+
+
+def test_a_function_in_a_process_of_its_own(
+    tmp_path: Path, typed_tools: Callable[..., dict[str, Tool]]
+) -> None:
+    tools = typed_tools()
+    context = world(tmp_path / "space")
+    touched = run_executor(tools["touch"], {"day": "2026-01-02"}, context)
+    assert (touched["cwd"], touched["tool"]) == (str(tmp_path / "space"), "touch")
+    assert touched["pid"] != str(os.getpid())
+    assert (tmp_path / "space" / "2026.txt").exists()
+    assert run_executor(tools["year"], {"day": "2026-01-02"}, context) == {"result": 2026}
+    with pytest.raises(ExecutorError, match=r"^'fail' failed: ValueError: odd \(typed_\w+.py, line \d+\)"):
+        run_executor(tools["fail"], {"day": "2026-01-02"}, context)
+    with pytest.raises(ExecutorError, match=r"^the arguments of 'fail' do not fit: day: "):
+        run_executor(tools["fail"], {"day": "x"}, context)
+
+
+def test_a_process_of_its_own_is_killed(tmp_path: Path, typed_tools: Callable[..., dict[str, Tool]]) -> None:
+    with pytest.raises(ExecutorTimeout, match="was stopped"):
+        run_executor(typed_tools(timeout_s=2.0)["hang"], {}, world(tmp_path / "space"))
+
+
+def test_a_function_of_the_main_module(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MODULE.format(timeout_s=20.0))
+    command = [sys.executable, str(script), str(tmp_path / "space")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (shown.stdout, shown.stderr) == ("{'result': 2026}\n", "")
+
+
+def test_a_typed_function_in_this_process(tmp_path: Path) -> None:
+    def shift(day: dt.date, days: int, context: Context) -> dt.date:
+        """Shift a day."""
+        assert context.tool == "shift"
+        return day + dt.timedelta(days)
+
+    [made] = load_tools(shift)
+    assert "context" not in made.args["properties"]
+    arguments = {"day": "2026-12-31", "days": 1}
+    assert run_executor(made, arguments, world(tmp_path)) == {"result": "2027-01-01"}
+    with pytest.raises(ExecutorError, match=r"^the arguments of 'shift' do not fit: day: "):
+        run_executor(made, {"day": "x", "days": 1}, world(tmp_path))
+    assert list(code_identity(made)) == [Path(__file__).name]

@@ -1,0 +1,231 @@
+"""Tools from wherever they are described: manifests, APIs, MCP servers, JSON Schemas, functions and models.
+
+load_tools(source)  ->  tuple[Tool, ...], or raises ManifestErrors with all problems
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gbnf.errors import GbnfError, ManifestError, ManifestErrors
+from gbnf.schema.models import is_model
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.tools.building import build_tool
+from gbnf.tools.functions import function_tool, model_tool
+from gbnf.tools.loading import load_manifests
+from gbnf.tools.tool import Tool
+
+_NO_FILE = Path("<source>")
+_LISTS = ("tools", "functions")
+_SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
+_PORTABLE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The names that the APIs of OpenAI and Anthropic accept."""
+
+_FORMS = (
+    "Give a tools list of OpenAI, Anthropic or an MCP server, a function, a JSON Schema with a title, "
+    "a manifest, or a typed Python function."
+)
+
+
+def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) -> tuple[Tool, ...]:
+    """Return the tools of a source, in its order.
+
+    `source` is a path (a folder of manifests, or a file in TOML or JSON), or a value:
+
+    - a tools list of OpenAI (Chat Completions or Responses) or Anthropic, or one of its members;
+    - the result of an MCP server's `tools/list`, whose annotations become `effect` and `confirm`;
+    - a function: name, description and parameters; or a JSON Schema whose title is the name;
+    - a mapping with the content of a manifest;
+    - a typed Python function, or one marked by `tool`, or a pydantic model;
+    - a `Tool`;
+    - a sequence of these, and of paths.
+
+    `prefix` is put before each name, and characters that APIs do not accept in names become "_". Of a schema,
+    what is malformed is removed, and is among the tool's findings; if `strict`, each finding is an error.
+
+    Raises ManifestErrors with every tool that cannot be loaded, every invalid name and every name that two
+    different tools have.
+    """
+    reader = _Reader(prefix)
+    reader.read(source, _NO_FILE, "")
+    if strict:
+        hint = "Correct it, or load the tools without strict."
+        reader.errors += [
+            ManifestError(origin.path, origin.key, None, str(finding), hint)
+            for tool, origin in reader.tools
+            for finding in tool.findings
+        ]
+    if reader.errors:
+        raise ManifestErrors(tuple(reader.errors))
+    return tuple(tool for tool, _ in reader.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a tool is described: a file, and the path inside it."""
+
+    path: Path
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.key}" if self.key else str(self.path)
+
+
+@dataclass
+class _Reader:
+    """Reads sources, and collects tools and errors."""
+
+    prefix: str | None
+    tools: list[tuple[Tool, _Origin]] = field(default_factory=list)
+    errors: list[ManifestError] = field(default_factory=list)
+
+    def read(self, source: Any, path: Path, key: str) -> None:
+        """Read a source that is at `key` of the file `path`."""
+        try:
+            self._read(source, path, key)
+        except ManifestErrors as errors:
+            self.errors += errors.errors
+        except ManifestError as error:
+            where = f"{key}.{error.key}" if key and error.key else key or error.key
+            hint = error.hint
+            if error.key == "name" and self.prefix is None and "prefix" not in hint:
+                hint += " A prefix of load_tools does so."
+            self.errors.append(ManifestError(path, where, error.value, error.problem, hint))
+        except GbnfError as error:
+            self.errors.append(
+                ManifestError(path, key, None, str(error).rstrip("."), "Correct the function.")
+            )
+
+    def _read(self, source: Any, path: Path, key: str) -> None:
+        match source:
+            case Tool():
+                self._add(source, path, key)
+            case str() | os.PathLike():
+                self._read_path(Path(source))
+            case Mapping():
+                self._read_mapping(source, path, key)
+            case _ if is_model(source):
+                self._add(model_tool(source), path, key)
+            case _ if is_model(type(source)):  # an object of a client library
+                self._read(source.model_dump(mode="json", by_alias=True, exclude_none=True), path, key)
+            case Callable():
+                self._add(function_tool(source), path, key)
+            case Iterable():
+                for index, member in enumerate(source):
+                    self.read(member, path, f"{key}[{index}]")
+            case _:
+                raise ManifestError(path, "", source, "no description of a tool", _FORMS)
+
+    def _read_path(self, path: Path) -> None:
+        if path.suffix != ".json":
+            for tool in load_manifests(path):
+                self._add(tool, path if tool.path is None else tool.path, "")
+            return
+        try:
+            content = parse_json(path.read_bytes().decode("utf-8-sig"))
+        except OSError as error:
+            problem, hint = f"cannot be read: {error.strerror or error}", "Correct the path."
+        except (InvalidJsonError, UnicodeDecodeError) as error:
+            problem, hint = f"invalid JSON: {error}", "Correct the file."
+        else:
+            if isinstance(content, dict | list):
+                self.read(content, path, "")
+                return
+            problem, hint = "no description of a tool", _FORMS
+        self.errors.append(ManifestError(path, "", None, problem, hint))
+
+    def _read_mapping(self, source: Mapping[Any, Any], path: Path, key: str) -> None:
+        for name in _LISTS:
+            if isinstance(source.get(name), list | tuple):
+                for index, member in enumerate(source[name]):
+                    self.read(member, path, f"{key}.{name}[{index}]".removeprefix("."))
+                return
+        if isinstance(source.get("result"), Mapping):  # the response of JSON-RPC
+            self._read_mapping(source["result"], path, f"{key}.result".removeprefix("."))
+        elif source.get("type") == "function" and isinstance(source.get("function"), Mapping):
+            self._add(
+                self._described(source["function"]), path, f"{key}.function".removeprefix("."), named=True
+            )
+        elif "args" in source:
+            self._add(Tool.from_mapping(source), path, key)
+        elif any(name in source for name in _SCHEMA_KEYS) or _is_bare_function(source):
+            self._add(self._described(source), path, key, named=True)
+        elif isinstance(source.get("title"), str) and not isinstance(source.get("name"), str):
+            schema = {name: value for name, value in source.items() if name != "description"}
+            text = source.get("description", "")
+            title = re.sub(r"\W+", "_", source["title"].strip(), flags=re.ASCII)
+            self._add(
+                build_tool(self._named(title), _text(text), schema, run={}, extra={}), path, key, named=True
+            )
+        elif isinstance(source.get("type"), str) and isinstance(source.get("name"), str | None):
+            problem = "a tool that the API itself executes, which has no schema"
+            raise ManifestError(path, "", source["type"], problem, "Leave it out.")
+        else:
+            raise ManifestError(path, "", dict(source), "no description of a tool", _FORMS)
+
+    def _described(self, source: Mapping[Any, Any]) -> Tool:
+        """Return the tool of a function of OpenAI, or of a tool of Anthropic or MCP. Raises ManifestError."""
+        schema: Any = next((source[key] for key in _SCHEMA_KEYS if source.get(key) is not None), {})
+        known = {"type", "name", "description", "strict", "annotations", *_SCHEMA_KEYS}
+        extra = {str(key): value for key, value in source.items() if key not in known}
+        name, description = self._named(source.get("name")), _text(source.get("description"))
+        return build_tool(name, description, schema, run=_policy(source), extra=extra)
+
+    def _named(self, name: Any) -> Any:
+        """Return the name with the prefix, and in it only what APIs accept."""
+        if self.prefix is None or not isinstance(name, str):
+            return name
+        return self.prefix + re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+
+    def _add(self, tool: Tool, path: Path, key: str, *, named: bool = False) -> None:
+        origin = _Origin(path, key)
+        if self.prefix is not None:
+            tool = tool if named else _renamed(tool, self._named(tool.name))
+            if not _PORTABLE.fullmatch(tool.name):
+                hint = "Give a prefix of letters, digits, '_' and '-': 64 characters in all."
+                raise ManifestError(path, "name", tool.name, "APIs do not accept the name", hint)
+        for other, first in self.tools:
+            if other == tool:
+                return
+            if other.name == tool.name:
+                problem = f"another tool has the same name: {first}"
+                hint = "Rename one of the two, or load one of the sources with a prefix."
+                self.errors.append(
+                    ManifestError(path, f"{key}.name".removeprefix("."), tool.name, problem, hint)
+                )
+                return
+        self.tools.append((tool, origin))
+
+
+def _is_bare_function(source: Mapping[Any, Any]) -> bool:
+    """Return whether this is a function without parameters."""
+    return isinstance(source.get("name"), str) and source.get("type", "function") == "function"
+
+
+def _policy(source: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the policy that the annotations of an MCP tool describe.
+
+    Without annotations, a tool changes something, and does so without being confirmed, as in a manifest. With
+    them, what is not said has the default of the protocol: it destroys something, unless it only reads.
+    Source: https://modelcontextprotocol.io/specification, ToolAnnotations.
+    """
+    hints = source.get("annotations")
+    if not isinstance(hints, Mapping) or not hints.keys() & {"readOnlyHint", "destructiveHint"}:
+        return {}
+    if hints.get("readOnlyHint") is True:
+        return {"effect": "read"}
+    return {"effect": "write", "confirm": hints.get("destructiveHint") is not False}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _renamed(tool: Tool, name: str) -> Tool:
+    findings = tuple(replace(finding, tool=name) for finding in tool.findings)
+    return replace(tool, name=name, findings=findings)

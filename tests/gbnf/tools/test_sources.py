@@ -1,0 +1,224 @@
+"""Tools from descriptions of other programs: each form that is recognised, names, and what is reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mcp.types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from gbnf import Tool, compile_pool, load_tools, tool
+from gbnf.errors import ManifestErrors
+
+SCHEMA = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {"city": {"type": "string", "description": "A city"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+CALL = '{"name": "weather", "arguments": {"city": "Rome"}}'
+CHAT = {
+    "type": "function",
+    "function": {"name": "weather", "description": "Tell.", "parameters": SCHEMA, "strict": True},
+}
+RESPONSES = {"type": "function", "name": "weather", "description": "Tell.", "parameters": SCHEMA}
+ANTHROPIC = {"name": "weather", "description": "Tell.", "input_schema": SCHEMA}
+MCP = {"name": "weather", "description": "Tell.", "inputSchema": SCHEMA}
+MANIFEST = {"name": "weather", "description": "Tell.", "args": SCHEMA}
+TITLED = {"title": "weather", "description": "Tell.", **SCHEMA}
+
+
+def weather(city: str) -> str:
+    """Tell."""
+    return city
+
+
+class Titled(BaseModel):
+    """Tell."""
+
+    city: str
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        CHAT, [CHAT], {"model": "m", "tools": [CHAT]}, RESPONSES, [RESPONSES], ANTHROPIC, [ANTHROPIC],
+        {"tools": [MCP]}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [MCP]}}, [MCP],
+        {"functions": [RESPONSES]}, {"name": "weather", "description": "Tell.", "parameters": SCHEMA},
+        MANIFEST, TITLED, weather, (each for each in [CHAT]), Tool.from_mapping(MANIFEST),
+        mcp.types.ListToolsResult.model_validate({"tools": [MCP]}), mcp.types.Tool.model_validate(MCP),
+    ],
+    ids=lambda source: str(source)[:40],
+)  # fmt: skip
+def test_each_form_is_the_same_tool(source: Any, tmp_path: Path) -> None:
+    [loaded] = load_tools(source)
+    assert (loaded.name, loaded.description(), loaded.findings) == ("weather", "Tell.", ())
+    assert compile_pool([loaded], strict=True).match(CALL).complete
+    assert not compile_pool([loaded]).match(CALL.replace("city", "town")).accepted
+    if isinstance(source, dict | list):
+        file = tmp_path / "tools.json"
+        file.write_text(json.dumps(source))
+        assert load_tools(file) == load_tools(str(file)) == (loaded,)
+
+
+def test_a_function_without_parameters() -> None:
+    for source in ({"type": "function", "function": {"name": "now"}}, {"name": "now"}, {"name": "now", "parameters": None}):  # fmt: skip  # noqa: E501
+        [now] = load_tools(source)
+        assert compile_pool([now]).match('{"name": "now", "arguments": {}}').complete
+        assert not compile_pool([now]).match('{"name": "now", "arguments": {"a"').accepted
+
+
+def test_folders_and_files_of_manifests(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.toml").write_text(f'name = "{name}"\n[args]\n')
+    assert [each.name for each in load_tools(tmp_path)] == ["a", "b"]
+    one = tmp_path / "b" / "manifest.toml"
+    assert [each.path for each in load_tools([one, tmp_path, CHAT])] == [
+        one, tmp_path / "a" / "manifest.toml", None
+    ]  # fmt: skip
+
+
+def test_sources_keep_their_order() -> None:
+    @tool
+    def last() -> None: ...
+
+    mixed = [CHAT, {**MCP, "name": "a"}, Titled, [last], {**TITLED, "title": "B c"}]
+    assert [each.name for each in load_tools(mixed)] == ["weather", "a", "Titled", "last", "B_c"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "effect", "confirm"),
+    [
+        (None, "write", False),
+        ({}, "write", False),
+        ({"title": "T"}, "write", False),
+        ({"readOnlyHint": True}, "read", False),
+        ({"readOnlyHint": True, "destructiveHint": True}, "read", False),
+        ({"readOnlyHint": False}, "write", True),
+        ({"destructiveHint": True}, "write", True),
+        ({"destructiveHint": False}, "write", False),
+    ],
+)
+def test_annotations_of_mcp(annotations: Any, effect: str, confirm: bool) -> None:
+    [loaded] = load_tools({"tools": [{**MCP, "annotations": annotations}]})
+    assert (loaded.run.effect, loaded.run.confirm) == (effect, confirm)
+
+
+def test_other_keys_are_kept() -> None:
+    [loaded] = load_tools({**MCP, "outputSchema": {"type": "object"}, "path": "x", "run": "y"})
+    assert loaded.extra == {"outputSchema": {"type": "object"}, "path": "x"}
+
+
+def test_a_prefix_resolves_names() -> None:
+    names = ["search", "my/search", "1st", "_x", "ask_user", "dotted.name"]
+    sources = [{**MCP, "name": name} for name in names]
+    assert [each.name for each in load_tools(sources, prefix="fs_")] == [
+        "fs_search", "fs_my_search", "fs_1st", "fs__x", "fs_ask_user", "fs_dotted_name",
+    ]  # fmt: skip
+    assert [each.name for each in load_tools([weather, MANIFEST | {"name": "x.y"}], prefix="a-")] == [
+        "a-weather", "a-x_y"
+    ]  # fmt: skip
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps([{**MCP, "name": "a b"}, {"type": "web_search"}]))
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(ManifestErrors) as caught:
+        load_tools(
+            [
+                file, tmp_path / "broken.json", tmp_path / "absent.json", tmp_path / "absent.toml",
+                {"tools": [MCP, {**MCP, "description": "Another."}]}, 3, {"x": 1}, None,
+                {**MCP, "name": "final_answer"}, {**MCP, "name": 3},
+            ]
+        )  # fmt: skip
+    errors = caught.value.errors
+    assert [(error.path.name, error.key) for error in errors] == [
+        ("list.json", "[0].name"),
+        ("list.json", "[1]"),
+        ("broken.json", ""),
+        ("absent.json", ""),
+        ("absent.toml", ""),
+        ("<source>", "[4].tools[1].name"),
+        ("<source>", "[5]"),
+        ("<source>", "[6]"),
+        ("<source>", "[7]"),
+        ("<source>", "[8].name"),
+        ("<source>", "[9].name"),
+    ]
+    assert "another tool has the same name: <source>: [4].tools[0]" in errors[5].problem
+    assert "prefix" in errors[5].hint
+    assert "prefix" in errors[0].hint
+
+
+def test_a_prefix_that_no_api_accepts() -> None:
+    for prefix in ("ö", "a" * 60, ""):
+        with pytest.raises(ManifestErrors, match="name"):
+            load_tools({**MCP, "name": "1234567"}, prefix=prefix)
+
+
+def test_a_tool_that_two_sources_describe_alike_is_loaded_once() -> None:
+    assert len(load_tools([CHAT, {"tools": [RESPONSES]}])) == 1
+
+
+def test_malformed_schemas_are_loosened_and_reported() -> None:
+    broken = {**MCP, "inputSchema": {"properties": {"a": {"type": "any"}, "b": {"minlength": 1}}}}
+    [loaded] = load_tools(broken, prefix="x_")
+    assert {(each.tool, each.kind, each.pointer, each.keyword) for each in loaded.findings} == {
+        ("x_weather", "loosened", "/properties/a", "type"),
+        ("x_weather", "unknown_key", "/properties/b", "minlength"),
+    }
+    assert compile_pool([loaded], strict=True).match('{"name": "x_weather", "arguments": {"a": [1]').accepted
+    with pytest.raises(ManifestErrors) as caught:
+        load_tools([CHAT, broken | {"name": "b"}], strict=True)
+    assert len(caught.value.errors) == 2
+    assert "/properties/a: type: unknown type" in str(caught.value)
+
+
+def test_a_schema_that_is_too_deep_accepts_any_arguments() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(1000):
+        schema = {"properties": {"a": schema}}
+    [loaded] = load_tools({**MCP, "inputSchema": schema})
+    assert loaded.args == {"type": "object", "additionalProperties": True}
+    assert loaded.findings[0].kind == "loosened"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["name", "title", "type", "function", "parameters", "inputSchema", "input_schema", "args",
+                 "tools", "result", "annotations", "properties", "description", "$ref", "required"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(source=json_values.filter(lambda value: not isinstance(value, str)), prefix=st.none() | st.just("p_"))
+def test_any_value_is_tools_or_an_error(source: Any, prefix: str | None) -> None:
+    try:
+        loaded = load_tools(source, prefix=prefix)
+    except ManifestErrors:
+        return
+    assert len({each.name for each in loaded}) == len(loaded)
+    assert load_tools(source, prefix=prefix) == loaded
+
+
+def test_an_object_that_describes_nothing() -> None:
+    with pytest.raises(ManifestErrors, match="no description of a tool"):
+        load_tools(SimpleNamespace(name="a"))
