@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gbnf.compiler.report import Finding, Report
+from gbnf.compiler.report import Report
+from gbnf.findings import Finding
 
 
 @pytest.mark.parametrize(
