@@ -9,12 +9,14 @@ calls, call_checks   from a model's text to a call that may be executed
 reasoning            reasoning before a call
 salvaging, salvage   an answer from the results of a run that has none
 streaming, drivers   the environment of a run; the loop run blocking and in asyncio
+conversation         earlier requests, as messages before the present one
 partial_answer       the answer in a call that is still being generated
 contracts            output contracts: one question, one answer in lines
 profiles             the best strategy for a model, in a file
 fingerprints         hashes of all that determines a run
 """
 
+from gbnf_server.planner.conversation import Exchange
 from gbnf_server.planner.drivers import Hook
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -43,6 +45,7 @@ __all__ = [
     "CallBlocked",
     "CallFormat",
     "Event",
+    "Exchange",
     "Hook",
     "ModelCalled",
     "Outcome",

@@ -72,14 +72,19 @@ def plan(
     turn: str,
     clock: Clock,
     images: tuple[Image, ...] = (),
+    history: tuple[Message, ...] = (),
 ) -> Planning:
     """Plan and execute `query`, with its images, until an answer or a limit.
+
+    `history`: the messages of earlier exchanges; their requests count for the pool filter.
 
     Raises ValueError at once if the query is blank, or contains a lone surrogate, and PoolError if the order
     of the tools allows no run.
     """
     check_request(query)
-    return _Loop(order_tools(tools, options), options, clock, RunState(query, turn, clock(), images)).run()
+    said = [message["content"] for message in history if message["role"] == "user"]
+    state = RunState(query, turn, clock(), images, history=list(history), said=said)
+    return _Loop(order_tools(tools, options), options, clock, state).run()
 
 
 def check_request(query: str) -> None:

@@ -11,10 +11,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gbnf.errors import PoolError
-from gbnf.prompts.messages import Image
+from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context
+from gbnf_server.planner.conversation import Exchange, earlier_messages
 from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, check_request, plan
@@ -69,13 +70,15 @@ class Planner:
                 options = replace(options, call_format="json")
         self.options = ResolvedOptions.resolve(options, backend)
 
-    def run(self, query: str, *, images: Sequence[Image] = ()) -> Run:
+    def run(self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = ()) -> Run:
         """Plan and execute a request. Errors of the model or its server are outcomes of the `Run`.
 
-        `images` belong to the request; with a backend that takes none the run fails. Raises ValueError if the
-        request is blank, or contains a lone surrogate; the other methods do, too.
+        `images` belong to the request; with a backend that takes none the run fails. `history`: earlier
+        exchanges of the conversation, `Exchange.of(run)` for each; the last are shown to the model, up to
+        about a third of its context. Raises ValueError if a request is blank, or contains a lone surrogate;
+        the other methods do, too.
         """
-        events = self.events(query, images=images)
+        events = self.events(query, images=images, history=history)
         while True:
             try:
                 next(events)
@@ -84,28 +87,35 @@ class Planner:
                 return run
 
     def events(
-        self, query: str, *, images: Sequence[Image] = (), text: bool = False
+        self,
+        query: str,
+        *,
+        images: Sequence[Image] = (),
+        history: Sequence[Exchange] = (),
+        text: bool = False,
     ) -> Generator[Event, None, Run]:
         """Plan and execute, yielding each event; the last has the run. Closing the generator stops the run.
 
         With `text`, the model's text is streamed as `TextWritten` events.
         """
-        planning, environment = self._begin(query, images)
+        planning, environment = self._begin(query, images, history)
         return drive(planning, environment, text=text)
 
     def stream(
-        self, query: str, *, images: Sequence[Image] = (), text: bool = True
+        self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = (), text: bool = True
     ) -> AsyncGenerator[Event, None]:
         """As `events`, for an event loop: `async for event in planner.stream(query)`.
 
         Close the generator to stop the run, for example with `contextlib.aclosing`.
         """
-        planning, environment = self._begin(query, images)
+        planning, environment = self._begin(query, images, history)
         return astream(planning, environment, text=text)
 
-    async def arun(self, query: str, *, images: Sequence[Image] = ()) -> Run:
+    async def arun(
+        self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = ()
+    ) -> Run:
         """As `run`, without blocking the event loop."""
-        planning, environment = self._begin(query, images)
+        planning, environment = self._begin(query, images, history)
         return await adrive(planning, environment)
 
     def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
@@ -136,11 +146,27 @@ class Planner:
             tasks = [group.create_task(run(query)) for query in queries]
         return [task.result() for task in tasks]
 
-    def _begin(self, query: str, images: Sequence[Image]) -> tuple[Planning, RunEnvironment]:
+    def _begin(
+        self, query: str, images: Sequence[Image], history: Sequence[Exchange]
+    ) -> tuple[Planning, RunEnvironment]:
         context = self.context.for_turn()
         clock = self._clock or steady_clock(context.now())
-        planning = plan(query, self.tools, self.options, turn=context.turn, clock=clock, images=tuple(images))
+        planning = plan(
+            query,
+            self.tools,
+            self.options,
+            turn=context.turn,
+            clock=clock,
+            images=tuple(images),
+            history=self._earlier_messages(history),
+        )
         return planning, RunEnvironment(self.backend, context, self.hooks, clock=clock)
+
+    def _earlier_messages(self, history: Sequence[Exchange]) -> tuple[Message, ...]:
+        for exchange in history:
+            check_request(exchange.query)
+        # as many characters as the context has tokens: about a third of it
+        return earlier_messages(history, self.options, self.backend.context_length) if history else ()
 
 
 def steady_clock(start: datetime) -> Clock:

@@ -28,7 +28,7 @@ class RunState:
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
     call_counts: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was accepted
     pending: set[str] = field(default_factory=set)  # canonical calls without anybody to approve them
-    said: list[str] = field(default_factory=list)  # the person's answers to questions
+    said: list[str] = field(default_factory=list)  # earlier requests, and answers to questions
     history: list[Message] = field(default_factory=list)  # all but the system message
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -1,0 +1,70 @@
+"""A conversation: earlier requests, as messages before the present one.
+
+Invariants: an exchange is shown whole or not at all, and none is shown without those after it; no result of
+an earlier run has a step number, so that no call of this run can refer to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from gbnf.prompts.messages import Message, call_text, result_text
+from gbnf.tools import FINAL_ANSWER
+from gbnf_server.planner.events import Run
+from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.tool_offer import render_call
+
+_RESULT_LIMIT = 500  # characters of an earlier result in a message
+_UNANSWERED = "(no answer)"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One earlier request: the calls that succeeded, each with its result, and the answer."""
+
+    query: str
+    answer: str
+    calls: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = ()
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Return the exchange of a finished run. If it has no answer, its error stands for one."""
+        done = tuple(
+            (step.call, step.result)
+            for step in run.steps
+            if step.call is not None and step.result is not None
+        )
+        return cls(run.query, run.answer or run.error or _UNANSWERED, done)
+
+
+def earlier_messages(
+    history: Sequence[Exchange], options: ResolvedOptions, limit: int
+) -> tuple[Message, ...]:
+    """Return the messages of the last exchanges that have at most `limit` characters together."""
+    shown: list[Message] = []
+    for exchange in reversed(history):
+        messages = _messages(exchange, options)
+        limit -= sum(len(message["content"]) for message in messages)
+        if limit < 0:
+            break
+        shown[:0] = messages
+    return tuple(shown)
+
+
+def _messages(exchange: Exchange, options: ResolvedOptions) -> list[Message]:
+    messages: list[Message] = [{"role": "user", "content": exchange.query}]
+    for call, result in exchange.calls:
+        messages.append({"role": "assistant", "content": render_call(call, options)})
+        messages.append({"role": "tool", "content": _earlier_result(result)})
+    answer = {"name": FINAL_ANSWER.name, "arguments": {"message": exchange.answer}}
+    messages.append({"role": "assistant", "content": render_call(answer, options)})
+    return messages
+
+
+def _earlier_result(result: Mapping[str, Any]) -> str:
+    shown = json.loads(result_text(0, result, limit=_RESULT_LIMIT))
+    del shown["step"]
+    return call_text(shown)
