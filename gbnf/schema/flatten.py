@@ -116,7 +116,7 @@ class Flattener:
         """Return the schemas whose keywords evaluate parts of a value for `subschema`, itself included.
 
         The value satisfies all `facets`, among which are the branches chosen. Also returns whether every
-        choice was made; of one that was not, all branches count. Raises SchemaError.
+        choice was made and is enforced; of one that was not made, all branches count. Raises SchemaError.
         """
         satisfied = frozenset(facets)
         found: dict[Subschema, None] = {}
@@ -139,6 +139,7 @@ class Flattener:
                 chosen = [one for one in choice.branches if self._document.enter(one) in satisfied]
                 is_decided = is_decided and bool(chosen)
                 more += chosen or choice.branches
+            is_decided = is_decided and not ("not" in raw and self._lacks_complement(here.at("not")))
             pending.extend(reversed(more))
         return tuple(found), is_decided
 
@@ -162,6 +163,13 @@ class Flattener:
         if isinstance(known, str):
             raise NoComplementError(known)
         return known
+
+    def _lacks_complement(self, subschema: Subschema) -> bool:
+        try:
+            self.complement(subschema)
+        except NoComplementError:
+            return True
+        return False
 
     def obstacle(self, subschema: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
         """Return a keyword in the complement of `subschema`, or inside it, that has none; else ""."""

@@ -373,7 +373,7 @@ def _close_unevaluated(
 
 
 _EVALUATING_ALL = frozenset({"additionalProperties", "unevaluatedProperties"})
-_UNDECIDED = "the choices beside it make too many cases, so what any branch evaluates is allowed"
+_UNDECIDED = "not every choice beside it is enforced, so what other branches evaluate may be allowed"
 
 
 def _found_in(patterns: Sequence[str]) -> Dfa | None:
