@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "unenforced", "free_form", "declared_order", "unknown_key", "undeclared", "loosened", "left_out"
-]
+    "unenforced", "free_form", "declared_order",
+    "unknown_key", "undeclared", "loosened", "left_out", "not_executable",
+]  # fmt: skip
+_OF_GRAMMARS = frozenset({"unenforced", "free_form", "declared_order"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -21,7 +23,7 @@ class Finding:
 
     Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
     that is; "undeclared" for a name that no property has; "loosened" if `keyword` was removed, because it is
-    malformed.
+    malformed; "not_executable" if no code executes it.
 
     `pointer` is a JSON Pointer into the schema, for a tool into its arguments, or to the table of a manifest
     beside them, such as "/run". `validator` says whether validation after decoding checks what is unenforced.
@@ -33,6 +35,11 @@ class Finding:
     kind: Kind
     reason: str
     validator: bool = True
+
+    @property
+    def is_mistake(self) -> bool:
+        """Whether it is something to correct, which `strict` makes an error, and no limit of a grammar."""
+        return self.kind not in _OF_GRAMMARS
 
     def __str__(self) -> str:
         pointer = f"{self.tool}: {self.pointer or '/'}" if self.tool else self.pointer or "/"

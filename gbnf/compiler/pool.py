@@ -64,11 +64,12 @@ def compile_pool(
     closes objects and bounds recursion by default, since tool calls should be finite and contain declared
     arguments only; `compile_schema` follows the standard.
 
-    A tool whose arguments are malformed or unsatisfiable is left out and reported; if `strict`, or if no tool
-    is left, that is an error. Tools are compiled once and cached; linking a new pool of compiled tools takes
-    microseconds.
+    A tool whose arguments are malformed or unsatisfiable is left out and reported; if no tool is left, that
+    is an error. If `strict`, so is each finding that is a mistake (`Finding.is_mistake`). Tools are compiled
+    once and cached; linking a new pool of compiled tools takes microseconds.
 
-    Raises PoolError if no tool is left or two have the same name, SchemaError if a tool cannot be compiled.
+    Raises PoolError if no tool is left, if two have the same name and for mistakes, SchemaError if a tool
+    cannot be compiled.
     """
     check_whitespace(whitespace)
     options = CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits)
@@ -79,10 +80,11 @@ def left_out(tools: Iterable[Tool], *, steps: Sequence[int] = ()) -> tuple[Findi
     """Return a finding for each tool that `compile_pool` leaves out because it cannot be compiled."""
     options = CompileOptions("default", _MAX_DEPTH, closed=True)
     compiled = ((tool, compile_tool(tool, options, bool(steps))) for tool in tools)
-    return tuple(_left_out(tool, error) for tool, error in compiled if isinstance(error, SchemaError))
+    return tuple(left_out_finding(tool, error) for tool, error in compiled if isinstance(error, SchemaError))
 
 
-def _left_out(tool: Tool, error: SchemaError) -> Finding:
+def left_out_finding(tool: Tool, error: SchemaError) -> Finding:
+    """Return the finding for a tool that is left out because of an error."""
     pointer, _, keyword = error.pointer.rpartition("/")
     return Finding(tool.name, pointer, keyword or "args", "left_out", error.problem)
 
@@ -137,8 +139,11 @@ def _link_pool(
     head = {"root": (_union if discriminated else _product)(compiled, layout)}
     if steps and any(_FROM_STEP.name in compiled_tool.part.needs for compiled_tool in compiled):
         head[_FROM_STEP.name] = factor_prefixes([literal(str(step)) for step in steps])
-    findings = [finding for compiled_tool in compiled for finding in compiled_tool.findings]
-    findings += [_left_out(tool, error) for tool, error in errors.items()]
+    findings = [finding for tool in tools for finding in tool.findings]
+    if strict and any(finding.is_mistake for finding in findings):
+        raise PoolError("\n".join(str(finding) for finding in findings if finding.is_mistake))
+    findings += [finding for compiled_tool in compiled for finding in compiled_tool.findings]
+    findings += [left_out_finding(tool, error) for tool, error in errors.items()]
     parts = [CompiledRules(Rules(head)), *(compiled_tool.part for compiled_tool in compiled)]
     return link(parts, findings, options.whitespace, options.digits)
 

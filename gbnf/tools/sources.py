@@ -26,6 +26,9 @@ _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
 _PORTABLE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The names that the APIs of OpenAI and Anthropic accept."""
 
+MCP_TIMEOUT_S = 60.0
+"""Time limit of a call of an MCP server, that of the SDKs of MCP."""
+
 _FORMS = (
     "Give a tools list of OpenAI, Anthropic or an MCP server, a function, a JSON Schema with a title, "
     "a manifest, or a typed Python function."
@@ -38,7 +41,8 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     `source` is a path (a folder of manifests, or a file in TOML or JSON), or a value:
 
     - a tools list of OpenAI (Chat Completions or Responses) or Anthropic, or one of its members;
-    - the result of an MCP server's `tools/list`, whose annotations become `effect` and `confirm`;
+    - the result of an MCP server's `tools/list`, whose annotations become `effect` and `confirm`: a call that
+      may destroy something, or about which nothing is said, needs approval;
     - a function: name, description and parameters; or a JSON Schema whose title is the name;
     - a mapping with the content of a manifest;
     - a typed Python function, or one marked by `tool`, or a pydantic model;
@@ -46,7 +50,7 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     - a sequence of these, and of paths.
 
     `prefix` is put before each name, and characters that APIs do not accept in names become "_". Of a schema,
-    what is malformed is removed, and is among the tool's findings; if `strict`, each finding is an error.
+    what is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
 
     Raises ManifestErrors with every tool that cannot be loaded, every invalid name and every name that two
     different tools have.
@@ -59,6 +63,7 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
             ManifestError(origin.path, origin.key, None, str(finding), hint)
             for tool, origin in reader.tools
             for finding in tool.findings
+            if finding.is_mistake
         ]
     if reader.errors:
         raise ManifestErrors(tuple(reader.errors))
@@ -173,7 +178,8 @@ class _Reader:
         schema: Any = next((source[key] for key in _SCHEMA_KEYS if source.get(key) is not None), {})
         known = {"type", "name", "description", "strict", "annotations", *_SCHEMA_KEYS}
         extra = {str(key): value for key, value in source.items() if key not in known}
-        name, description = self._named(source.get("name")), _text(source.get("description"))
+        name = self._named(source.get("name"))
+        description = _text(source.get("description")) or _text(source.get("title"))
         return build_tool(name, description, schema, run=_policy(source), extra=extra)
 
     def _named(self, name: Any) -> Any:
@@ -208,18 +214,21 @@ def _is_bare_function(source: Mapping[Any, Any]) -> bool:
 
 
 def _policy(source: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the policy that the annotations of an MCP tool describe.
+    """Return the policy that the annotations of an MCP tool describe; {} for the tools of an API.
 
-    Without annotations, a tool changes something, and does so without being confirmed, as in a manifest. With
-    them, what is not said has the default of the protocol: it destroys something, unless it only reads.
+    A tool destroys something unless they say that it does not, or that it only reads.
     Source: https://modelcontextprotocol.io/specification, ToolAnnotations.
     """
-    hints = source.get("annotations")
-    if not isinstance(hints, Mapping) or not hints.keys() & {"readOnlyHint", "destructiveHint"}:
+    if "inputSchema" not in source:
         return {}
-    if hints.get("readOnlyHint") is True:
-        return {"effect": "read"}
-    return {"effect": "write", "confirm": hints.get("destructiveHint") is not False}
+    annotations = source.get("annotations")
+    hints = annotations if isinstance(annotations, Mapping) else {}
+    reads = hints.get("readOnlyHint") is True
+    return {
+        "effect": "read" if reads else "write",
+        "confirm": not reads and hints.get("destructiveHint") is not False,
+        "timeout_s": MCP_TIMEOUT_S,
+    }
 
 
 def _text(value: object) -> str:

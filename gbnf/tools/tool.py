@@ -101,6 +101,7 @@ class Tool:
             astuple(self.run),
             None if self.path is None else str(self.path),
             *(() if self.function is None else (function_name(self.function),)),
+            *map(str, self.findings),
         )  # fmt: skip
         return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()
 

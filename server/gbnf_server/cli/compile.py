@@ -48,6 +48,9 @@ def compile_(
         Literal["default", "compact", "spaced", "free"],
         typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
     ] = "default",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if a tool has a mistake or cannot be compiled.")
+    ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="Print a JSON object: grammar, exact, findings, kept, dropped.")
     ] = False,
@@ -96,6 +99,7 @@ def compile_(
                 ask_user=ask_user,
                 steps=tuple(step or ()),
                 whitespace=whitespace,
+                strict=strict,
             )
     if json_:
         value = {

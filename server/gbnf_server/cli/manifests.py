@@ -7,9 +7,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from gbnf_server.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from gbnf import Finding
+    from gbnf.tools import Tool
+    from gbnf_server.cli.tables import ToolRow
 
 
 def manifests(
@@ -18,19 +25,25 @@ def manifests(
         typer.Argument(metavar="PATH", help="Manifest or folder. Default: the bundled tools."),
     ] = None,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with status 1 if a tool has a mistake, such as a misspelt key."),
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the tools: name, effect, complexity of the arguments, and findings.
 
     A finding is a subschema that the grammar does not enforce, or that does not constrain its values. Most
-    violations are caught by the validator after decoding.
+    violations are caught by the validator after decoding. Mistakes are findings too, and are always listed: a
+    key that is probably misspelt, a tool without an executor, a schema that no call satisfies.
 
     \b
     Try:
       gbnf manifests                     the bundled tools
       gbnf manifests my-tools/ --findings
+      gbnf manifests my-tools/ --strict  in a test
     """
-    from gbnf import args_complexity, compile_pool, is_complex, load_manifests
+    from gbnf import args_complexity, is_complex, load_manifests
     from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import ToolRow, show_tools
@@ -40,16 +53,35 @@ def manifests(
             tool,
             complexity=args_complexity(tool.model_args()),
             is_complex=is_complex(tool.model_args()),
-            findings=compile_pool(
-                (tool,), steps=(1,)
-            ).report,  # with a step, so that all arguments are included
+            findings=_findings(tool),
         )
         for tool in load_manifests(path or manifests_path())
     ]
-    if not json_:
+    if json_:
+        write(json.dumps(_as_json(rows), ensure_ascii=False, indent=2))
+    else:
         show_tools(rows, findings=findings)
-        return
-    value = [
+    if strict and any(finding.is_mistake for row in rows for finding in row.findings):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _findings(tool: Tool) -> tuple[Finding, ...]:
+    """Return what is to be said about a tool: by its manifest, its grammar and its code."""
+    from gbnf import Finding, SchemaError, compile_pool
+    from gbnf.compiler.pool import left_out_finding
+
+    try:
+        found = compile_pool((tool,), steps=(1,)).report  # with a step, so that all arguments are included
+    except SchemaError as error:
+        found = (*tool.findings, left_out_finding(tool, error))
+    if tool.function is None and (tool.path is None or not tool.path.with_name("executor.py").is_file()):
+        reason = "there is no such file beside the manifest, so calls fail"
+        found = (*found, Finding(tool.name, "", "executor.py", "not_executable", reason))
+    return found
+
+
+def _as_json(rows: list[ToolRow]) -> list[dict[str, Any]]:
+    return [
         {
             "name": row.tool.name,
             "version": row.tool.version,
@@ -62,4 +94,3 @@ def manifests(
         }
         for row in rows
     ]
-    write(json.dumps(value, ensure_ascii=False, indent=2))

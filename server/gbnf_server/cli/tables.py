@@ -52,7 +52,7 @@ def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str
 
 def show_finding(console: Console, finding: Finding) -> None:
     """Print a finding."""
-    style = "yellow" if finding.kind == "unenforced" else "cyan"
+    style = "cyan" if finding.kind in ("free_form", "declared_order") else "yellow"
     console.print(
         Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), escape_line(str(finding))),
         soft_wrap=True,
@@ -60,14 +60,26 @@ def show_finding(console: Console, finding: Finding) -> None:
 
 
 def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
-    """Print the table of `gbnf manifests`."""
+    """Print the table of `gbnf manifests`, and below it the mistakes, or all findings."""
     console = stdout_console(PIPED_WIDTH)
+    console.print(tools_table(rows))
+    every = [finding for row in rows for finding in row.findings]
+    listed = every if findings else [finding for finding in every if finding.is_mistake]
+    for finding in listed:
+        show_finding(console, finding)
+    if more := len(every) - len(listed):
+        others = "other " if listed else ""
+        console.print(Text(f"{others}{plural(more, 'finding')}; --findings lists them", style="dim"))
+
+
+def tools_table(rows: Sequence[ToolRow]) -> Table:
+    """Return the table of tools. In a narrow terminal, only the descriptions are shortened."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("tool", style="bold", no_wrap=True)
     table.add_column("effect", no_wrap=True)
-    table.add_column("complexity", justify="right")
-    table.add_column("findings", justify="right")
-    table.add_column("description", no_wrap=True, overflow="ellipsis")
+    table.add_column("complexity", justify="right", no_wrap=True)
+    table.add_column("findings", justify="right", no_wrap=True)
+    table.add_column("description")  # the only one that shrinks
     for row in rows:
         policy = row.tool.run
         table.add_row(
@@ -78,12 +90,6 @@ def show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
             ),
             Text(str(row.complexity.score), style="yellow" if row.is_complex else ""),
             Text(str(len(row.findings)) if row.findings else "-", style="" if row.findings else "dim"),
-            Text(escape_line(row.tool.description())),
+            Text(escape_line(row.tool.description()), no_wrap=True, overflow="ellipsis"),
         )
-    console.print(table)
-    if findings:
-        for row in rows:
-            for finding in row.findings:
-                show_finding(console, finding)
-    elif total := sum(len(row.findings) for row in rows):
-        console.print(Text(f"{plural(total, 'finding')}; --findings lists them", style="dim"))
+    return table

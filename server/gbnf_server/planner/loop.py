@@ -114,6 +114,9 @@ class _Loop:
             yield from self._warn(selection.notice)
         for tool, reason in self.order.unreachable.items():
             yield from self._warn(f"the tool {tool.name} is never offered: {reason}")
+        for tool in selection.kept:
+            for finding in tool.findings:
+                yield from self._warn(str(finding))
         lost = False
         try:
             run = None
@@ -140,6 +143,8 @@ class _Loop:
         state.number += 1
         begun = self.clock()
         offer = offer_tools(self.order, state, options)
+        for reason in sorted(state.left_out):
+            yield from self._warn(f"a tool cannot be compiled, and is not offered: {reason}")
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()

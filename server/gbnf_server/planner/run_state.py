@@ -21,6 +21,7 @@ class RunState:
     started_at: datetime
     images: tuple[Image, ...] = ()
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
+    left_out: set[str] = field(default_factory=set)  # why tools cannot be compiled, and so are not offered
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
     found: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first

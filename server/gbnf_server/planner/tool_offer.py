@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from gbnf import compile_pool
+from gbnf import Finding, SchemaError, compile_pool
 from gbnf.calls import ToolCall, render_tool_calls
-from gbnf.compiler.pool import compile_name_and_arguments
+from gbnf.compiler.pool import compile_name_and_arguments, left_out, left_out_finding
 from gbnf.dialects import call_schema
-from gbnf.errors import GbnfError
+from gbnf.errors import GbnfError, PoolError
 from gbnf.prompts.messages import Message, call_text, describe_added_tools, system_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
@@ -82,7 +83,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     selection = select(order.tools, state, options)
     # once described, find_tools stays offered, so that the prompt stays the same
     searching = (FIND_TOOLS,) if selection.outranked or FIND_TOOLS in state.described else ()
-    tools = (*selection.kept, *searching)
+    tools = (*_compilable(selection.kept, state, options), *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
@@ -133,6 +134,29 @@ def _grammar(
         return with_reasoning_schema(schema) if reasons else schema
     grammar = (compile_pool if options.union else compile_name_and_arguments)(tools, **offered)
     return with_reasoning_grammar(grammar) if reasons else grammar
+
+
+def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools without those that cannot be compiled; `state.left_out` says why."""
+    if options.call_format != "grammar":
+        return tools
+    findings = _not_in_joint_schema(tools) if options.dialect == "json_schema" else left_out(tools)
+    state.left_out |= {str(finding) for finding in findings}
+    names = {finding.tool for finding in findings}
+    if names and len(names) == len(tools):
+        raise PoolError(f"no tool can be compiled: {'; '.join(map(str, findings))}")
+    return tuple(tool for tool in tools if tool.name not in names)
+
+
+@lru_cache(maxsize=64)
+def _not_in_joint_schema(tools: tuple[Tool, ...]) -> tuple[Finding, ...]:
+    found = []
+    for tool in tools:
+        try:
+            call_schema((tool,), steps=(1,))
+        except SchemaError as error:
+            found.append(left_out_finding(tool, error))
+    return tuple(found)
 
 
 def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from gbnf import Grammar, compile_pool, compile_schema, load_manifests
+from gbnf import Grammar, args_complexity, compile_pool, compile_schema, load_manifests
 from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
+from gbnf_server.cli.tables import ToolRow, tools_table
 from gbnf_server.demo_model import model_path
 from gbnf_server.llama_server.build import find_llama_server
 from support.command_line import Gbnf
@@ -236,15 +239,70 @@ def test_broken_manifests_are_all_named(gbnf: Gbnf, tmp_path: Path) -> None:
         assert str(tmp_path / "two") in left.err
 
 
-def test_a_tool_that_cannot_be_called_is_named_with_its_file(gbnf: Gbnf, tmp_path: Path) -> None:
+def make_impossible_tool(folder: Path) -> None:
     args = {"required": ["a"], "properties": {"a": {"type": "integer", "minimum": 5, "maximum": 3}}}
-    make_tool(tmp_path, "never", args=args)
-    for command in (["compile", tmp_path], ["manifests", tmp_path]):
-        left = gbnf(*command)
-        assert left.code == ExitCode.INPUT
-        assert str(tmp_path / "never" / "manifest.toml") in left.err
-        assert "/properties/a" in left.err
-        assert "Remove the contradiction" in left.err
+    make_tool(folder, "never", args=args)
+
+
+def test_a_tool_that_cannot_be_called_is_named_with_its_file(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_impossible_tool(tmp_path)
+    left = gbnf("compile", tmp_path)
+    assert left.code == ExitCode.INPUT
+    assert str(tmp_path / "never" / "manifest.toml") in left.err
+    assert "/properties/a" in left.err
+    assert "Remove the contradiction" in left.err
+    left = gbnf("manifests", tmp_path)
+    assert left.code == ExitCode.SUCCESS
+    assert str(tmp_path / "never" / "manifest.toml") in left.out
+    assert "/properties/a" in left.out
+
+
+def test_one_tool_that_cannot_be_compiled_does_not_take_the_pool_with_it(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_impossible_tool(tmp_path)
+    make_tool(tmp_path, "ping")
+    left = gbnf("compile", tmp_path, "--report")
+    assert left.code == ExitCode.SUCCESS
+    assert "ping" in left.out
+    assert "never" not in left.out
+    assert "left out  never: " in left.err
+    assert gbnf("compile", tmp_path, "--strict").code == ExitCode.INPUT
+
+
+def test_mistakes_are_always_listed_and_fail_with_strict(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_tool(tmp_path, "fine")
+    assert gbnf("manifests", tmp_path, "--strict").code == ExitCode.SUCCESS
+    make_tool(tmp_path, "typo", args={"properties": {"a": {"type": "string", "maxlegth": 3}}})
+    make_tool(tmp_path, "no_code")
+    (tmp_path / "no_code" / "executor.py").unlink()
+    left = gbnf("manifests", tmp_path)
+    assert left.code == ExitCode.SUCCESS
+    assert "typo: /properties/a: maxlegth: unknown key, did you mean `maxLength`?" in left.out
+    assert "no_code: /: executor.py: there is no such file beside the manifest" in left.out
+    assert gbnf("manifests", tmp_path, "--strict").code == ExitCode.FAILURE
+    assert "did you mean `maxLength`?" in gbnf("compile", tmp_path, "--report").err
+    strict = gbnf("compile", tmp_path, "--strict")
+    assert (strict.code, strict.out) == (ExitCode.INPUT, "")
+    assert "did you mean `maxLength`?" in strict.err
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_narrow_table_shortens_the_descriptions_only(width: int) -> None:
+    rows = [
+        ToolRow(tool, args_complexity(tool.model_args()), is_complex=False, findings=())
+        for tool in load_manifests(manifests_path())
+    ]
+    console = Console(width=width, file=StringIO(), legacy_windows=False)
+    console.print(tools_table(rows))
+    assert isinstance(console.file, StringIO)
+    lines = console.file.getvalue().splitlines()
+    for row in rows:
+        [line] = [line for line in lines if line.split()[:1] == [row.tool.name]]
+        policy = row.tool.run
+        shown = line.split(row.tool.name, 1)[1]
+        assert (policy.effect + (", asks" if policy.confirm else "")) in shown
+        assert f" {row.complexity.score} " in shown
+        assert " - " in shown
+        assert len(line) <= width
 
 
 # gbnf server

@@ -1,0 +1,49 @@
+"""A tool that cannot be compiled is not offered, and takes neither the run nor the other tools with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gbnf import load_tools
+from gbnf.dialects import call_schema
+from gbnf.tools import Tool
+from gbnf_server.planner.effects import CallModel
+from support.by_hand import ANSWER, call, completion, drive_by_hand, resolved
+
+FINE = Tool.from_mapping({"name": "fine", "description": "Fine.", "args": {}})
+IMPOSSIBLE = Tool.from_mapping(
+    {"name": "impossible", "description": "Never.", "args": {"required": ["a"], "properties": {"a": False}}}
+)
+ANCHORED = Tool.from_mapping({"name": "anchored", "args": {"properties": {"a": {"$anchor": "here"}}}})
+
+
+@pytest.mark.parametrize(("dialect", "broken"), [("gbnf", IMPOSSIBLE), ("json_schema", ANCHORED)])
+@pytest.mark.parametrize("union", [True, False])
+def test_it_is_neither_described_nor_offered(dialect: str, broken: Tool, union: bool) -> None:
+    options = resolved(dialect=dialect, union=union)
+    driven = drive_by_hand([broken, FINE], [completion(call("fine")), completion(ANSWER)], options=options)
+    assert driven.run.outcome == "answered"
+    [warning] = driven.run.warnings
+    assert broken.name in warning
+    for asked in driven.of(CallModel):
+        assert broken.name not in str(asked.messages)
+        assert broken.name not in str(asked.grammar)
+        assert "fine" in str(asked.messages)
+
+
+def test_a_run_without_any_tool_that_can_be_compiled_fails_with_the_reason() -> None:
+    driven = drive_by_hand([IMPOSSIBLE], [completion(ANSWER)])
+    assert driven.run.outcome == "failed"
+    assert str(driven.run.error).startswith("no tool can be compiled: impossible: ")
+
+
+def test_findings_of_tools_are_warnings() -> None:
+    args = {"properties": {"a": {"type": "string", "maxlegth": 3}}}
+    [typo] = load_tools({"name": "typo", "args": args})
+    driven = drive_by_hand([typo], [completion(ANSWER)])
+    assert driven.run.warnings == (str(typo.findings[0]),)
+
+
+def test_the_joint_schema_refuses_what_it_cannot_have() -> None:
+    with pytest.raises(Exception, match="anchor"):
+        call_schema([ANCHORED])
