@@ -19,7 +19,7 @@ from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Outcome, Planner
 from gbnf_server.planner.drivers import RunEnvironment, adrive
-from gbnf_server.planner.fingerprints import digest, tool_identity
+from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.planner import steady_clock
 from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
@@ -72,7 +72,8 @@ class Batch:
             "batch": digest(
                 {
                     "tools": [tool_identity(tool) for tool in planner.tools],
-                    "settings": asdict(planner.options),
+                    "settings": options_identity(planner.options),
+                    "backend": planner.options.backend,
                     "model": model,
                 }
             ),

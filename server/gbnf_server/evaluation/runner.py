@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
 from gbnf_server.evaluation.snapshots import make_case_context, snapshot
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
-from gbnf_server.planner.fingerprints import code_identity, digest, tool_identity, versions
+from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
@@ -150,11 +150,6 @@ class Bench:
             "model": self._model,
         }
         return digest(content)
-
-
-def options_identity(options: ResolvedOptions) -> dict[str, Any]:
-    """Return the options that decide a run: all but the backend's name, since the model has an identity."""
-    return {name: value for name, value in asdict(options).items() if name != "backend"}
 
 
 class _BackendMonitor:

@@ -7,12 +7,13 @@ import inspect
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from gbnf.tools import Tool
+from gbnf_server.planner.options import ResolvedOptions
 
 _PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
@@ -32,6 +33,16 @@ def tool_identity(tool: Tool) -> Mapping[str, Any]:
         "offer": asdict(tool.offer),
         "run": {key: run[key] for key in ("effect", "confirm", "timeout_s")},
     }
+
+
+def options_identity(options: ResolvedOptions) -> Mapping[str, Any]:
+    """Return what of the options determines a run.
+
+    All but the backend's name, since the model has an identity; of the ranker its class, since it may hold a
+    connection.
+    """
+    values = {each.name: getattr(options, each.name) for each in fields(options) if each.name != "backend"}
+    return {**values, "ranker": type(options.ranker).__qualname__}
 
 
 def code_identity(tool: Tool) -> Mapping[str, str]:

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.tools import FIND_TOOLS, Tool
-from gbnf_server.backends.embeddings import EmbeddingRanker
+from gbnf.tools.ranking import BM25
+from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import RunStarted, StepStarted, ToolDone, WarningRaised
+from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import MAX_TOOLS
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
 from support.by_hand import ANSWER, POOL, Driven, call, completion, drive_by_hand, resolved
@@ -194,3 +196,13 @@ def test_a_ranker_that_fails_is_replaced_and_named() -> None:
 def test_a_limit_is_at_least_1(limit: int) -> None:
     with pytest.raises(ValueError, match="max_tools"):
         PlannerOptions(max_tools=limit)
+
+
+def test_a_ranker_with_a_connection_does_not_hinder_a_fingerprint() -> None:
+    embeddings = ServerEmbeddings("http://127.0.0.1:9")
+    identities = [
+        digest(options_identity(resolved(ranker=ranker)))
+        for ranker in (BM25, EmbeddingRanker(embeddings), EmbeddingRanker(embeddings.__call__))
+    ]
+    embeddings.close()
+    assert identities[0] != identities[1] == identities[2]

@@ -23,11 +23,11 @@ from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.evaluation.configurations import Configuration
 from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
-from gbnf_server.evaluation.runner import RunOptions, options_identity
+from gbnf_server.evaluation.runner import RunOptions
 from gbnf_server.evaluation.snapshots import Snapshot
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event
-from gbnf_server.planner.fingerprints import digest, versions
+from gbnf_server.planner.fingerprints import digest, options_identity, versions
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
