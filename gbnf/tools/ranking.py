@@ -47,8 +47,8 @@ change the order of the others."""
 _VALUE_WEIGHT: Final = 0.5
 """Of words in quotes, and of numbers."""
 
-_NAMED: Final = 1000.0
-"""Added to the score of a tool whose name is in the request; no sum of words reaches it."""
+_NAMED: Final = 100_000.0
+"""Added to the score of a tool whose name is in the request; no sum of 2,000 words reaches it."""
 
 _MAX_QUERY_WORDS: Final = 2000
 _LONGEST_WORD: Final = 64
