@@ -27,7 +27,9 @@ Gbnf = Callable[..., Left]
 @pytest.fixture
 def gbnf(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gbnf:
     def call(*arguments: object, stdin: str = "") -> Left:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode(errors="surrogateescape")))
+        )
         with pytest.raises(SystemExit) as left:
             main([str(argument) for argument in arguments])
         said = capsys.readouterr()

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.bench import bench
 from gbnf_server.cli.call import call
+from gbnf_server.cli.chat import chat
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
 from gbnf_server.cli.doctor import doctor
@@ -31,6 +32,7 @@ _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that the
 \b
 Try:
   gbnf run "create a folder trips"    plan and execute, with the bundled model
+  gbnf chat                           one request after another
   gbnf batch requests.jsonl           plan and execute many requests, resumable
   gbnf new my-tools/NAME              write a new tool, ready to run
   gbnf call my-tools/NAME '{…}'       execute one tool, without a model
@@ -98,6 +100,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(help=reflow(run.__doc__, EXIT_CODES))(run)
+app.command(help=reflow(chat.__doc__))(chat)
 app.command(help=reflow(batch.__doc__, EXIT_CODES))(batch)
 app.command(help=reflow(tune.__doc__))(tune)
 app.command(help=reflow(generate.__doc__))(generate)

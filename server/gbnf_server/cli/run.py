@@ -219,7 +219,7 @@ def run_request(
     workspace = Workspace(request.workspace)
     if not output.quiet:
         console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
-    changes = dict(settings or (_profile_settings(source, pool, console) if use_profile else {}))
+    changes = dict(settings or (profile_settings(source, pool, console) if use_profile else {}))
     style = changes.pop("prompt_style", None)
     with source.open(style) as backend:
         query, images, pool = _with_images(request, backend, workspace, pool)
@@ -229,26 +229,30 @@ def run_request(
             context = Context(workspace, person=PausingPerson(person, progress))
             planner = Planner(pool, backend, replace(options, **changes), context=context)
             try:
-                return _print_run(planner.events(query, images=images, text=output.stream), output, progress)
+                return print_run(planner.events(query, images=images, text=output.stream), output, progress)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise
 
 
-def _print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
+def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
     from gbnf_server.cli.output import write
     from gbnf_server.cli.run_progress import AnswerPrinter
+    from gbnf_server.planner import TextWritten
 
     seen: list[Event] = []
     printer = AnswerPrinter() if output.stream and not output.json else None
     for event in events:
         seen.append(event)
+        if isinstance(event, TextWritten):
+            progress.show(event)  # it stops the spinner
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:
             write(json.dumps(event.to_json(), ensure_ascii=False))
-        progress.show(event)
+        if not isinstance(event, TextWritten):
+            progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
     if output.json and not output.stream:
         value = {**finished.to_json(), "events": [event.to_json() for event in seen[:-1]]}
@@ -258,7 +262,7 @@ def _print_run(events: Iterable[Event], output: OutputOptions, progress: RunProg
     return finished
 
 
-def _profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:
+def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:
     """Return the settings of the profile of the model and the tools, and print its name; {} without one."""
     from gbnf_server.planner.profiles import find, tools_key
     from gbnf_server.system.folders import profiles_folder

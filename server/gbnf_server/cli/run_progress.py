@@ -54,6 +54,10 @@ class RunProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Restore the terminal."""
         self._rest()
 
     def show(self, event: Event) -> None:

@@ -141,6 +141,12 @@ class Journal:
         with self.locked():
             pass
 
+    def last_turn(self) -> str | None:
+        """Return the latest turn with changes that are not undone, None if there is none."""
+        with self.locked():
+            done = [each for each in self._readable(self._records.entries()) if each.end == "done"]
+        return done[-1].turn if done else None
+
     def undo_last_turn(self, turn: str) -> UndoResult:
         """Undo all changes of the latest turn that is not `turn` and not undone yet.
 

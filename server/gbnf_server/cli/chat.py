@@ -1,0 +1,219 @@
+"""`gbnf chat`: plan and execute one request after another, as a conversation."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import io
+import sys
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.text import Text
+
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import (
+    ApiKeyOption,
+    ApproveAllOption,
+    BackendOption,
+    ContextSizeOption,
+    GpuLayersOption,
+    HfOption,
+    LanguageOption,
+    ManifestsOption,
+    MaxStepsOption,
+    MaxTokensOption,
+    ModelOption,
+    ModelSource,
+    QuietOption,
+    SeedOption,
+    ServerOption,
+    TemperatureOption,
+    ThreadsOption,
+    VerboseOption,
+    WorkspaceOption,
+)
+from gbnf_server.cli.output import escape_line
+from gbnf_server.cli.tool_options import ToolSources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gbnf_server.cli.run import OutputOptions
+    from gbnf_server.cli.run_progress import RunProgress
+    from gbnf_server.planner import Planner, Run
+
+_HELP = """\
+/tools  list the tools
+/undo   forget the last request, and undo its changes to the workspace
+/help   show this help
+/quit   leave, as Ctrl-D does; Ctrl-C ends a request only"""
+
+
+def chat(
+    model: ModelOption = None,
+    hf: HfOption = None,
+    server: ServerOption = None,
+    backend: BackendOption = None,
+    api_key: ApiKeyOption = None,
+    ctx_size: ContextSizeOption = None,
+    gpu_layers: GpuLayersOption = None,
+    threads: ThreadsOption = None,
+    manifests: ManifestsOption = None,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
+    yes: ApproveAllOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    language: LanguageOption = "en",
+    max_steps: MaxStepsOption = 12,
+    max_tokens: MaxTokensOption = 512,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
+) -> None:
+    """Plan and execute one request after another; the model sees the earlier ones.
+
+    Each line is a request, or a command: /tools, /undo, /help, /quit. Ctrl-C ends a request, Ctrl-D the
+    conversation. If the requests are piped, exit with status 1 if one of them was not answered.
+
+    \b
+    Try:
+      gbnf chat
+      gbnf chat --model Qwen3-4B-Q4_K_M.gguf --manifests my-tools/
+      printf 'create a folder trips\\n/undo\\n' | gbnf chat
+    """
+    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
+    source.check()
+    from gbnf_server.cli.demo_model_warning import warn_about_demo_model
+    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.cli.person import person_at_terminal
+    from gbnf_server.cli.run import OutputOptions, profile_settings
+    from gbnf_server.cli.run_progress import PausingPerson, RunProgress
+    from gbnf_server.executors import Context, Workspace
+    from gbnf_server.planner import Planner, PlannerOptions
+
+    options = PlannerOptions(
+        max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, language=language
+    )
+    console = stderr_console()
+    output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
+    with ToolSources(manifests or ()).open() as tools:
+        is_untrained = warn_about_demo_model(source, tools)
+        place = Workspace(workspace)
+        console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
+        settings = dict(profile_settings(source, tools, console))
+        with (
+            source.open(settings.pop("prompt_style", None)) as opened,
+            RunProgress(console, quiet=quiet, verbose=verbose) as progress,
+        ):
+            person = PausingPerson(person_at_terminal(place, console, approve_all=yes), progress)
+            context = Context(place, person=person)
+            planner = Planner(tools, opened, replace(options, **settings), context=context)
+            conversation = _Conversation(planner, output, progress)
+            for line in _lines():
+                if not conversation.take(line):
+                    break
+    failed = is_untrained or conversation.unanswered
+    raise typer.Exit(ExitCode.FAILURE if failed and not _is_terminal() else ExitCode.SUCCESS)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _lines() -> Iterator[str]:
+    """Yield each line until the end of the input; at a terminal, lines are edited with readline."""
+    if sys.stdin is None:
+        return
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # what is no text is refused as a request
+    prompt = ""
+    if _is_terminal():
+        with suppress(ImportError):  # not every Python has it
+            import readline  # noqa: F401 - `input` uses it
+        prompt = "> " if sys.stdout.isatty() else ""
+    while True:
+        try:
+            yield input(prompt)
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            if not _is_terminal():
+                raise
+            sys.stdout.write("\n")
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """The runs so far. `unanswered`: whether one of them had no answer."""
+
+    planner: Planner
+    output: OutputOptions
+    progress: RunProgress
+    runs: list[Run] = field(default_factory=list)
+    unanswered: bool = False
+
+    def take(self, line: str) -> bool:
+        """Carry out a line: a request or a command. Return whether the conversation goes on."""
+        text = line.strip()
+        match text:
+            case "":
+                pass
+            case "/quit":
+                return False
+            case "/help":
+                self._say(_HELP)
+            case "/tools":
+                for tool in self.planner.tools:
+                    self._say(f"{tool.name}  {tool.description(self.planner.options.language)}", "")
+            case "/undo":
+                self._undo()
+            case _ if text.startswith("/") and " " not in text:
+                self._say(f"unknown command {text}. {_HELP}", "yellow")
+            case _:
+                self._run(text)
+        return True
+
+    def _run(self, text: str) -> None:
+        from gbnf_server.cli.run import print_run
+        from gbnf_server.planner import Exchange
+
+        history = [Exchange.of(run) for run in self.runs if run.outcome != "failed"]
+        try:
+            events = self.planner.events(text, history=history, text=True)
+            run = print_run(events, self.output, self.progress)
+        except ValueError as error:  # a request that is no text
+            self._say(f"error: {error}", "red")
+            self.unanswered = True
+        except KeyboardInterrupt:
+            if not _is_terminal():
+                raise
+            self.progress.close()
+            self._say(f"interrupted: {self.progress.interruption(self.planner.context.journal)}", "yellow")
+        else:
+            self.runs.append(run)
+            self.unanswered = self.unanswered or run.outcome != "answered"
+
+    def _undo(self) -> None:
+        from gbnf_server.errors import ExecutorError
+
+        if not self.runs:
+            self._say("there is no request to undo", "yellow")
+            return
+        run = self.runs.pop()
+        journal = self.planner.context.journal
+        self._say(f"forgotten: {run.query}")
+        try:
+            if journal.last_turn() == run.turn:
+                result = journal.undo_last_turn(uuid.uuid4().hex)
+                for sentence in (*result.undone, *result.kept):
+                    self._say(sentence)
+        except ExecutorError as error:
+            self._say(f"its changes could not be undone: {error}", "red")
+
+    def _say(self, text: str, style: str = "dim") -> None:
+        for line in text.splitlines():
+            self.progress.console.print(Text(escape_line(line), style=style), soft_wrap=True)

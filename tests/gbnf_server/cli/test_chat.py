@@ -1,0 +1,129 @@
+"""`gbnf chat`: a conversation with the bundled model, piped and at a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.cli.exit_codes import ExitCode
+from support.command_line import Gbnf
+from support.toys import make_tool
+
+
+def test_requests_and_commands(gbnf: Gbnf, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    lines = [
+        "create a folder trips",
+        "",
+        "/tools",
+        "/help",
+        "/nope",
+        "what time is it?",
+        "/quit",
+        "never read",
+    ]
+    left = gbnf("chat", "--workspace", work, stdin="\n".join(lines))
+    assert left.code == ExitCode.SUCCESS
+    assert len(left.out.splitlines()) == 2
+    assert "trips" in left.out
+    assert (work / "trips").is_dir()
+    assert "get_now  Tell the current date" in left.err
+    assert "unknown command /nope" in left.err
+    assert left.err.count("/undo   forget") == 2
+    assert "never read" not in left.err
+
+
+def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    gbnf("run", "create a folder older", "--workspace", work)
+    script = ["create a folder trips", "what time is it?", "/undo", "/undo", "/undo"]
+    left = gbnf("chat", "--workspace", work, "--quiet", stdin="\n".join(script))
+    assert left.err.splitlines()[1:] == [
+        "forgotten: what time is it?",
+        "forgotten: create a folder trips",
+        "removed folder 'trips'",
+        "there is no request to undo",
+    ]
+    assert (work / "older").is_dir()
+    assert not (work / "trips").exists()
+
+
+@pytest.mark.parametrize("line", ["delete \udcff", "echo"])
+def test_a_piped_conversation_without_an_answer_fails(gbnf: Gbnf, tmp_path: Path, line: str) -> None:
+    make_tool(tmp_path / "tools", "echo")
+    options = ["--workspace", tmp_path / "work", "--manifests", tmp_path / "tools"]
+    left = gbnf("chat", *options, stdin=line)
+    assert left.code == ExitCode.FAILURE
+    assert "Traceback" not in left.err
+
+
+def test_an_empty_conversation(gbnf: Gbnf, tmp_path: Path) -> None:
+    assert gbnf("chat", "--workspace", tmp_path / "work").code == ExitCode.SUCCESS
+
+
+class Terminal:
+    """A terminal with `gbnf chat` in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._main, child = pty.openpty()
+        command = [sys.executable, "-m", "gbnf_server", "chat", "--workspace", str(folder / "work")]
+        self.process = subprocess.Popen(
+            command,
+            stdin=child,
+            stdout=child,
+            stderr=child,
+            cwd=folder,
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - it gets a terminal of its own in no other way
+            env={**os.environ, "TERM": "dumb"},
+        )
+        os.close(child)
+        self._text = ""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def type(self, text: str) -> None:
+        os.write(self._main, text.encode())
+
+    def expect(self, pattern: str) -> None:
+        """Wait for a text, and forget what is before its end."""
+        deadline = time.monotonic() + 120
+        while (found := re.search(pattern, self._text)) is None:
+            assert time.monotonic() < deadline, self._text
+            time.sleep(0.05)
+        self._text = self._text[found.end() :]
+
+    def _read(self) -> None:
+        try:
+            while data := os.read(self._main, 4096):
+                self._text += data.decode(errors="replace")
+        except OSError:
+            pass
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_at_a_terminal_ctrl_c_ends_a_line_and_ctrl_d_the_conversation(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    terminal.expect("/help lists the commands")
+    terminal.expect("> ")
+    terminal.type("half a request\x03")
+    terminal.expect("> ")
+    terminal.type("create a folder trips\n")
+    terminal.expect("Created trips")
+    terminal.expect("> ")
+    assert (tmp_path / "work" / "trips").is_dir()
+    terminal.type("\x04")
+    assert terminal.process.wait(120) == ExitCode.SUCCESS
