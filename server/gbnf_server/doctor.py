@@ -23,6 +23,7 @@ from gbnf_server.errors import GbnfServerError, SetupError
 from gbnf_server.inference.cpu_support import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.llama_server.build import compiler, find_llama_server
 from gbnf_server.llama_server.process import check_port
+from gbnf_server.system.config_file import find_config_file
 from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
 from gbnf_server.system.processes import describe_exit, run_program
 
@@ -69,6 +70,8 @@ def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
         yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
     yield from _engines()
     yield _port(port)
+    config = find_config_file()
+    yield Check("configuration", "ok", "no gbnf.toml" if config is None else str(config))
     yield _writable("cache folder", cache_folder(), CACHE_VARIABLE)
     yield _writable("profile folder", profiles_folder(), PROFILES_VARIABLE)
 

@@ -16,6 +16,7 @@ from gbnf_server.cli.call import call
 from gbnf_server.cli.chat import chat
 from gbnf_server.cli.check import check
 from gbnf_server.cli.compile import compile_
+from gbnf_server.cli.config import apply_config
 from gbnf_server.cli.doctor import doctor
 from gbnf_server.cli.generate import generate
 from gbnf_server.cli.help import EXIT_CODES, reflow
@@ -60,12 +61,17 @@ _OLD_OPTIONS = {
 """Options of earlier versions, which are still accepted."""
 
 
+_ARGUMENTS = "gbnf_server.arguments"  # in the context: those of the command line, up to "--"
+
+
 class _Commands(TyperGroup):
     """Accepts the old names of options, and escapes control characters in messages that quote arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*map(_current_option, args[:end]), *args[end:]])
+        current = list(map(_current_option, args[:end]))
+        ctx.meta[_ARGUMENTS] = current
+        return super().parse_args(ctx, [*current, *args[end:]])
 
     def make_context(self, *given: Any, **extra: Any) -> Any:
         with _readable():
@@ -126,9 +132,10 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _gbnf(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback exits
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    pass
+    apply_config(context, context.meta[_ARGUMENTS])

@@ -10,6 +10,7 @@ __all__ = ["gbnf"]
 
 
 @pytest.fixture(autouse=True)
-def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody has tuned on this machine has no part in a test."""
+def no_settings_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody has tuned or configured on this machine has no part in a test."""
+    monkeypatch.setenv("GBNF_CONFIG", "")
     monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "no-profiles"))

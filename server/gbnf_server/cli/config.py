@@ -1,0 +1,173 @@
+"""The configuration file: defaults for options, as `gbnf.toml`.
+
+    model = "models/Qwen3-4B-Q4_K_M.gguf"      # for every command with --model
+    manifests = ["my-tools"]
+    mcp = ["npx -y @modelcontextprotocol/server-memory"]
+
+    [run]                                      # for one command
+    max-steps = 20
+
+Keys are names of options without dashes in front; `_` may stand for `-`. Invariants: an option of the command
+line replaces that of the file, and an option that names a model replaces all that do; paths are relative to
+the file; an unknown key is an error; `--yes` cannot be set, since approval is a person's.
+"""
+
+# ruff: noqa: PLC0415 - the command line starts quickly without a configuration file
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+_PATHS = frozenset({"manifests", "workspace", "out", "image", "vocab"})
+_PATHS_OR_OTHER = frozenset({"model", "tools", "mcp", "schema"})
+"""Options whose values are paths if they exist: otherwise they are names, commands or URLs."""
+_NAME_A_MODEL = frozenset({"model", "hf", "server", "backend"})
+_OF_ANOTHER_PLACE = frozenset({"api-key", "ctx-size", "gpu-layers", "threads"})
+"""Options that belong to the configured model or server, and not to another server."""
+_NEVER = frozenset({"help", "version", "yes"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A key of the file: the option that it sets, and for which command or group (empty: all)."""
+
+    commands: tuple[str, ...]
+    option: str
+    key: str
+    value: Any
+
+
+def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
+    """Load the configuration file, as defaults for the commands below this context.
+
+    Say which file it is, if it sets an option of the invoked command: it may name programs to run. Raises
+    InputError for an invalid file.
+    """
+    from gbnf_server.system.config_file import find_config_file
+
+    path = find_config_file()
+    if path is None:
+        return
+    given = {argument.partition("=")[0].removeprefix("--") for argument in arguments}
+    context.default_map = _Reader(path).defaults(context.command, _overridden(given))
+    if context.invoked_subcommand in context.default_map:
+        from gbnf_server.cli.output import stderr_console
+
+        stderr_console().print(f"config: {path}", style="dim", soft_wrap=True)
+
+
+def _overridden(given: set[str]) -> frozenset[str]:
+    """Return the options that do not apply beside those on the command line."""
+    if not given & _NAME_A_MODEL:
+        return frozenset()
+    return _NAME_A_MODEL | (_OF_ANOTHER_PLACE if given & {"server", "backend"} else frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    path: Path
+
+    def defaults(self, application: Any, overridden: frozenset[str]) -> dict[str, Any]:
+        """Return the defaults of each command, as click takes them."""
+        commands = {path: _options(command) for path, command in _commands(application, ())}
+        found: dict[str, Any] = {}
+        for setting in sorted(
+            self._settings(self._content(), (), commands), key=lambda one: len(one.commands)
+        ):
+            inside = {
+                path: options for path, options in commands.items() if _is_below(path, setting.commands)
+            }
+            known = {name for options in inside.values() for name in options}
+            self._check(setting.option, known, setting.key, "option")
+            for path, options in inside.items():
+                if setting.option in options and setting.option not in overridden:
+                    values = found
+                    for name in path:
+                        values = values.setdefault(name, {})
+                    option = options[setting.option]
+                    values[option.name] = self._value(option, setting)
+        return found
+
+    def _content(self) -> dict[str, Any]:
+        from gbnf_server.errors import InputError
+
+        try:
+            return tomllib.loads(self.path.read_bytes().decode("utf-8-sig"))
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read: {error.strerror}.") from None
+        except (ValueError, RecursionError) as error:  # no UTF-8, no TOML
+            raise InputError(f"{self.path}: invalid TOML: {error}. See https://toml.io.") from None
+
+    def _settings(
+        self, content: Mapping[str, Any], inside: tuple[str, ...], commands: Iterable[tuple[str, ...]]
+    ) -> Iterator[_Setting]:
+        for name, value in content.items():
+            key = ".".join((*inside, name))
+            if isinstance(value, dict):
+                known = {path[len(inside)] for path in commands if path != inside and _is_below(path, inside)}
+                self._check(name, known, key, "command")
+                yield from self._settings(value, (*inside, name), commands)
+            else:
+                yield _Setting(inside, name.replace("_", "-"), key, value)
+
+    def _check(self, name: str, known: Collection[str], key: str, kind: str) -> None:
+        """Raise InputError for an unknown name."""
+        from gbnf.calls.validation.messages import suggestion
+
+        if name not in known:
+            hint = suggestion(name, sorted(known)) or (
+                f" Use one of {', '.join(sorted(known))}." if known else ""
+            )
+            self._fail(key, f"unknown {kind} {name!r}.{hint}")
+
+    def _value(self, option: Any, setting: _Setting) -> Any:
+        """Return a value as click takes it. Raises InputError for one of another type."""
+        value = setting.value
+        if option.multiple:
+            return [self._scalar(setting, item) for item in (value if isinstance(value, list) else [value])]
+        if option.is_flag:
+            if not isinstance(value, bool):
+                self._fail(setting.key, f"must be true or false, got {value!r}.")
+            return value
+        return self._scalar(setting, value)
+
+    def _scalar(self, setting: _Setting, value: Any) -> str:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            self._fail(setting.key, f"must be a string or a number, got {value!r:.80}.")
+        path = self.path.parent / Path(str(value)).expanduser()
+        is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and path.exists())
+        return str(path if is_path else value)
+
+    def _fail(self, key: str, problem: str) -> NoReturn:
+        from gbnf_server.errors import InputError
+
+        raise InputError(f"{self.path}: {key}: {problem}")
+
+
+def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command below a group, with its path."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+        yield (*path, name), command
+
+
+def _options(command: Any) -> dict[str, Any]:
+    """Return the options of a command that may be set, by name without dashes."""
+    return {
+        spelling.removeprefix("--"): parameter
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+        for spelling in parameter.opts
+        if spelling.startswith("--") and spelling.removeprefix("--") not in _NEVER
+    }
+
+
+def _is_below(path: tuple[str, ...], group: tuple[str, ...]) -> bool:
+    return path[: len(group)] == group

@@ -1,0 +1,147 @@
+"""`gbnf.toml`: which file is used, and what it sets."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.errors import SetupError
+from gbnf_server.system.config_file import find_config_file
+from support.command_line import Gbnf
+from support.models import make_model
+from support.toys import make_tool
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model, a tool and a folder below it, which is the current one."""
+    monkeypatch.delenv("GBNF_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    folder = tmp_path / "project"
+    (folder / "below" / "further").mkdir(parents=True)
+    make_model(folder / "tiny.gguf", context=4096)
+    make_tool(folder / "tools", "ping", 'return {"entries": ["pong"]}')
+    monkeypatch.chdir(folder / "below" / "further")
+    return folder
+
+
+SETTINGS = """
+model = "tiny.gguf"
+manifests = "tools"
+workspace = "work"
+max-tokens = 100
+
+[run]
+max_steps = 1
+json = true
+
+[server.start]
+port = 0
+"""
+
+
+def test_options_come_from_the_file_and_paths_are_relative_to_it(gbnf: Gbnf, project: Path) -> None:
+    (project / "gbnf.toml").write_text(SETTINGS)
+    left = gbnf("run", "ping")
+    assert left.err.startswith(f"config: {project / 'gbnf.toml'}\nworkspace: {project / 'work'}\ntiny, ")
+    value = json.loads(left.out)
+    assert value["events"][0]["tools"] == ["ping"]
+    assert len(value["steps"]) == 1
+
+
+def test_the_command_line_wins(gbnf: Gbnf, project: Path, tmp_path: Path) -> None:
+    (project / "gbnf.toml").write_text(SETTINGS + "[generate]\ntemperature = 0.5\n")
+    left = gbnf("run", "ping", "--workspace", tmp_path / "other", "--max-steps=2", "--no-salvage")
+    assert f"workspace: {tmp_path / 'other'}" in left.err
+    assert len(json.loads(left.out)["steps"]) == 2
+    for option in (["--server", "http://127.0.0.1:1"], ["--server=http://127.0.0.1:1"]):
+        left = gbnf("run", "ping", *option)
+        assert left.code == ExitCode.ENVIRONMENT, "the configured model does not apply beside a server"
+        assert "http://127.0.0.1:1" in left.err
+
+
+def test_nothing_of_a_configured_server_goes_to_another(
+    gbnf: Gbnf, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LLAMA_API_KEY", raising=False)
+    (project / "gbnf.toml").write_text('server = "http://127.0.0.1:1"\napi-key = "secr\u00e9t"\n')
+    assert "--api-key must be printable ASCII" in gbnf("run", "x").err
+    assert "--api-key" not in gbnf("run", "x", "--server", "http://127.0.0.1:2").err
+    (project / "gbnf.toml").write_text('model = "tiny.gguf"\nctx-size = 512\nthreads = 1\n')
+    assert "http://127.0.0.1:2" in gbnf("run", "x", "--server", "http://127.0.0.1:2").err
+
+
+def test_the_nearest_file_is_used(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_config_file() is None
+    user = tmp_path / "user" / "gbnf" / "gbnf.toml"
+    if os.uname().sysname == "Linux":  # elsewhere, the user's folder is another
+        user.parent.mkdir(parents=True)
+        user.touch()
+        assert find_config_file() == user
+    for folder in (tmp_path, project, project / "below" / "further"):
+        (folder / "gbnf.toml").touch()
+        assert find_config_file() == folder / "gbnf.toml"
+    monkeypatch.setenv("GBNF_CONFIG", str(project / "gbnf.toml"))
+    assert find_config_file() == project / "gbnf.toml"
+    monkeypatch.setenv("GBNF_CONFIG", "")
+    assert find_config_file() is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_a_file_of_another_user_is_refused(gbnf: Gbnf, project: Path) -> None:
+    (project / "gbnf.toml").touch()
+    os.chown(project / "gbnf.toml", 12345, 12345)
+    with pytest.raises(SetupError, match="belongs to another user"):
+        find_config_file()
+    assert gbnf("manifests").code == ExitCode.ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("model =", "invalid TOML"),
+        ("modle = 'x'", "modle: unknown option 'modle'. Did you mean 'model'?"),
+        ("max_step = 3", "max_step: unknown option 'max-step'. Did you mean 'max-steps'"),
+        ("yes = true", "yes: unknown option"),
+        ("[runn]\nx = 1", "runn: unknown command 'runn'. Did you mean 'run'?"),
+        ("[run]\nport = 1", "run.port: unknown option 'port'."),
+        ("[run.model]\nx = 1", "run.model: unknown command 'model'."),
+        ("[server.start]\nmodle = 1", "server.start.modle: unknown option"),
+        ("quiet = 'yes'", "quiet: must be true or false, got 'yes'."),
+        ("max-steps = true", "max-steps: must be a string or a number, got True."),
+        ("model = ['a']", "model: must be a string or a number"),
+        ("manifests = [['a']]", "manifests: must be a string or a number"),
+    ],
+)
+def test_what_the_file_cannot_say(gbnf: Gbnf, project: Path, content: str, problem: str) -> None:
+    (project / "gbnf.toml").write_text(content)
+    left = gbnf("run", "x")
+    assert (left.code, left.out) == (ExitCode.INPUT, "")
+    assert f"{project / 'gbnf.toml'}: {problem}" in left.err
+
+
+@pytest.mark.parametrize(("key", "value"), [("max-steps", "'many'"), ("max-steps", "0"), ("seed", "1.5")])
+def test_a_value_that_the_option_refuses(gbnf: Gbnf, project: Path, key: str, value: str) -> None:
+    (project / "gbnf.toml").write_text(f"{key} = {value}")
+    left = gbnf("run", "x")
+    assert left.code == ExitCode.USAGE
+    assert f"--{key}" in left.err
+    assert f"config: {project / 'gbnf.toml'}" in left.err
+
+
+def test_only_commands_that_the_file_concerns_name_it(gbnf: Gbnf, project: Path) -> None:
+    (project / "gbnf.toml").write_text("[run]\nmax-steps = 3\n")
+    assert "config:" not in gbnf("manifests").err
+    (project / "gbnf.toml").write_text("manifests = 'tools'\n")
+    assert "config:" not in gbnf("doctor", "--help").err
+
+
+def test_doctor_says_which_file_is_used(gbnf: Gbnf, project: Path) -> None:
+    (project / "gbnf.toml").write_text("[run]\nmax-steps = 3\n")
+    found = {check["name"]: check["found"] for check in json.loads(gbnf("doctor", "--json").out)}
+    assert found["configuration"] == str(project / "gbnf.toml")
