@@ -86,7 +86,7 @@ def test_an_unknown_tool(gbnf: Gbnf, tools: Path) -> None:
 def test_approval(gbnf: Gbnf, tools: Path) -> None:
     left = call(gbnf, tools, "careful")
     assert left.code == ExitCode.FAILURE
-    assert "nobody is there" in left.err
+    assert "there is nobody to ask" in left.err
     assert call(gbnf, tools, "careful", "--yes").code == ExitCode.SUCCESS
 
 

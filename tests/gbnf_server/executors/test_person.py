@@ -169,7 +169,7 @@ def test_approvals_given_beforehand() -> None:
 
 
 def test_nobody_approves_unless_it_was_said_beforehand() -> None:
-    with pytest.raises(ExecutorError, match="'delete_files' needs a person's approval"):
+    with pytest.raises(ExecutorError, match="'delete_files' requires approval"):
         AbsentPerson().approve({"name": "delete_files"})
     assert AbsentPerson(approve_all=True).approve({"name": "delete_files"})
 
