@@ -42,7 +42,7 @@ def call_function(
     deadline = _Deadline(tool.run.timeout_s)
     person = _PatientPerson(context, deadline)
     context = replace(context, person=person, ended=threading.Event())
-    call = _Call(function, given, context)
+    call = _ThreadedCall(function, given, context)
     try:
         while not call.finished.wait(deadline.wait_s()):
             if deadline.is_over():
@@ -60,7 +60,7 @@ def call_function(
     return message.value
 
 
-class _Call:
+class _ThreadedCall:
     """A call in a daemon thread, which does not keep the program from ending."""
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], context: Context) -> None:
