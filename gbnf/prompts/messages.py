@@ -118,22 +118,35 @@ def call_text(call: Mapping[str, Any]) -> str:
     return escape_control_tokens(json.dumps(call, ensure_ascii=False))
 
 
-def result_text(step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT) -> str:
+def result_text(
+    step: int, result: Mapping[str, Any], *, limit: int = RESULT_LIMIT, keep_ends: bool = False
+) -> str:
     """Return a result as JSON: `{"step": 1, "result": {"entries": ["trips"]}}`.
 
     A result of more than `limit` characters is shortened: lists and objects lose their last members, long
-    strings their end, and `left_out` says how much. The text is always valid JSON.
+    strings their end, and `left_out` says how much. With `keep_ends`, a long string keeps its end, too, and
+    says what it lost: `[shortened: 12,345 of 12,800 characters removed]`. The text is always valid JSON.
     """
-    whole = _Shortened(result, _WHOLE, _WHOLE)
+    value, left_out = shorten(result, limit=limit, keep_ends=keep_ends)
+    return call_text({"step": step, "result": value} | ({"left_out": left_out} if left_out else {}))
+
+
+def shorten(value: Any, *, limit: int, keep_ends: bool = False) -> tuple[Any, str]:
+    """Return a JSON value of at most `limit` characters, if that is possible, and what is missing, in words.
+
+    `keep_ends` as in `result_text`.
+    """
+    whole = _Shortened(value, _WHOLE, _WHOLE, keep_ends)
     if whole.length <= limit:
-        return call_text({"step": step, "result": whole.value})
-    members = _largest(lambda count: _Shortened(result, count, _MIN_TEXT_CHARACTERS).length <= limit, limit)
+        return whole.value, ""
+    least = min(_MIN_TEXT_CHARACTERS, limit // 8) if keep_ends else _MIN_TEXT_CHARACTERS
+    members = _largest(lambda count: _Shortened(value, count, least, keep_ends).length <= limit, limit)
     members = max(members, 1)
-    characters = _largest(lambda count: _Shortened(result, members, count).length <= limit, limit)
-    shortened = _Shortened(result, members, characters)
+    characters = _largest(lambda count: _Shortened(value, members, count, keep_ends).length <= limit, limit)
+    shortened = _Shortened(value, members, characters, keep_ends)
     if shortened.length > limit:
-        shortened = _Shortened(result, 0, 0)
-    return call_text({"step": step, "result": shortened.value, "left_out": shortened.left_out()})
+        shortened = _Shortened(value, 0, 0, keep_ends)
+    return shortened.value, shortened.left_out()
 
 
 def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
@@ -182,8 +195,8 @@ class _Shortened:
     `length` is that of its JSON text. Values that JSON does not have become strings.
     """
 
-    def __init__(self, value: Any, members: int, characters: int) -> None:
-        self._members, self._characters = members, characters
+    def __init__(self, value: Any, members: int, characters: int, keep_ends: bool) -> None:
+        self._members, self._characters, self._keep_ends = members, characters, keep_ends
         self._entries_left_out = self._characters_left_out = 0
         self.value = self._short(value, _DEPTH)
         self.length = len(call_text(self.value))
@@ -220,8 +233,18 @@ class _Shortened:
     def _text(self, text: str) -> str:
         if len(text) <= self._characters:
             return text
+        if self._keep_ends:
+            return _without_middle(text, self._characters)
         self._characters_left_out += len(text) - self._characters
         return text[: self._characters] + "…"
+
+
+def _without_middle(text: str, kept: int) -> str:
+    """Return the start of a text and half as much of its end; the text itself if that is shorter."""
+    end = kept // 3
+    mark = f"[shortened: {len(text) - kept:,} of {len(text):,} characters removed]"
+    shortened = text[: kept - end] + mark + text[len(text) - end :]
+    return min(text, shortened, key=len)
 
 
 def _largest(fits: Callable[[int], bool], limit: int) -> int:
@@ -247,5 +270,6 @@ __all__ = [
     "call_text",
     "error_text",
     "result_text",
+    "shorten",
     "system_prompt",
 ]

@@ -57,7 +57,7 @@ class Completion:
     before the text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and
     computing token masks, None if unknown or without a grammar. `forced_tokens`: how many of the
     `completion_tokens` the grammar forced, without a step of the model. `reclaimed`: the server returned the
-    text as reasoning, but it fits the grammar.
+    text as reasoning, but it fits the grammar. `context_length`: that of the backend, as far as it is known.
     """
 
     text: str
@@ -72,6 +72,7 @@ class Completion:
     grammar_s: float | None = None
     forced_tokens: int = 0
     reclaimed: bool = False
+    context_length: int | None = None
 
 
 class Completer(Protocol):

@@ -186,6 +186,7 @@ class InProcess(RequestBackend):
             completion_s=ended - (answer.first_token_at or ended),
             grammar_s=None if constrained is None else constrained.seconds,
             forced_tokens=answer.forced_tokens,
+            context_length=self.context_length,
         )
 
 

@@ -134,7 +134,9 @@ class LlamaServer(HttpBackend):
         open_tags = open_reasoning_tags(prompt)
 
         def read(response: httpx.Response, streamed: dict[str, Any] | None) -> Completion:
-            return read_completion(unpack_response(response, streamed), grammar, open_tags)
+            return read_completion(
+                unpack_response(response, streamed), grammar, open_tags, properties.context_length
+            )
 
         return (yield from self._post("/completion", body, request, CompletionStream, read, open_tags))
 

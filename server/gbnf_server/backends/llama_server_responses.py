@@ -44,7 +44,10 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
 
 
 def read_completion(
-    answer: dict[str, Any], grammar: Grammar | None, open_tags: ReasoningTags | None = None
+    answer: dict[str, Any],
+    grammar: Grammar | None,
+    open_tags: ReasoningTags | None = None,
+    context_length: int | None = None,
 ) -> Completion:
     """Return the Completion of a response of `/completion`, verified if there was a grammar.
 
@@ -72,4 +75,5 @@ def read_completion(
         completion_s=parse_number(value_at(timings, "predicted_ms")) / 1000,
         grammar_violation=wrong,
         reasoning=reasoning,
+        context_length=context_length,
     )

@@ -157,6 +157,7 @@ class Ollama(HttpBackend):
             grammar_violation=wrong,
             reasoning=reasoning,
             reclaimed=reclaimed,
+            context_length=self.context_length,
         )
 
     def _check_whole(self, answer: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> None:

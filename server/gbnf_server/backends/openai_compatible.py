@@ -200,6 +200,7 @@ class OpenAICompatible(HttpBackend):
             grammar_violation=wrong,
             reasoning=reasoning,
             reclaimed=reclaimed,
+            context_length=self._context_length,
         )
 
     def _violation(self, grammar: AnswerFormat, text: str, finish: str) -> str | None:

@@ -18,7 +18,13 @@ from typing import Any
 
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completer, Completion
-from gbnf_server.errors import BackendError, BackendUnreachable, ExecutorError, ServerResponseError
+from gbnf_server.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    ExecutorError,
+    ServerResponseError,
+)
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 
 LogEntry = Mapping[str, Any]
@@ -132,7 +138,10 @@ class Replay:
 
 
 class _ReplayedBackend:
-    """A backend whose completions are logged. Its errors are not: a resumed run tries again."""
+    """A backend whose completions are logged, and its overflows, after which a run goes on.
+
+    Other errors are not: a resumed run tries again.
+    """
 
     def __init__(self, backend: Completer, replay: Replay) -> None:
         self._backend, self._replay = backend, replay
@@ -143,7 +152,7 @@ class _ReplayedBackend:
             return played
         try:
             completion = self._backend.complete(*given, **limits)
-        except (BackendUnreachable, ServerResponseError) as error:
+        except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
             self._note(error)
             raise
         self._replay.record("model", completion=asdict(completion))
@@ -155,19 +164,23 @@ class _ReplayedBackend:
             return played
         try:
             completion = await self._backend.acomplete(*given, **limits)
-        except (BackendUnreachable, ServerResponseError) as error:
+        except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
             self._note(error)
             raise
         self._replay.record("model", completion=asdict(completion))
         return completion
 
-    def _note(self, error: BackendUnreachable | ServerResponseError) -> None:
-        if isinstance(error, BackendUnreachable) or error.is_retryable:
+    def _note(self, error: BackendUnreachable | ServerResponseError | ContextOverflow) -> None:
+        if isinstance(error, ContextOverflow):
+            self._replay.record("overflow", needed=error.needed, available=error.available)
+        elif isinstance(error, BackendUnreachable) or error.is_retryable:
             self._replay.backend_error = error
 
     def _played(self, limits: Mapping[str, Any]) -> Completion | None:
         if self._replay.backend_error is not None:
             raise self._replay.backend_error  # later replies would be logged in its place
+        if self._replay.is_next("overflow") and (overflow := self._replay.next("overflow")):
+            raise ContextOverflow(overflow["needed"], overflow["available"])
         entry = self._replay.next("model")
         if entry is None:
             return None

@@ -18,6 +18,7 @@ from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import (
     CallBlocked,
     Event,
+    HistoryCompacted,
     ModelCalled,
     Run,
     RunFinished,
@@ -82,6 +83,10 @@ class RunProgress:
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
                 self._wait(f"step {event.step}: generating")
+            case HistoryCompacted():
+                steps = f"{plural(len(event.steps), 'step')} shortened"
+                tokens = f"about {event.tokens_before} → {event.tokens_after} prompt tokens"
+                self._line("   ", "history compacted ", "dim", f"{steps}, {tokens}")
             case TextWritten():
                 if event.answer:
                     self._rest()

@@ -4,6 +4,8 @@ planner              the public class
 options              its options
 events, effects      what a run reports, and what it requests from its driver
 loop, run_state      the planner loop: a generator without I/O
+prerequisites        the order of a run's tools, and how the run may end
+compaction           how a long history is shown, so that it fits the context
 tool_offer           the tools offered in a step, and their grammar
 calls, call_checks   from a model's text to a call that may be executed
 reasoning            reasoning before a call
@@ -21,6 +23,7 @@ from gbnf_server.planner.drivers import Hook
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
+    HistoryCompacted,
     ModelCalled,
     Outcome,
     Refusal,
@@ -46,6 +49,7 @@ __all__ = [
     "CallFormat",
     "Event",
     "Exchange",
+    "HistoryCompacted",
     "Hook",
     "ModelCalled",
     "Outcome",

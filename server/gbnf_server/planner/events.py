@@ -6,6 +6,7 @@
 - a step begins with `StepStarted` and has at most one `ModelCalled` for its call, and with free reasoning
   another one before it; then `CallBlocked`, or `ToolCalled` and then `ToolDone` or `ToolFailed`;
 - after a run without an answer, `SalvageStarted` may follow, with at most one `ModelCalled`;
+- `HistoryCompacted` comes after `StepStarted` and before a model call of the step, perhaps several times;
 - streamed `TextWritten` events precede the `ModelCalled` with the whole text;
 - `WarningRaised` may be anywhere between.
 
@@ -173,6 +174,22 @@ class StepStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryCompacted(_Event):
+    """The history is shown shortened from now on, since it is near the model's context, or exceeds it.
+
+    `tier`: see `gbnf_server.planner.compaction`. `steps`: those that are not shown whole. `tokens_before` and
+    `tokens_after`: of the prompt, estimated. The steps of the `Run` keep their whole results.
+    """
+
+    at: datetime
+    step: int
+    tier: int
+    steps: tuple[int, ...]
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class TextWritten(_Event):
     """The model has generated one more piece of `text`, for a `purpose`.
 
@@ -295,6 +312,7 @@ class RunFinished(_Event):
 Event: TypeAlias = (
     RunStarted
     | StepStarted
+    | HistoryCompacted
     | TextWritten
     | ModelCalled
     | ToolCalled

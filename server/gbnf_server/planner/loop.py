@@ -28,14 +28,22 @@ from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.reasoning import reasoning_grammar
-from gbnf_server.errors import BackendUnreachable, ExecutorError, ExecutorTimeout, MalformedText
+from gbnf_server.errors import (
+    BackendUnreachable,
+    ContextOverflow,
+    ExecutorError,
+    ExecutorTimeout,
+    MalformedText,
+)
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.call_checks import CallRefused, OfferedTools, check_completion
+from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
+    HistoryCompacted,
     ModelCalled,
     Purpose,
     Run,
@@ -188,9 +196,40 @@ class _Loop:
         )
 
     def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
-        """Generate the next call; return the completion, its seconds, and the reasoning before it."""
+        """Generate the next call; return the completion, its seconds, and the reasoning before it.
+
+        If the history nears the context, or a prompt did not fit, it is compacted first: once for each tier.
+        """
+        state, system = self.state, system_message(offer, self.options)
+        yield from self._compact(system)
+        while True:
+            try:
+                return (yield from self._generate(offer, system))
+            except ContextOverflow as error:
+                state.meter = state.meter.overflowed(error, self._prompt(system))
+                if not (yield from self._compact(system, overflowed=True)):
+                    raise
+
+    def _prompt(self, system: Message) -> tuple[Message, ...]:
+        state = self.state
+        return (system, *compacted(state.history, state.steps, state.compaction, self.options.language))
+
+    def _compact(self, system: Message, *, overflowed: bool = False) -> _Part[bool]:
+        """Show less of the history, if that is needed; return whether it was, and is possible."""
         state, options = self.state, self.options
-        messages: tuple[Message, ...] = (system_message(offer, options), *state.history)
+        change = options.compact and next_compaction(
+            system, state.history, state.steps, state.compaction, state.meter, options, overflowed=overflowed
+        )
+        if not change:
+            return False
+        state.compaction = found = change.compaction
+        tokens = change.tokens_before, change.tokens_after
+        yield from self._emit(HistoryCompacted(self.clock(), state.number, found.tier, found.steps, *tokens))
+        return True
+
+    def _generate(self, offer: OfferedTools, system: Message) -> _Part[tuple[Completion, float, str]]:
+        state, options = self.state, self.options
+        messages = self._prompt(system)
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free":
             reasoning_tags, language = options.reasoning_tags, options.language
@@ -232,6 +271,7 @@ class _Loop:
         assert isinstance(completion, Completion)
         at = self.clock()
         seconds = (at - begun).total_seconds()
+        state.meter = state.meter.measured(completion, messages)
         state.tokens.update(
             prompt=completion.prompt_tokens,
             completion=completion.completion_tokens,

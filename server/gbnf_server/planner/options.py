@@ -40,6 +40,8 @@ class PlannerOptions:
             tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
             required, the run ends with it only.
         call_format: see `CallFormat`.
+        compact: shorten old results and steps in the prompt when the history nears the model's context
+            (`gbnf_server.planner.compaction`); otherwise the run ends with ContextOverflow.
         salvage: build an answer from the tool results of a run that ends without one; its outcome is
             `salvaged`.
         reasoning: "field" for reasoning in the first property of each call, "free" for reasoning before it.
@@ -64,6 +66,7 @@ class PlannerOptions:
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
     call_format: CallFormat = "grammar"
+    compact: bool = True
     salvage: bool = True
     reasoning: ReasoningMode = "off"
     reasoning_budget: int = 256

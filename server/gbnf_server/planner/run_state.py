@@ -9,6 +9,7 @@ from typing import Any
 
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
+from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import Outcome, Run, SalvagedAnswer, Step
 
 
@@ -30,7 +31,9 @@ class RunState:
     call_counts: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was accepted
     pending: set[str] = field(default_factory=set)  # canonical calls without anybody to approve them
     said: list[str] = field(default_factory=list)  # earlier requests, and answers to questions
-    history: list[Message] = field(default_factory=list)  # all but the system message
+    history: list[Message] = field(default_factory=list)  # all but the system message, whole
+    compaction: Compaction = field(default_factory=Compaction)  # how the history is shown
+    meter: PromptMeter = field(default_factory=PromptMeter)
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
