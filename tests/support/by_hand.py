@@ -11,6 +11,7 @@ from typing import Any
 
 from gbnf import load_manifests
 from gbnf.errors import GbnfError
+from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.bundled import manifests_path
@@ -20,6 +21,8 @@ from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
 
 Reply = Mapping[str, Any] | GbnfError
+Model = Callable[[CallModel], Completion | GbnfError]
+"""What a model answers, depending on what it is asked."""
 
 POOL = load_manifests(manifests_path())
 BY_NAME = {tool.name: tool for tool in POOL}
@@ -73,13 +76,14 @@ class Driven:
 
 def drive_by_hand(
     tools: Iterable[Tool],
-    completions: Iterable[Completion | GbnfError],
+    completions: Iterable[Completion | GbnfError | Model],
     *,
     query: str = "do something",
     replies: Iterable[Reply] = (),
     approvals: Iterable[bool | GbnfError] = (),
     answers: Iterable[str] = (),
     options: ResolvedOptions | None = None,
+    images: tuple[Image, ...] = (),
     hook: Callable[[Event], tuple[str, ...]] = lambda _event: (),
 ) -> Driven:
     """Feed the loop until it returns. Tools reply with `replies`, then with `{}`; approvals default to yes.
@@ -90,7 +94,7 @@ def drive_by_hand(
     results = itertools.chain(replies, itertools.repeat({}))
     said = itertools.chain(approvals, itertools.repeat(True))
     told = itertools.chain(answers, itertools.repeat("whatever"))
-    loop = plan(query, tuple(tools), options or resolved(), turn="turn-1", clock=ticking())
+    loop = plan(query, tuple(tools), options or resolved(), turn="turn-1", clock=ticking(), images=images)
     requests: list[Effect | Event] = []
     reply: Any = None
     error: GbnfError | None = None
@@ -104,6 +108,7 @@ def drive_by_hand(
         match request:
             case CallModel():
                 reply = next(texts)
+                reply = reply(request) if callable(reply) else reply
             case ExecuteTool():
                 reply = next(results)
             case AskPerson():
@@ -116,7 +121,9 @@ def drive_by_hand(
             reply, error = None, reply
 
 
-def _then_last(completions: Iterable[Completion | GbnfError]) -> Iterator[Completion | GbnfError]:
+def _then_last(
+    completions: Iterable[Completion | GbnfError | Model],
+) -> Iterator[Completion | GbnfError | Model]:
     last = None
     for item in completions:
         last = item

@@ -1,36 +1,37 @@
 """Compaction: how a long history is shown to the model so that it fits the context. Pure.
 
-The history itself is never changed; only its view in a prompt is. Three tiers, each shorter than the last:
+The history itself is never changed; only its view in a prompt is. Four tiers, each shorter than the last:
 
     1  the results of old steps are shortened
     2  old steps become lines below the request: a call and its outcome
-    3  all steps but the last become lines, without arguments, and the last result is shortened
+    3  the results of the last steps are shortened, too
+    4  all steps but the last become lines, without arguments
 
 Invariants: the system message, the request and all messages before it are always whole, and the last step is
 always a call with its result; each assistant message is followed by its tool message; the number of each step
 and the name of its tool stay visible, and the entries that a step reference names are not read from messages;
 descriptions of tools that a result added are kept; a compaction makes the prompt shorter; and between two
 compactions the view only grows at its end, so that servers reuse their cache: to that end, a compaction
-frees half of what the history may take.
+frees half of what the history may take, or a quarter, if possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from gbnf.prompts.messages import Message, call_text, result_text, shorten
+from gbnf.prompts.messages import Message, call_text, error_text, result_text, shorten
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import ContextOverflow
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
 
-_LAST_TIER = 3
+_LAST_TIER = 4
 
 _KEPT_STEPS = 3
-"""The last steps, which stay whole in the tiers 1 and 2."""
+"""The last steps, which are not old."""
 
 _RESULT_LIMIT = 400  # characters of a shortened result
 _LINE_LIMIT = 250  # characters of the arguments and the outcome in a line
@@ -70,32 +71,38 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PromptMeter:
-    """Estimates the tokens of a prompt from its size in bytes and the last prompt whose tokens were counted.
+    """Estimates the tokens of a prompt from its size in bytes and the prompts whose tokens were counted.
 
-    `context_length` in tokens; None if it is not known.
+    `context_length` in tokens; None if it is not known. `first` and `last`: tokens and bytes of the first and
+    the last of those prompts, which show how many bytes of the history make a token.
     """
 
     context_length: int | None = None
-    tokens: int = 0
-    size: int = 0
+    first: tuple[int, int] = (0, 0)
+    last: tuple[int, int] = (0, 0)
 
     def estimate(self, size: int) -> int:
         """Return the tokens of a prompt of `size` bytes."""
-        bytes_per_token = min(max(self.size / self.tokens, 1.0), _MOST_BYTES_PER_TOKEN) if self.tokens else 0
-        return round(self.tokens + (size - self.size) / (bytes_per_token or _BYTES_PER_TOKEN))
+        tokens, bytes_ = (last - first for last, first in zip(self.last, self.first, strict=True))
+        if tokens <= 0:
+            tokens, bytes_ = self.last
+        density = min(max(bytes_ / tokens, 1.0), _MOST_BYTES_PER_TOKEN) if tokens else _BYTES_PER_TOKEN
+        return round(self.last[0] + (size - self.last[1]) / density)
 
     def measured(self, completion: Completion, messages: Sequence[Message]) -> PromptMeter:
         """Return the meter after a prompt that was answered, by a backend that may not count tokens."""
-        length = completion.context_length or self.context_length
-        if not completion.prompt_tokens:
-            return replace(self, context_length=length)
-        return PromptMeter(length, completion.prompt_tokens, prompt_size(messages))
+        return self._counted(completion.prompt_tokens, completion.context_length, messages)
 
     def overflowed(self, error: ContextOverflow, messages: Sequence[Message]) -> PromptMeter:
         """Return the meter after a prompt that did not fit."""
-        size, available = prompt_size(messages), error.available or self.context_length
-        tokens = error.needed or max(self.estimate(size), (available or 0) + 1)
-        return PromptMeter(available, tokens, size)
+        least = (error.available or self.context_length or 0) + 1
+        tokens = error.needed or max(self.estimate(prompt_size(messages)), least)
+        return self._counted(tokens, error.available, messages)
+
+    def _counted(self, tokens: int, length: int | None, messages: Sequence[Message]) -> PromptMeter:
+        counted = (tokens, prompt_size(messages)) if tokens else self.last
+        first = self.first if any(self.first) else counted
+        return PromptMeter(length or self.context_length, first, counted)
 
 
 def prompt_size(messages: Sequence[Message]) -> int:
@@ -129,7 +136,7 @@ def next_compaction(
     *,
     overflowed: bool = False,
 ) -> Change | None:
-    """Return the weakest compaction after which the prompt is short enough, else the shortest one.
+    """Return the weakest compaction that frees enough tokens, else the one that frees the most.
 
     None if the prompt is short enough now, or if none makes it shorter. `overflowed`: it is known to be too
     long.
@@ -139,32 +146,42 @@ def next_compaction(
         return prompt_size([system, *compacted(history, steps, compaction, options.language)])
 
     now = size(current)
-    limits = _limits(meter, options, prompt_size([system, *history[: len(history) - 2 * len(steps)]]))
-    if not overflowed and (limits is None or meter.estimate(now) <= limits[0]):
+    most = _most_tokens(meter, options)
+    if not overflowed and (most is None or meter.estimate(now) <= most):
         return None
     sizes = {each: size(each) for each in _candidates(current, len(steps))}
     shorter = [each for each in sizes if sizes[each] < now]
-    enough = (each for each in shorter if limits is None or meter.estimate(sizes[each]) <= limits[1])
-    found = next(enough, min(shorter, key=lambda each: sizes[each], default=None))
-    return None if found is None else Change(found, meter.estimate(now), meter.estimate(sizes[found]))
+    if not shorter:
+        return None
+    found = shorter[0]
+    if most is not None:
+        fixed = meter.estimate(prompt_size([system, *history[: len(history) - 2 * len(steps)]]))
+        room = max(most - fixed, 0)
+        enough = (
+            each
+            for freed in (room // 2, room // 4, 0)
+            for each in shorter
+            if meter.estimate(sizes[each]) <= most - freed
+        )
+        found = next(enough, min(shorter, key=lambda each: sizes[each]))
+    return Change(found, meter.estimate(now), meter.estimate(sizes[found]))
 
 
-def _limits(meter: PromptMeter, options: ResolvedOptions, fixed: int) -> tuple[int, int] | None:
-    """Return the most tokens of a prompt, and those after a compaction; None if the context is not known.
+def _most_tokens(meter: PromptMeter, options: ResolvedOptions) -> int | None:
+    """Return the tokens that a prompt may have, None if the context is not known.
 
-    `fixed`: bytes that no compaction removes. The answer may take up to a quarter of the context.
+    The rest, up to a quarter of the context, is for the answer.
     """
     if meter.context_length is None:
         return None
     answer = options.max_tokens + (options.reasoning_budget if options.reasoning == "free" else 0)
-    most = meter.context_length - min(answer, meter.context_length // 4)
-    return most, most - max(most - meter.estimate(fixed), 0) // 2
+    return meter.context_length - min(answer, meter.context_length // 4)
 
 
 def _candidates(current: Compaction, steps: int) -> Iterator[Compaction]:
     """Yield the compactions that show less than the current one, the weakest first."""
     old = max(steps - _KEPT_STEPS, 0)
-    for tier, lines, results in ((1, 0, old), (2, old, old), (3, steps - 1, steps)):
+    for tier, lines, results in ((1, 0, old), (2, old, old), (3, old, steps), (4, steps - 1, steps)):
         if tier >= current.tier:
             yield Compaction(tier, max(lines, current.lines), max(results, current.results))
 
@@ -175,13 +192,16 @@ def _shown_pairs(
     for index, step in enumerate(steps[compaction.lines :], compaction.lines):
         call, outcome = pairs[2 * index : 2 * index + 2]
         yield call
-        if step.number <= compaction.results and step.result is not None:
-            text = result_text(step.number, step.result, limit=_RESULT_LIMIT, keep_ends=True)
-            added = _added_tools(outcome)
-            shown: Message = {**outcome, "content": f"{text}\n\n{added}" if added else text}
-            yield min(outcome, shown, key=lambda message: len(message["content"]))
-        else:
+        if step.number > compaction.results:
             yield outcome
+            continue
+        if step.result is None:
+            text = error_text(step.number, step.error or "", limit=_RESULT_LIMIT)
+        else:
+            text = result_text(step.number, step.result, limit=_RESULT_LIMIT, keep_ends=True)
+        added = _added_tools(outcome)
+        shown: Message = {**outcome, "content": f"{text}\n\n{added}" if added else text}
+        yield min(outcome, shown, key=lambda message: len(message["content"]))
 
 
 def _added_tools(outcome: Message) -> str:

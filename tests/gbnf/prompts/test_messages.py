@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,28 @@ def test_results_are_json_and_within_the_limit(step: Any, result: Any, limit: An
         assert list(read["result"]) == [key.encode("utf-8", "replace").decode() for key in result]
     else:
         assert read["left_out"]
+
+
+@given(
+    st.lists(
+        st.text('ab \n"é', min_size=1) | st.text("xy", min_size=300, max_size=400) | st.just("z" * 1500),
+        max_size=5,
+    )
+)
+def test_a_text_that_keeps_its_ends_says_truly_what_it_lost(texts: list[str]) -> None:
+    whole = result_text(1, {"entries": texts})
+    text = result_text(1, {"entries": texts}, limit=300, keep_ends=True)
+    assert len(text) <= len(whole)
+    for original, shown in zip(texts, json.loads(text)["result"].get("entries", []), strict=False):
+        mark = re.search(r"\[shortened: ([\d,]+) of ([\d,]+) characters removed\]", shown)
+        if mark is None:
+            assert shown == original
+            continue
+        before, after = shown[: mark.start()], shown[mark.end() :]
+        assert original.startswith(before)
+        assert original.endswith(after)
+        assert int(mark[1].replace(",", "")) == len(original) - len(before) - len(after)
+        assert int(mark[2].replace(",", "")) == len(original)
 
 
 @given(st.text(st.characters()), st.integers(1, 99))

@@ -92,6 +92,7 @@ def test_what_is_read(ask: Ask) -> None:
             cached_tokens=2,
             prompt_s=0.005,
             completion_s=0.007,
+            context_length=512,
         )
 
 
