@@ -26,10 +26,13 @@ from gbnf_server.cli.model_options import (
     MaxTokensOption,
     ModelOption,
     ModelSource,
+    NoCompactOption,
     QuietOption,
+    RequireOption,
     SeedOption,
     ServerOption,
     TemperatureOption,
+    TerminalOption,
     ThreadsOption,
     WorkspaceOption,
 )
@@ -92,6 +95,9 @@ def batch(
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     language: LanguageOption = "en",
+    require: RequireOption = None,
+    terminal: TerminalOption = None,
+    no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
@@ -126,7 +132,14 @@ def batch(
     results = out or requests.parent / f"{requests.stem}.results.jsonl"
     files = BatchFiles(requests, results, workspace)
     options = PlannerOptions(
-        max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, language=language
+        max_steps=max_steps,
+        required=tuple(require or ()),
+        terminal=tuple(terminal or ()),
+        compact=not no_compact,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        language=language,
     )
     with interruptible("run the same command again to continue"):
         tools = load_manifests(manifests or manifests_path())

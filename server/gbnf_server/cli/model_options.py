@@ -130,6 +130,18 @@ MaxToolsOption: TypeAlias = Annotated[
         min=1, help="Offer the tools that fit the request best, at most this many. find_tools adds others."
     ),
 ]
+RequireOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable."),
+]
+TerminalOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
+]
+NoCompactOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
+]
 MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
 MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
 VerboseOption: TypeAlias = Annotated[

@@ -29,12 +29,15 @@ from gbnf_server.cli.model_options import (
     MaxToolsOption,
     ModelOption,
     ModelSource,
+    NoCompactOption,
     QuietOption,
     ReasoningChoice,
+    RequireOption,
     SeedOption,
     ServerOption,
     StyleOption,
     TemperatureOption,
+    TerminalOption,
     ThreadsOption,
     VerboseOption,
     WorkspaceOption,
@@ -131,6 +134,9 @@ def run(
     ] = False,
     ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model ask you questions.")] = False,
     language: LanguageOption = "en",
+    require: RequireOption = None,
+    terminal: TerminalOption = None,
+    no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
     max_tools: MaxToolsOption = 16,
     max_tokens: MaxTokensOption = 512,
@@ -152,6 +158,7 @@ def run(
       gbnf run "what is 12 * 7?" --json | jq .answer
       gbnf run - < request.txt
       gbnf run "delete old.txt" --workspace ~/notes --yes
+      gbnf run "tidy up the notes" --require read_files --terminal create_dirs
       gbnf run "…" --model Qwen3-4B-Q4_K_M.gguf --reasoning free
       gbnf run "…" --hf Qwen/Qwen3-4B-GGUF
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
@@ -179,6 +186,9 @@ def run(
         max_steps=max_steps,
         max_tools=max_tools,
         ask_user=ask_user,
+        required=tuple(require or ()),
+        terminal=tuple(terminal or ()),
+        compact=not no_compact,
         salvage=not no_salvage,
         max_tokens=max_tokens,
         temperature=temperature,

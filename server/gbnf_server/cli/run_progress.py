@@ -86,7 +86,7 @@ class RunProgress:
             case HistoryCompacted():
                 steps = f"{plural(len(event.steps), 'step')} shortened"
                 tokens = f"about {event.tokens_before} → {event.tokens_after} prompt tokens"
-                self._line("   ", "history compacted ", "dim", f"{steps}, {tokens}")
+                self._line("   ", "history compacted", "dim", f"{steps}, {tokens}")
             case TextWritten():
                 if event.answer:
                     self._rest()

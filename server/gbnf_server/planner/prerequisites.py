@@ -47,14 +47,14 @@ def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
     every = (*ordered, *asking, final_answer)
     unreachable = unreachable_tools(every)
     tools = tuple(tool for tool in ordered if tool not in unreachable)
-    if pool and not tools:
-        tool, reason = next(iter(unreachable.items()))
-        raise PoolError(f"no tool of the pool can be called: {tool.name!r}: {reason}")
     endings = [tool for tool in (*tools, final_answer) if tool.offer.terminal and tool not in unreachable]
     if not endings:
         raise PoolError(
             f"no run can end after the required tools: 'final_answer': {unreachable[final_answer]}"
         )
+    if pool and not tools:
+        tool, reason = next(iter(unreachable.items()))
+        raise PoolError(f"no tool of the pool can be called: {tool.name!r}: {reason}")
     least = min(len(with_prerequisites([ending], every)) for ending in endings)
     if least > options.max_steps:
         raise PoolError(

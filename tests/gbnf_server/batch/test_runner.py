@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
+from gbnf_server.backends.base import Completion
 from gbnf_server.batch import Batch, BatchError, BatchRequest, BatchResult, write_result
-from gbnf_server.errors import BackendUnreachable, ServerResponseError
+from gbnf_server.errors import BackendUnreachable, ContextOverflow, ServerResponseError
 from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner.compaction import prompt_size
+from support.backends import FakeBackend
 from support.by_hand import ANSWER, call
 from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
@@ -428,3 +433,41 @@ def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
         write_result(file, one)
         assert one.run is not None
         assert one.run["steps"][0]["result"] == {"entries": ["a\ufffd.txt", "b"]}
+
+
+class Tight(FakeBackend):
+    """A model that takes few bytes and counts none: only refusals tell that a prompt is too long."""
+
+    def __init__(self) -> None:
+        self.prompts: list[Sequence[Message]] = []
+
+    def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+        if prompt_size(messages) > 2500:
+            raise ContextOverflow(None, None)
+        self.prompts.append(messages)
+        steps = sum(message["content"].count('{"step": ') for message in messages)
+        return Completion(call("peek", at=steps) if steps < 7 else ANSWER, "stop", 0, 0, 0, 0.0, 0.0)
+
+
+def test_an_interrupted_run_shows_its_history_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peek = make_tool(tmp_path / "tools", "peek", args={"properties": {"at": {"type": "integer"}}})
+    monkeypatch.setattr("gbnf_server.batch.replay.run_executor", lambda *_: {"seen": "word " * 200})
+
+    def finish(log: Path) -> tuple[Tight, list[BatchResult]]:
+        model = Tight()
+        context = Context(Workspace(tmp_path / "world"), person=AbsentPerson())
+        asked = Planner((peek,), model, PlannerOptions(salvage=False), context=context)
+        with Batch(REQUESTS[:1], asked, log) as batch:
+            return model, results(batch)
+
+    whole, [result] = finish(tmp_path / "log")
+    assert result.outcome == "answered"
+    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+    assert sum(json.loads(line).get("kind") == "overflow" for line in lines) >= 2
+    for kept in range(1, len(lines)):
+        (tmp_path / "log").write_bytes(b"".join(lines[:kept]))
+        model, [resumed] = finish(tmp_path / "log")
+        assert resumed.outcome == "answered"
+        assert model.prompts == whole.prompts[len(whole.prompts) - len(model.prompts) :]

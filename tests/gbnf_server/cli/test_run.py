@@ -75,6 +75,36 @@ def test_the_request_from_standard_input_and_options_of_the_engine(
     assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
 
 
+def test_the_order_of_tools(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    """The model of random weights would call any tool: the grammar leaves one in each step."""
+    make_tool(tmp_path / "tools", "write", 'return {"answer": "written"}', offer={"after": ["read"]})
+    make_tool(tmp_path / "tools", "read", offer={"after": ["list"]})
+    make_tool(tmp_path / "tools", "list", offer={"terminal": True})
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--quiet"]
+    left = gbnf("run", "go", "--model", model, *options)
+    assert (left.code, left.out) == (ExitCode.SUCCESS, '{"entries": ["done"]}\n')
+    assert "the tool read is never offered: it comes after 'list', which ends the run" in left.err
+    left = gbnf("run", "go", "--model", model, *options, "--terminal", "lst")
+    assert left.code == ExitCode.INPUT
+    assert "terminal names 'lst', which the pool does not have. Did you mean 'list'?" in left.err
+    left = gbnf("run", "go", "--model", model, *options, "--require", "write")
+    assert left.code == ExitCode.INPUT
+    assert "no run can end after the required tools: 'final_answer': each comes after another" in left.err
+
+
+def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Path) -> None:
+    small = make_model(tmp_path / "small.gguf", context=1000)
+    make_tool(tmp_path / "tools", "look", 'return {"text": "word " * 140}', args={"properties": {}})
+    make_tool(tmp_path / "tools", "peek", 'return {"text": "word " * 140}', offer={"after": ["look"]})
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--no-salvage"]
+    options += ["--max-steps", "5", "--style", "minimal", "--model", small]
+    left = gbnf("run", "go", *options, "--require", "peek")
+    assert "history compacted  " in left.err
+    assert "do not fit" not in left.err
+    left = gbnf("run", "go", *options, "--require", "peek", "--no-compact")
+    assert "do not fit the model's context of 1000 tokens" in left.err
+
+
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
