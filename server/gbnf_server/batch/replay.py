@@ -172,18 +172,18 @@ class _ReplayedBackend:
 
     def _note(self, error: BackendUnreachable | ServerResponseError | ContextOverflow) -> None:
         if isinstance(error, ContextOverflow):
-            self._replay.record("overflow", needed=error.needed, available=error.available)
+            self._replay.record("model", overflow={"needed": error.needed, "available": error.available})
         elif isinstance(error, BackendUnreachable) or error.is_retryable:
             self._replay.backend_error = error
 
     def _played(self, limits: Mapping[str, Any]) -> Completion | None:
         if self._replay.backend_error is not None:
             raise self._replay.backend_error  # later replies would be logged in its place
-        if self._replay.is_next("overflow") and (overflow := self._replay.next("overflow")):
-            raise ContextOverflow(overflow["needed"], overflow["available"])
         entry = self._replay.next("model")
         if entry is None:
             return None
+        if "overflow" in entry:
+            raise ContextOverflow(**entry["overflow"])
         completion = Completion(**entry["completion"])
         if limits.get("on_text") is not None:
             limits["on_text"](completion.text)

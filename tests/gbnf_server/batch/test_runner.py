@@ -465,7 +465,7 @@ def test_an_interrupted_run_shows_its_history_as_it_was(
     whole, [result] = finish(tmp_path / "log")
     assert result.outcome == "answered"
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
-    assert sum(json.loads(line).get("kind") == "overflow" for line in lines) >= 2
+    assert sum("overflow" in json.loads(line) for line in lines) >= 2
     for kept in range(1, len(lines)):
         (tmp_path / "log").write_bytes(b"".join(lines[:kept]))
         model, [resumed] = finish(tmp_path / "log")
