@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.input_files import STDIN, read_text, source_name
+from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
@@ -21,7 +21,6 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
-    ManifestsOption,
     MaxStepsOption,
     MaxTokensOption,
     ModelOption,
@@ -36,6 +35,7 @@ from gbnf_server.cli.model_options import (
     ThreadsOption,
     WorkspaceOption,
 )
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,6 +92,7 @@ def batch(
     gpu_layers: GpuLayersOption = None,
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     language: LanguageOption = "en",
@@ -121,12 +122,11 @@ def batch(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.demo_model_warning import warn_about_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
+    check_one_stdin(requests, *(tools or ()))
     if out is None and str(requests) == STDIN:
         raise typer.BadParameter("with -, give a result file: --out FILE", param_hint="FILE.jsonl")
     results = out or requests.parent / f"{requests.stem}.results.jsonl"
@@ -141,11 +141,13 @@ def batch(
         seed=seed,
         language=language,
     )
-    with interruptible("run the same command again to continue"):
-        tools = load_manifests(manifests or manifests_path())
-        is_untrained = warn_about_demo_model(source, tools)
+    with (
+        interruptible("run the same command again to continue"),
+        ToolSources(manifests, tools).open() as pool,
+    ):
+        is_untrained = warn_about_demo_model(source, pool)
         counts = run_batch(
-            files, tools, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet
+            files, pool, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet
         )
     answered = set(counts) == {"answered"} and not is_untrained
     raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)

@@ -17,13 +17,13 @@ from gbnf_server.cli.help import reflow
 from gbnf_server.cli.model_options import (
     LAST_SEED,
     ApiKeyOption,
-    ManifestsOption,
     MarkdownOption,
     MaxTokensOption,
     ModelSource,
     QuietOption,
     TemperatureOption,
 )
+from gbnf_server.cli.tool_options import ManifestsOption
 
 if TYPE_CHECKING:
     from rich.console import Console

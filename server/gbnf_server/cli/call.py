@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.model_options import ApproveAllOption, ManifestsOption, WorkspaceOption
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.input_files import STDIN, check_one_stdin
+from gbnf_server.cli.model_options import ApproveAllOption, WorkspaceOption
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ def call(
         str, typer.Argument(metavar="JSON", help="Arguments, a JSON object; -: standard input.")
     ] = "{}",
     manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
 ) -> None:
@@ -50,11 +51,11 @@ def call(
     """
     from gbnf_server.cli.errors import interruptible
 
-    if not manifests and Path(name).is_dir():
-        manifests = [Path(name)]
-    with interruptible(), ExitStack() as stack:
-        tools = stack.enter_context(ToolSources(manifests or ()).open())
-        tool = _named(name, tools)
+    if Path(name).is_dir() and ("/" in name or not (manifests or tools)):
+        manifests, tools = [Path(name)], None
+    check_one_stdin(arguments, *(tools or ()))
+    with interruptible(), ToolSources(manifests, tools).open() as pool:
+        tool = _named(name, pool)
         values = _valid_arguments(arguments, tool)
         code = _execute(tool, values, workspace, approve_all=yes)
     raise typer.Exit(code)
@@ -78,7 +79,7 @@ def _valid_arguments(text: str, tool: Tool) -> dict[str, Any]:
     from gbnf import validate_call
     from gbnf.strict_json import InvalidJsonError, parse_json
 
-    if text == "-":
+    if text == STDIN:
         text = sys.stdin.buffer.read().decode(errors="surrogateescape")
     try:
         arguments = parse_json(text)

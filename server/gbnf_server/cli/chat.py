@@ -24,7 +24,6 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
-    ManifestsOption,
     MaxStepsOption,
     MaxTokensOption,
     ModelOption,
@@ -38,7 +37,7 @@ from gbnf_server.cli.model_options import (
     WorkspaceOption,
 )
 from gbnf_server.cli.output import escape_line
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +63,7 @@ def chat(
     gpu_layers: GpuLayersOption = None,
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     quiet: QuietOption = False,
@@ -100,18 +100,18 @@ def chat(
     )
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
-    with ToolSources(manifests or ()).open() as tools:
-        is_untrained = warn_about_demo_model(source, tools)
+    with ToolSources(manifests, tools).open() as pool:
+        is_untrained = warn_about_demo_model(source, pool)
         place = Workspace(workspace)
         console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
-        settings = dict(profile_settings(source, tools, console))
+        settings = dict(profile_settings(source, pool, console))
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
             RunProgress(console, quiet=quiet, verbose=verbose) as progress,
         ):
             person = PausingPerson(person_at_terminal(place, console, approve_all=yes), progress)
             context = Context(place, person=person)
-            planner = Planner(tools, opened, replace(options, **settings), context=context)
+            planner = Planner(pool, opened, replace(options, **settings), context=context)
             conversation = _Conversation(planner, output, progress)
             for line in _lines():
                 if not conversation.take(line):

@@ -14,17 +14,20 @@ import typer
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema
 from gbnf_server.cli.model_options import MaxToolsOption
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 
 def compile_(
+    context: typer.Context,
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="PATH",
-            help="Manifests, folders of manifests, or a JSON Schema. Default: the bundled tools.",
+            help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
         ),
     ] = None,
+    manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     schema: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to compile instead of tools; -: standard input."),
@@ -66,6 +69,7 @@ def compile_(
       gbnf compile my-tools/ more/manifest.toml      your own tools
       gbnf compile --query "find notes" --report     the tools for one request, 16 at most
       gbnf compile --final-answer > plan.gbnf        as the planner uses it
+      gbnf compile --tools tools.json                a list of tools, as of an API
       gbnf compile --schema person.json              one JSON Schema
     """
     from gbnf import compile_pool, filter_pool
@@ -74,22 +78,22 @@ def compile_(
 
     kept: list[str] = []
     dropped: dict[str, str] = {}
-    tool_paths = list(paths or ())
-    schemas = [*([] if schema is None else [schema]), *map(str, filter(is_schema_file, tool_paths))]
+    given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
+    sources = ToolSources.of_paths(given, manifests, tools, context)
+    schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
     with ExitStack() as stack:
         if schemas:
             only_for_tools = query is not None or final_answer or ask_user or step
-            if len(schemas) > 1 or len(tool_paths) > (schema is None) or only_for_tools:
+            if len(sources) > 1 or only_for_tools:
                 raise typer.BadParameter(
                     f"{schemas[0]} is a JSON Schema, which is compiled alone: give no tools, and "
                     "none of --query, --final-answer, --ask-user and --step"
                 )
             grammar = compile_schema_file(schemas[0], read_schema(schemas[0]), whitespace)
         else:
-            tools = stack.enter_context(ToolSources(tool_paths).open())
-            pool = tools
+            pool = stack.enter_context(sources.open())
             if query is not None:
-                selection = filter_pool(tools, query, limit=max_tools)
+                selection = filter_pool(pool, query, limit=max_tools)
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}
             kept = [tool.name for tool in pool]

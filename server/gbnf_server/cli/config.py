@@ -8,8 +8,8 @@
     max-steps = 20
 
 Keys are names of options without dashes in front; `_` may stand for `-`. Invariants: an option of the command
-line replaces that of the file, and an option that names a model replaces all that do; paths are relative to
-the file; an unknown key is an error; `--yes` cannot be set, since approval is a person's.
+line replaces that of the file, and one that names a model, or tools, replaces all that do; paths are relative
+to the file; an unknown key is an error; `--yes` cannot be set, since approval is a person's.
 """
 
 # ruff: noqa: PLC0415 - the command line starts quickly without a configuration file
@@ -30,6 +30,7 @@ _PATHS_OR_OTHER = frozenset({"model", "tools", "mcp", "schema"})
 _NAME_A_MODEL = frozenset({"model", "hf", "server", "backend"})
 _OF_ANOTHER_PLACE = frozenset({"api-key", "ctx-size", "gpu-layers", "threads"})
 """Options that belong to the configured model or server, and not to another server."""
+_NAME_TOOLS = frozenset({"manifests", "tools", "mcp"})
 _NEVER = frozenset({"help", "version", "yes"})
 
 
@@ -54,7 +55,7 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     path = find_config_file()
     if path is None:
         return
-    given = {argument.partition("=")[0].removeprefix("--") for argument in arguments}
+    given = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
     context.default_map = _Reader(path).defaults(context.command, _overridden(given))
     if context.invoked_subcommand in context.default_map:
         from gbnf_server.cli.output import stderr_console
@@ -64,9 +65,14 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
 
 def _overridden(given: set[str]) -> frozenset[str]:
     """Return the options that do not apply beside those on the command line."""
-    if not given & _NAME_A_MODEL:
-        return frozenset()
-    return _NAME_A_MODEL | (_OF_ANOTHER_PLACE if given & {"server", "backend"} else frozenset())
+    overridden = frozenset[str]()
+    if given & _NAME_TOOLS:
+        overridden |= _NAME_TOOLS
+    if given & _NAME_A_MODEL:
+        overridden |= _NAME_A_MODEL
+    if given & {"server", "backend"}:
+        overridden |= _OF_ANOTHER_PLACE
+    return overridden
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,20 @@ def source_name(path: str | Path) -> str:
 
 def is_schema_file(path: Path) -> bool:
     """Return whether a file contains a JSON Schema, to judge by its content: neither TOML nor tools."""
-    try:
-        value = json.loads(path.read_bytes()) if path.is_file() else None
-    except (OSError, ValueError, RecursionError):
-        return False
+    value = _json_content(path)
     return isinstance(value, bool) or (isinstance(value, dict) and not _TOOL_KEYS & value.keys())
+
+
+def is_json_file(path: Path) -> bool:
+    """Return whether a file contains JSON, to judge by its name or its content."""
+    return path.suffix == ".json" or isinstance(_json_content(path), dict | list)
+
+
+def _json_content(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def compile_schema_file(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from gbnf import Finding
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
 
 def manifests(
+    context: typer.Context,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="Manifest or folder. Default: the bundled tools."),
+        typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
     ] = None,
+    manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
     strict: Annotated[
         bool,
@@ -43,20 +47,20 @@ def manifests(
       gbnf manifests my-tools/ --findings
       gbnf manifests my-tools/ --strict  in a test
     """
-    from gbnf import args_complexity, is_complex, load_manifests
-    from gbnf_server.bundled import manifests_path
+    from gbnf import args_complexity, is_complex
     from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import ToolRow, show_tools
 
-    rows = [
-        ToolRow(
-            tool,
-            complexity=args_complexity(tool.model_args()),
-            is_complex=is_complex(tool.model_args()),
-            findings=_findings(tool),
-        )
-        for tool in load_manifests(path or manifests_path())
-    ]
+    with ToolSources.of_paths([path] if path else [], manifests, tools, context).open() as pool:
+        rows = [
+            ToolRow(
+                tool,
+                complexity=args_complexity(tool.model_args()),
+                is_complex=is_complex(tool.model_args()),
+                findings=_findings(tool),
+            )
+            for tool in pool
+        ]
     if json_:
         write(json.dumps(_as_json(rows), ensure_ascii=False, indent=2))
     else:

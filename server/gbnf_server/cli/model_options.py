@@ -102,13 +102,7 @@ ThreadsOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="CPU threads, in process. Default: one per physical core.")
 ]
 
-# Options that select tools and what they may do.
-ManifestsOption: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="PATH", help="Tools: a folder or a manifest; repeatable. Default: the bundled tools."
-    ),
-]
+# What tools may do.
 WorkspaceOption: TypeAlias = Annotated[
     Path, typer.Option(metavar="DIR", help="Folder that tools are confined to; created if missing.")
 ]

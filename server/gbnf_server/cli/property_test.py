@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +27,13 @@ STEPS = (1, 3)
 
 
 def property_test(
+    context: typer.Context,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="Manifest or folder. Default: the bundled tools."),
+        typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
     ] = None,
+    manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
     vocab: Annotated[
@@ -52,24 +56,22 @@ def property_test(
     \b
     Exit codes: 0 success, 1 counterexample found, 3 invalid manifest, 4 the engine does not work.
     """
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import plural, write
     from gbnf_server.demo_model import model_path
     from gbnf_server.inference.grammar_checker import GrammarChecker
 
-    tool_pool = load_manifests(path or manifests_path())
-    engine = GrammarChecker.load(vocab or model_path())
-    with interruptible():
-        found = _tested(tool_pool, engine, examples, seed)
+    sources = ToolSources.of_paths([path] if path else [], manifests, tools, context)
+    with interruptible(), sources.open() as pool:
+        engine = GrammarChecker.load(vocab or model_path())
+        found = _tested(pool, engine, examples, seed)
     for tool, smallest in found:
         _show(tool, smallest)
-    tools, by = plural(len(tool_pool), "tool"), f"{engine.name}, seed {seed}"
+    counted, by = plural(len(pool), "tool"), f"{engine.name}, seed {seed}"
     if found:
-        write(f"{plural(len(found), 'counterexample')} in {tools} ({by})")
+        write(f"{plural(len(found), 'counterexample')} in {counted} ({by})")
         raise typer.Exit(ExitCode.FAILURE)
-    write(f"{tools} sound and complete in {plural(examples, 'example')} of each kind ({by})")
+    write(f"{counted} sound and complete in {plural(examples, 'example')} of each kind ({by})")
 
 
 def _tested(

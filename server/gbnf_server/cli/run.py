@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.input_files import read_request
+from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
@@ -23,7 +23,6 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
-    ManifestsOption,
     MaxStepsOption,
     MaxTokensOption,
     MaxToolsOption,
@@ -42,6 +41,7 @@ from gbnf_server.cli.model_options import (
     VerboseOption,
     WorkspaceOption,
 )
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,6 +95,7 @@ def run(
     gpu_layers: GpuLayersOption = None,
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     image: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Image for the request; repeatable.")
@@ -168,12 +169,11 @@ def run(
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.GRAMMAR}:
         raise typer.BadParameter("--reasoning field requires a grammar: use --reasoning free")
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.demo_model_warning import warn_about_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
+    check_one_stdin(query, *(tools or ()))
     query = read_request(query)
     chosen: dict[str, str | int | None] = {
         "call_format": call_format,
@@ -197,8 +197,7 @@ def run(
     )
     request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet, verbose)
-    with interruptible():
-        pool = load_manifests(manifests or manifests_path())
+    with interruptible(), ToolSources(manifests, tools).open() as pool:
         is_untrained = warn_about_demo_model(source, pool)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])

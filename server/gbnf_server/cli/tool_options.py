@@ -8,22 +8,77 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+
+import typer
+
+from gbnf_server.cli.input_files import STDIN, check_one_stdin, is_json_file, read_json
 
 if TYPE_CHECKING:
     from gbnf.tools import Tool
 
+ManifestsOption: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="PATH", help="Tools: a folder or a manifest; repeatable. Default: the bundled tools."
+    ),
+]
+ToolsOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Tools in JSON: a list as of OpenAI, Anthropic or MCP; -: standard input; repeatable.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
-    """The tools that a command line names; without any, the bundled ones."""
+    """The tools that a command line names; without any, the bundled ones.
 
-    manifests: Sequence[Path] = ()
+    `manifests` are paths, `tools` files that `gbnf.load_tools` reads, or "-".
+    """
+
+    manifests: Sequence[Path] | None = None
+    tools: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.manifests or ()) + len(self.tools or ())
 
     @contextmanager
     def open(self) -> Iterator[tuple[Tool, ...]]:
         """Load the tools, for use inside the block."""
-        from gbnf import load_manifests
+        from gbnf import load_manifests, load_tools
         from gbnf_server.bundled import manifests_path
 
-        yield load_manifests(self.manifests or manifests_path())
+        check_one_stdin(*(self.tools or ()))
+        files: list[str | Path] = [*(self.manifests or ()), *(self.tools or ())]
+        if self.tools or any(is_json_file(Path(file)) for file in files):
+            yield load_tools([_content(file) for file in files])
+        else:
+            yield load_manifests(files or manifests_path())
+
+    @classmethod
+    def of_paths(
+        cls,
+        paths: Sequence[Path],
+        manifests: Sequence[Path] | None,
+        tools: Sequence[str] | None,
+        context: typer.Context,
+    ) -> Self:
+        """Return the tools of a command that takes paths, too, which replace those of the configuration."""
+
+        def is_configured(name: str) -> bool:
+            source = context.get_parameter_source(name)
+            return source is not None and source.name == "DEFAULT_MAP"
+
+        if paths:
+            manifests = [*paths, *(() if is_configured("manifests") else manifests or ())]
+            tools = None if is_configured("tools") else tools
+        return cls(manifests, tools)
+
+
+def _content(file: str | Path) -> Any:
+    """Return what `load_tools` reads: the path, or the JSON value where the name does not say that it is."""
+    is_unnamed_json = str(file) == STDIN or (Path(file).suffix != ".json" and is_json_file(Path(file)))
+    return read_json(file, "tools") if is_unnamed_json else file

@@ -19,7 +19,6 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
-    ManifestsOption,
     MarkdownOption,
     MaxTokensOption,
     ModelOption,
@@ -30,6 +29,7 @@ from gbnf_server.cli.model_options import (
     StyleOption,
     ThreadsOption,
 )
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from gbnf.tools import Tool
@@ -58,6 +58,7 @@ def tune(
     gpu_layers: GpuLayersOption = None,
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,8 +93,6 @@ def tune(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import show_tables
     from gbnf_server.cli.demo_model_warning import warn_about_demo_model
     from gbnf_server.cli.errors import interruptible
@@ -108,8 +107,7 @@ def tune(
             console.print(line, style="dim", soft_wrap=True)
 
     options = TuneOptions(suite or (), strategy or (), style, language, max_tokens)
-    with interruptible():
-        pool = load_manifests(manifests or manifests_path())
+    with interruptible(), ToolSources(manifests, tools).open() as pool:
         warn_about_demo_model(source, pool)
         results = compare_strategies(source, pool, options, progress)
     table = strategy_table(results)

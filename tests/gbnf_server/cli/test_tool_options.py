@@ -1,0 +1,102 @@
+"""Where a command's tools come from, in every command that takes tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.cli.exit_codes import ExitCode
+from support.command_line import Gbnf, Left
+from support.models import make_model
+from support.toys import make_tool
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+OPENAI = [
+    {"type": "function", "function": {"name": "weather", "description": "Tell it.", "parameters": SCHEMA}}
+]
+ANTHROPIC = [{"name": "forecast", "input_schema": SCHEMA}]
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    make_tool(tmp_path / "mine", "ping")
+    (tmp_path / "openai.json").write_text(json.dumps(OPENAI))
+    (tmp_path / "anthropic.txt").write_text(json.dumps({"tools": ANTHROPIC}))
+    return tmp_path
+
+
+def names(left: Left) -> list[str]:
+    assert left.code == ExitCode.SUCCESS, left.err
+    return [row["name"] for row in json.loads(left.out)]
+
+
+def test_sources_are_joined(gbnf: Gbnf, tools: Path) -> None:
+    files = ["--tools", tools / "openai.json", "--tools", tools / "anthropic.txt"]
+    assert names(gbnf("manifests", *files, "--json")) == ["weather", "forecast"]
+    assert names(gbnf("manifests", tools / "mine", *files, "--json")) == ["ping", "weather", "forecast"]
+    assert names(gbnf("manifests", "--manifests", tools / "mine", "--json")) == ["ping"]
+    left = gbnf("manifests", "--tools", "-", "--json", stdin=json.dumps(OPENAI))
+    assert names(left) == ["weather"]
+
+
+@pytest.mark.parametrize("name", ["openai.json", "anthropic.txt"])
+def test_a_path_is_recognised_by_its_content(gbnf: Gbnf, tools: Path, name: str) -> None:
+    [tool] = names(gbnf("manifests", tools / name, "--json"))
+    left = gbnf("compile", tools / name)
+    assert tool in left.out
+    assert gbnf("compile", "--tools", tools / name).out == left.out
+    assert left.code == gbnf("test", tools / name, "--examples", "1").code == ExitCode.SUCCESS
+
+
+def test_every_command_takes_them(gbnf: Gbnf, tools: Path) -> None:
+    model = make_model(tools / "tiny.gguf", context=4096)
+    source = ["--tools", tools / "openai.json"]
+    work = ["--model", model, "--workspace", tools / "work", "--max-steps", "1"]
+    (tools / "asked.jsonl").write_text('"go"\n')
+    left = gbnf("run", "go", *source, *work, "--json", "--no-salvage")
+    assert json.loads(left.out)["events"][0]["tools"] == ["weather"]
+    assert gbnf("batch", tools / "asked.jsonl", *source, *work).code == ExitCode.FAILURE
+    assert "weather" in gbnf("chat", *source, *work, stdin="/tools").err
+    left = gbnf("call", "weather", '{"city": "Rome"}', *source, "--workspace", tools / "work")
+    assert left.code == ExitCode.FAILURE
+    assert "was loaded without code" in left.err
+    assert gbnf("call", "weather", "{}", *source).code == ExitCode.USAGE
+
+
+def test_problems_are_all_named(gbnf: Gbnf, tools: Path) -> None:
+    (tools / "bad.json").write_text('[{"name": 3, "parameters": {}}, {"type": "web_search"}]')
+    left = gbnf("compile", "--tools", tools / "bad.json", "--tools", tools / "none.json")
+    assert left.code == ExitCode.INPUT
+    for problem in ("bad.json: [0]", "bad.json: [1]", "none.json: cannot be read"):
+        assert problem in left.err
+    left = gbnf(
+        "compile",
+        "--tools",
+        tools / "openai.json",
+        "--tools",
+        "-",
+        stdin=json.dumps([{"name": "weather", "parameters": {}}]),
+    )
+    assert left.code == ExitCode.INPUT
+    assert "another tool has the same name" in left.err
+
+
+def test_standard_input_is_read_once(gbnf: Gbnf, tools: Path) -> None:
+    assert gbnf("call", "weather", "-", "--tools", "-", stdin="[]").code == ExitCode.USAGE
+    assert gbnf("run", "-", "--tools", "-", stdin="[]").code == ExitCode.USAGE
+    assert gbnf("compile", "--tools", "-", "--tools", "-", stdin="[]").code == ExitCode.USAGE
+
+
+def test_tools_on_the_command_line_replace_configured_ones(
+    gbnf: Gbnf, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tools / "gbnf.toml").write_text('manifests = "mine"\ntools = ["openai.json"]\n')
+    monkeypatch.setenv("GBNF_CONFIG", str(tools / "gbnf.toml"))
+    assert names(gbnf("manifests", "--json")) == ["ping", "weather"]
+    assert names(gbnf("manifests", "--tools", tools / "anthropic.txt", "--json")) == ["forecast"]
+    assert names(gbnf("manifests", tools / "anthropic.txt", "--json")) == ["forecast"]
+    (tools / "schema.json").write_text(json.dumps(SCHEMA))
+    assert gbnf("compile", tools / "schema.json").code == ExitCode.SUCCESS
+    assert gbnf("call", tools / "mine" / "ping", "--workspace", tools / "work").code == ExitCode.SUCCESS
