@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from json_repair import repair_json
@@ -25,6 +26,8 @@ _PAIRS = {"}": "{", "]": "[", ")": "("}
 CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _STRING_END = {'"': re.compile(r'"|\\'), "'": re.compile(r"'|\\")}
 _BEFORE_TEXT = "{[(,:="
+_BARE_KEY = re.compile(r"(?:^|,)\s*([^\s,:]+)\s*:")
+_COLON = re.compile(r"\s*:")
 _LOG = re.compile(r"^While parsing (?:an? )?|, ignoring$|, stopping here$")
 
 
@@ -54,42 +57,18 @@ def extent(text: str, start: int, *, python: bool = False) -> Extent:
     may start; in Python, everywhere.
     """
     stack: list[str] = []
-    counts = dict.fromkeys(CLOSERS, 0)
-    at = start
-    while found := _SPECIAL.search(text, at):
-        sign, at = found.group(), found.end()
-        match sign:
-            case '"' | "'":
-                if sign == "'" and not python and _before(text, found.start()) not in _BEFORE_TEXT:
-                    continue
-                closing = _string_end(text, at, sign)
-                if closing is None:
-                    return Extent(len(text), "".join([*stack, sign]))
-                at = closing
-            case "{" | "[" | "(":
-                stack.append(sign)
-                counts[sign] += 1
-            case "}" | "]" | ")":
-                opening = _PAIRS[sign]
-                while counts[opening] and (top := stack.pop()):  # what is open inside ends with it
-                    counts[top] -= 1
-                    if top == opening:
-                        break
-                if not stack:
-                    return Extent(at, "")
-            case "/*":
-                closing = text.find("*/", at)
-                if closing < 0:
-                    return Extent(len(text), "".join(stack))
-                at = closing + 2
-            case _ if text[found.start() - 1] in " \t\n,{[(":
-                closing = text.find("\n", at)
-                at = len(text) if closing < 0 else closing
+    for token in _tokens(text, start, stack, python=python):
+        if token.sign in _PAIRS and not stack:
+            return Extent(token.end, "")
     return Extent(len(text), "".join(stack))
 
 
 def load(text: str) -> Loaded:
-    """Return the value of JSON text, repaired if it is invalid. Raises InvalidJsonError."""
+    """Return the value of JSON text, repaired if it is an invalid object or array.
+
+    Raises InvalidJsonError. In invalid JSON, a key that occurs twice in an object is an error, since its two
+    values can't be compared.
+    """
     try:
         return Loaded(parse_json(text))
     except InvalidJsonError as error:
@@ -110,8 +89,12 @@ def closing(opened: str) -> str:
 
 
 def _repaired(text: str) -> Loaded:
+    if text.lstrip()[:1] not in ("{", "["):
+        raise InvalidJsonError("it is invalid JSON, and only objects and arrays are repaired")
     if len(text) > REPAIR_LIMIT:
         raise InvalidJsonError(f"it is invalid JSON of more than {REPAIR_LIMIT} characters")
+    if key := _repeated_key(text):
+        raise InvalidJsonError(f"the key {key[:80]!r} occurs twice in one object", "duplicate key")
     try:
         found: Any = repair_json(text, return_objects=True, skip_json_loads=True, logging=True)
     except (ValueError, RecursionError) as error:
@@ -131,6 +114,71 @@ def _repaired(text: str) -> Loaded:
     more = [f"and {len(remarks) - _SHOWN} more"] if len(remarks) > _SHOWN else []
     detail = "; ".join([*remarks[:_SHOWN], *more])
     return Loaded(value, (Repair("json", " ".join(detail.split())),))
+
+
+class _Token(NamedTuple):
+    """A bracket, a complete string (its quote as `sign`) or a comment, from `start` to before `end`."""
+
+    sign: str
+    start: int
+    end: int
+
+
+def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) -> Iterator[_Token]:
+    """Yield the tokens from `start`, and keep in `stack` what is open after each of them."""
+    counts = dict.fromkeys(CLOSERS, 0)
+    at = start
+    while found := _SPECIAL.search(text, at):
+        sign, begin, at = found.group(), found.start(), found.end()
+        match sign:
+            case '"' | "'":
+                if sign == "'" and not python and _before(text, begin) not in _BEFORE_TEXT:
+                    continue
+                end = _string_end(text, at, sign)
+                if end is None:
+                    stack.append(sign)
+                    return
+                at = end
+            case "{" | "[" | "(":
+                stack.append(sign)
+                counts[sign] += 1
+            case "}" | "]" | ")":
+                opening = _PAIRS[sign]
+                while counts[opening] and (top := stack.pop()):  # what is open inside ends with it
+                    counts[top] -= 1
+                    if top == opening:
+                        break
+            case "/*":
+                end = text.find("*/", at)
+                if end < 0:
+                    return
+                at = end + 2
+            case _ if text[begin - 1] in " \t\n,{[(":
+                end = text.find("\n", at)
+                at = len(text) if end < 0 else end
+            case _:
+                continue
+        yield _Token(sign, begin, at)
+
+
+def _repeated_key(text: str) -> str | None:
+    """Return a key that occurs twice in one object of invalid JSON, None if there is none."""
+    stack: list[str] = []
+    keys: list[set[str]] = []  # one for each open bracket
+    end = 0
+    for token in _tokens(text, 0, stack):
+        found: list[str] = _BARE_KEY.findall(text[end : token.start])
+        if token.sign in ("'", '"') and _COLON.match(text, token.end):
+            found.append(text[token.start + 1 : token.end - 1])
+        for key in found if keys else ():
+            if key in keys[-1]:
+                return key
+            keys[-1].add(key)
+        end = token.end
+        del keys[len(stack) :]
+        if token.sign in CLOSERS:
+            keys.append(set())
+    return None
 
 
 def _before(text: str, at: int) -> str:

@@ -78,6 +78,10 @@ def test_strict_json_is_never_repaired(value: Any) -> None:
         ('["a\nb"]', ["a\nb"]),
         ("[1, /* two */ 2]", [1, 2]),
         ('{"a": [1, 2', {"a": [1, 2]}),
+        (
+            '{"a": {"a": "a: 1, a: 2"}, "b": [{"a": 1}, {"a": 2}],}',
+            {"a": {"a": "a: 1, a: 2"}, "b": [{"a": 1}, {"a": 2}]},
+        ),
     ],
 )
 def test_a_repaired_value_names_its_repairs(text: str, value: Any) -> None:
@@ -97,6 +101,16 @@ def test_many_repairs_are_summarised() -> None:
     "text",
     [
         '{"a": 1, "a": 2}',
+        '{"a": 1, "a": 2,}',
+        "{'a': 1, 'a': 2}",
+        '{"a": 1, a: 2}',
+        '{"a": "x" "a": "y"}',
+        '{"a": {"b": 1}, /* "a" */ "a": 2,}',
+        '{"a": 1, "a": 2',
+        '[{"a": 1 "a": 2}]',
+        "",
+        "nothing",
+        "// x",
         '["\\ud800"]',
         '["\\ud800\n"]',
         "[1e999,]",
