@@ -13,11 +13,13 @@
     │   └── ExecutorTimeout       a tool exceeded its time limit
     ├── SetupError                this machine lacks something: a workspace, a server build …
     │   ├── BatchError            a batch cannot run with its log             (gbnf_server.batch)
-    │   └── LogInUseError         another process has a log open              (gbnf_server.system.append_log)
+    │   ├── LogInUseError         another process has a log open              (gbnf_server.system.append_log)
+    │   └── McpServerError        an MCP server does not start                (gbnf_server.mcp)
     └── InputError                a file from the user cannot be used
         ├── BatchFileError        a file of requests                          (gbnf_server.batch)
         ├── ResultsFileError      stored runs or a leaderboard's files        (gbnf_server.evaluation)
         ├── InvalidSuite          all problems of one suite                   (gbnf_server.evaluation)
+        ├── McpConfigError        MCP servers that are given wrongly          (gbnf_server.mcp)
         └── LogDamagedError       a line of a log is invalid JSON             (gbnf_server.system.append_log)
 
 Foreign exceptions are translated where they are raised. Messages give the location, the value and a hint; an

@@ -28,6 +28,7 @@ from gbnf_server.system.processes import has_exited, kill_descendants
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 3.0
+_STEP_S = 0.01
 _LINUX = sys.platform == "linux"
 
 
@@ -43,10 +44,11 @@ def end_with_supervisor() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def supervise(executor: int, connection: int) -> NoReturn:
+def supervise(executor: int, connection: int, *, grace_period: float = 0.0) -> NoReturn:
     """Wait for the executor or the runner to end, then end everything, and exit.
 
-    The runner is sent the executor's status, an exit code or a signal's negative number, as a line of digits.
+    If the runner ends first, the executor gets SIGTERM and up to `grace_period` s before it is killed. The
+    runner is sent the executor's status, an exit code or a signal's negative number, as a line of digits.
     """
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
@@ -56,11 +58,21 @@ def supervise(executor: int, connection: int) -> NoReturn:
     while not has_exited(executor):
         ready, _, _ = select.select([woken, connection], [], [])
         if connection in ready:
+            _terminate(executor, grace_period)
             break
         os.read(woken, 4096)
         _reap_orphans(executor)
     _end(executor, connection)
     os._exit(0)
+
+
+def _terminate(executor: int, grace_period: float) -> None:
+    end = time.monotonic() + grace_period
+    if grace_period:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(executor, signal.SIGTERM)
+    while time.monotonic() < end and not has_exited(executor):
+        time.sleep(_STEP_S)
 
 
 def _end(executor: int, connection: int) -> None:

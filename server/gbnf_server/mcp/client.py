@@ -1,0 +1,202 @@
+"""The tools of MCP servers, for as long as a context lasts.
+
+with mcp_tools("npx -y @modelcontextprotocol/server-filesystem notes", "https://example.org/mcp") as mcp:
+    Planner(lambda: mcp.tools, backend, context=context).run("list my notes")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any
+
+from mcp_types import ElicitRequestParams, ElicitResult
+from mcp_types import Tool as ListedTool
+
+from gbnf.errors import ManifestError
+from gbnf.tools import Tool
+from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
+from gbnf.tools.mcp_tools import tool_from_mcp
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors import Context
+from gbnf_server.mcp.config import McpSource, read_source
+from gbnf_server.mcp.connection import Caller, Connection, McpServerError
+from gbnf_server.mcp.elicitation import answer_server
+from gbnf_server.mcp.event_loop import BackgroundLoop
+from gbnf_server.mcp.log import OnLog
+from gbnf_server.mcp.results import result_object
+
+START_TIMEOUT_S = 60.0
+"""For a server to start and list its tools: `npx` may download it first."""
+
+_LONGEST_NAME = 64
+
+
+@contextmanager
+def mcp_tools(
+    *sources: McpSource,
+    prefix: str | None = None,
+    on_log: OnLog | None = None,
+    start_timeout_s: float = START_TIMEOUT_S,
+) -> Iterator[McpTools]:
+    """Start MCP servers, and yield their tools; the servers run until the context ends.
+
+    Arguments:
+        sources: command lines, URLs, paths of an `mcp.json` (Claude Desktop, VS Code), or its content.
+        prefix: put before the name of each tool, with "_".
+        on_log: called with a server's name and a line: of its standard error, log messages and progress.
+        start_timeout_s: time limit for the servers, which start at the same time.
+
+    Raises McpConfigError for a source that cannot be used, McpServerError for a server that does not start.
+
+    """
+    servers = [server for source in sources for server in read_source(source)]
+    loop = BackgroundLoop()
+    connections = [Connection(server, on_log, start_timeout_s) for server in servers]
+    try:
+        loop.run(_start(connections))
+        yield McpTools(connections, loop, prefix)
+    finally:
+        try:
+            loop.run(_close(connections))
+        finally:
+            loop.close()
+
+
+class McpTools:
+    """The tools of running MCP servers."""
+
+    def __init__(self, connections: Sequence[Connection], loop: BackgroundLoop, prefix: str | None) -> None:
+        self._connections, self._loop, self._prefix = connections, loop, prefix
+        self._lock = Lock()
+        self._listed: tuple[tuple[ListedTool, ...], ...] | None = None
+        self._tools: tuple[Tool, ...] = ()
+        self._problems: tuple[str, ...] = ()
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The present tools, listed again if a server has told that they have changed.
+
+        If a server cannot list them any more, those that it listed last.
+        """
+        with self._lock:
+            for connection in self._connections:
+                if connection.changed:
+                    with suppress(McpServerError):  # its calls will tell
+                        self._loop.run(connection.refresh())
+            listed = tuple(connection.tools for connection in self._connections)
+            if listed != self._listed:
+                self._listed = listed
+                self._tools, self._problems = _convert(self._connections, self._loop, self._prefix)
+            return self._tools
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why tools are left out of `tools`, one sentence for each."""
+        _ = self.tools
+        return self._problems
+
+
+class McpFunction:
+    """Executes the calls of one tool, as `Tool.function`."""
+
+    def __init__(self, connection: Connection, listed: ListedTool, loop: BackgroundLoop) -> None:
+        self._connection, self._loop = connection, loop
+        self._name, self._output_schema = listed.name, listed.output_schema
+        # a tool's identity is the same in every process: its server's, and its name
+        self.__qualname__ = f"{connection.server}#{listed.name}"
+
+    async def __call__(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Return the result of a call. Raises ExecutorError."""
+        here = asyncio.get_running_loop()
+
+        async def answer(params: ElicitRequestParams) -> ElicitResult:
+            return answer_server(self._connection.name, params, context)
+
+        async def ask(params: ElicitRequestParams) -> ElicitResult:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(params), here))
+
+        if all(tool.name != self._name for tool in self._connection.tools):
+            raise ExecutorError(
+                f"the MCP server '{self._connection.name}' no longer has the tool '{self._name}'"
+            )
+        caller = Caller(ask, context.workspace.root)
+        result = await self._loop.await_here(self._connection.call(self._name, arguments, caller))
+        return result_object(context.tool or self._name, result, self._output_schema, context)
+
+
+async def _start(connections: Sequence[Connection]) -> None:
+    """Start all servers at once. Raises McpServerError for the first in order that does not start."""
+    results = await asyncio.gather(*(each.start() for each in connections), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _close(connections: Sequence[Connection]) -> None:
+    await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def _convert(
+    connections: Sequence[Connection], loop: BackgroundLoop, prefix: str | None
+) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Return the tools of all servers, and why some are left out."""
+    names = _resolve_names([(each.name, [tool.name for tool in each.tools]) for each in connections], prefix)
+    tools: list[Tool] = []
+    problems: list[str] = []
+    for connection, resolved in zip(connections, names, strict=True):
+        for listed, name in zip(connection.tools, resolved, strict=True):
+            mapping = listed.model_dump(by_alias=True, mode="json", exclude_none=True)
+            try:
+                tools.append(
+                    tool_from_mcp(mapping, name=name, function=McpFunction(connection, listed, loop))
+                )
+            except ManifestError as error:
+                place = error.key.replace("args", "inputSchema", 1)
+                problems.append(
+                    f"the tool {listed.name!r} of the MCP server '{connection.name}' is left out: "
+                    f"{place}: {error.problem}. {error.hint}"
+                )
+    return tuple(tools), tuple(problems)
+
+
+def _resolve_names(servers: Sequence[tuple[str, Sequence[str]]], prefix: str | None) -> list[list[str]]:
+    """Return a name for each tool of each server: valid, short enough for every API, and different.
+
+    A name that two servers have, or a built-in tool, gets its server's name as a prefix.
+    """
+    counts = Counter(name for _, tools in servers for name in set(tools))
+    taken: set[str] = set(RESERVED_NAMES)
+    resolved: list[list[str]] = []
+    for server, tools in servers:
+        names = []
+        for tool in tools:
+            clashes = counts[tool] > 1 or tool in RESERVED_NAMES
+            parts = [prefix, server if clashes else None, tool]
+            name = _distinct(_valid("_".join(part for part in parts if part)), taken)
+            taken.add(name)
+            names.append(name)
+        resolved.append(names)
+    return resolved
+
+
+def _valid(name: str) -> str:
+    """Return a name with "_" for what a name cannot contain."""
+    if re.fullmatch(NAME_PATTERN, name) and len(name) <= _LONGEST_NAME:
+        return name
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
+    return (name if re.match(r"[A-Za-z]", name) else f"tool_{name.lstrip('_-')}")[:_LONGEST_NAME]
+
+
+def _distinct(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken: with a number if need be."""
+    number = 1
+    distinct = name
+    while distinct in taken:
+        number += 1
+        distinct = f"{name[: _LONGEST_NAME - len(str(number)) - 1]}_{number}"
+    return distinct

@@ -1,0 +1,354 @@
+"""One MCP server: its session, which is started again after it broke, its tools and their calls.
+
+Everything here runs in the event loop of `gbnf_server.mcp.event_loop`.
+
+Invariants: whatever a server does, `start` and `list_tools` end within their time limits, and `call` with the
+cancellation of its caller; a broken session fails the calls in flight, and the next call starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+from mcp.client._transport import Transport
+from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+    Root,
+    Tool,
+    ToolListChangedNotification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from gbnf_server.errors import ExecutorError, SetupError
+from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
+from gbnf_server.mcp.log import OnLog, ServerLog
+from gbnf_server.mcp.stdio import LONGEST_MESSAGE, StdioTransport
+
+MOST_TOOLS = 10_000
+_MOST_PAGES = 1000
+_LIST_S = 30.0
+_LONGEST_S = 24 * 3600.0  # without an event of a server
+_SHOWN_LINES = 5
+_LONGEST_REASON = 500
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # its errors are reported here
+
+
+class McpServerError(SetupError):
+    """An MCP server that does not start, or does not list its tools. Fields: `server`, `problem`, `log`."""
+
+    def __init__(self, server: str, problem: str, log: str = "", hint: str = "") -> None:
+        self.server, self.problem, self.log = server, problem, log
+        said = f" Its last lines:\n{log}" if log else ""
+        super().__init__(
+            f"the MCP server '{server}' cannot be used: {problem}.{f' {hint}' if hint else ''}{said}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a tool: `ask` passes a server's question on to the person, `root` is their workspace."""
+
+    ask: Callable[[ElicitRequestParams], Awaitable[ElicitResult]]
+    root: Path
+
+
+_caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+
+
+class Connection:
+    """The connection with one server. `tools`: its present ones; `changed`: whether they may have changed."""
+
+    def __init__(self, server: McpServerConfig, on_log: OnLog | None, start_timeout_s: float) -> None:
+        self.server = server
+        self.name = server.name
+        self.tools: tuple[Tool, ...] = ()
+        self.changed = False
+        self.log = ServerLog(server.name or str(server), on_log)
+        self._start_timeout_s = start_timeout_s
+        self._client: Client | None = None
+        self._stdio: StdioTransport | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._callers: list[Caller] = []
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start a session, and list the tools. Raises McpServerError."""
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._life = asyncio.create_task(self._live(started))
+        problem, hint = "", ""
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                await asyncio.shield(started)
+        except TimeoutError:
+            problem = f"it did not start within {self._start_timeout_s:g} s"
+            hint = "Start it by hand to see what it waits for."
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, the server has not started
+            problem, hint = _reason(error), _hint(self.server, error)
+        finally:
+            if not started.done() or started.cancelled() or started.exception() is not None:
+                await self.close()
+        if problem:
+            ended = self._stdio.ended if self._stdio is not None else ""
+            if ended and ended != "it was closed":
+                problem = ended
+            raise McpServerError(str(self.server), problem, self.log.last(_SHOWN_LINES), hint)
+
+    async def close(self) -> None:
+        """End the session, and the server if it was started here."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await life
+
+    async def refresh(self) -> None:
+        """List the tools again. Raises McpServerError; the known tools remain then."""
+        client = await self._session()
+        self.changed = False
+        try:
+            async with asyncio.timeout(_LIST_S):
+                self.tools = await self._list_tools(client)
+        except TimeoutError:
+            raise McpServerError(
+                str(self.server), f"it did not list its tools within {_LIST_S:g} s"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - as in start
+            raise McpServerError(str(self.server), _reason(error), self.log.last(_SHOWN_LINES)) from None
+
+    async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> CallToolResult:
+        """Call a tool. Raises ExecutorError."""
+        try:
+            client = await self._session()
+        except McpServerError as error:
+            failure = ExecutorError(
+                f"the MCP server '{self.server}' has ended, and does not start again: {error.problem}"
+            )
+            failure.add_note(error.log)
+            raise failure from None
+        token = _caller.set(caller)
+        self._callers.append(caller)
+        try:
+            return await client.call_tool(name, arguments, progress_callback=self._progress(name))
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, this call has failed
+            raise await self._failure(name, error) from None
+        finally:
+            self._callers.remove(caller)
+            _caller.reset(token)
+
+    async def _session(self) -> Client:
+        """Return the session; start another if it broke. Raises McpServerError."""
+        async with self._starting:
+            if self._stdio is not None and self._stdio.ended:
+                await self.close()
+            if self._client is None:
+                await self.start()
+                self.changed = True
+        assert self._client is not None
+        return self._client
+
+    async def _failure(self, name: str, error: Exception) -> ExecutorError:
+        """Return the error of a call, after closing a session that broke."""
+        inner = _innermost(error)
+        broke = isinstance(inner, httpx2.HTTPError | OSError) or (
+            isinstance(inner, MCPError)
+            and (
+                inner.code == CONNECTION_CLOSED
+                or (inner.code, inner.message) == (INVALID_REQUEST, "Session terminated")
+            )
+        )
+        if not broke:
+            return ExecutorError(f"'{name}' failed: {_reason(inner)}")
+        await self.close()
+        how = self._stdio.ended if self._stdio is not None else _reason(inner)
+        failure = ExecutorError(
+            f"'{name}' failed: the connection with its MCP server broke ({how}). "
+            "Its effects are unknown; the next call starts the server again."
+        )
+        failure.add_note(self.log.last())
+        return failure
+
+    async def _live(self, started: asyncio.Future[None]) -> None:
+        """Keep a session open until the task is cancelled."""
+        *alternatives, last = self._transports()
+        try:
+            for transport in alternatives:
+                try:
+                    await self._live_over(transport, started)
+                except Exception as error:
+                    if started.done() or not isinstance(_innermost(error), MCPError):
+                        raise  # only a server that answers may speak another transport
+            await self._live_over(last, started)
+        except Exception as error:  # noqa: BLE001 - as in start
+            if not started.done():
+                started.set_exception(error)
+
+    async def _live_over(self, transport: Transport, started: asyncio.Future[None]) -> None:
+        client = Client(
+            transport,
+            elicitation_callback=self._elicit,
+            list_roots_callback=self._roots,
+            logging_callback=self._on_log_message,
+            message_handler=self._on_message,
+            cache=None,
+        )
+        try:
+            async with client:
+                # Results are validated by `results`, within limits and outside of the event loop.
+                client.session.validate_tool_result = _accept  # type: ignore[method-assign]
+                self.name = self.server.name or (client.server_info.name if client.server_info else "")
+                self.tools = await self._list_tools(client)
+                self._client = client
+                started.set_result(None)
+                await self._listen(client)
+        finally:
+            self._client = None
+
+    def _transports(self) -> list[Transport]:
+        """Return the transports to try, in order."""
+        match self.server:
+            case StdioServer():
+                self._stdio = StdioTransport(self.server, self.log)
+                return [self._stdio.streams()]
+            case HttpServer(transport="sse"):
+                return [self._sse(self.server)]
+            case HttpServer(transport="http"):
+                return [_http(self.server)]
+            case HttpServer():
+                return [_http(self.server), self._sse(self.server)]
+
+    def _sse(self, server: HttpServer) -> Transport:
+        headers = dict(server.headers)
+        return sse_client(server.url, headers, timeout=self._start_timeout_s, sse_read_timeout=_LONGEST_S)
+
+    async def _list_tools(self, client: Client) -> tuple[Tool, ...]:
+        tools: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            tools += page.tools
+            if page.next_cursor is None or page.next_cursor == cursor or len(tools) > MOST_TOOLS:
+                break
+            cursor = page.next_cursor
+        if len(tools) > MOST_TOOLS:
+            self.log.add("", f"it lists more than {MOST_TOOLS} tools; the others are left out")
+        return tuple(tools[:MOST_TOOLS])
+
+    async def _listen(self, client: Client) -> None:
+        """Notice changes of the tools, until cancelled. Servers up to 2025-11-25 notify without a stream."""
+        changes = client.server_capabilities.tools and client.server_capabilities.tools.list_changed
+        if changes and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            with suppress(MCPError, SubscriptionLost, TimeoutError):
+                async with client.listen(tools_list_changed=True) as changed:
+                    async for _ in changed:
+                        self.changed = True
+            self.changed = True  # nobody tells any more
+        await anyio.sleep_forever()
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.changed = True
+        elif isinstance(message, Exception):
+            self.log.add("transport", _reason(message))
+
+    async def _on_log_message(self, params: LoggingMessageNotificationParams) -> None:
+        self.log.add(params.level, params.data if isinstance(params.data, str) else repr(params.data))
+
+    def _progress(self, name: str) -> ProgressFnT:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            of = "" if total is None else f"/{total:g}"
+            self.log.add(name, f"{progress:g}{of}{f' {message}' if message else ''}")
+
+        return report
+
+    def _current_caller(self) -> Caller | None:
+        """Return who made the call that a server's request belongs to: up to 2025-11-25, the last one."""
+        return _caller.get() or (self._callers[-1] if self._callers else None)
+
+    async def _elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the SDK's names
+        params: ElicitRequestParams,
+    ) -> ElicitResult | ErrorData:
+        caller = self._current_caller()
+        return ElicitResult(action="cancel") if caller is None else await caller.ask(params)
+
+    async def _roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG002 - as above
+        """Return the workspace of the call; none outside of one, so that a server keeps its own folders."""
+        caller = self._current_caller()
+        roots = [] if caller is None else [Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it
+        return ListRootsResult(roots=roots)
+
+
+@asynccontextmanager
+async def _http(server: HttpServer) -> AsyncIterator[Any]:
+    async with (
+        create_mcp_http_client(headers=dict(server.headers)) as http,
+        streamable_http_client(server.url, http_client=http, max_sse_event_size=LONGEST_MESSAGE) as streams,
+    ):
+        yield streams
+
+
+async def _accept(name: str, result: CallToolResult) -> None:
+    """Accept any result."""
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    """Return why something failed, without the line breaks and the length of foreign messages."""
+    error = _innermost(error)
+    match error:
+        case ValidationError():
+            faults = error.errors(include_url=False, include_context=False)
+            at = ".".join(str(step) for step in faults[0]["loc"])
+            text = f"an invalid message of the server: {at}: {faults[0]['msg']}"
+        case OSError(strerror=str(reason)) if not isinstance(error, FileNotFoundError):
+            text = reason
+        case _:
+            text = str(error) or type(error).__name__
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+
+
+def _hint(server: McpServerConfig, error: BaseException) -> str:
+    error = _innermost(error)
+    if isinstance(server, HttpServer):
+        return "Check that it runs, and that the URL is its MCP endpoint, which often ends in /mcp."
+    if isinstance(error, FileNotFoundError):
+        programs = {
+            "npx": "Install Node.js",
+            "node": "Install Node.js",
+            "uvx": "Install uv",
+            "docker": "Install Docker",
+        }
+        return f"{programs.get(server.command, 'Install it')}, or give its path."
+    return "Run the command in a terminal to see why."
