@@ -21,6 +21,7 @@ from gbnf_server.cli.doctor import doctor
 from gbnf_server.cli.generate import generate
 from gbnf_server.cli.help import EXIT_CODES, reflow
 from gbnf_server.cli.manifests import manifests
+from gbnf_server.cli.mcp import mcp
 from gbnf_server.cli.new import new
 from gbnf_server.cli.output import escape_control_characters
 from gbnf_server.cli.property_test import property_test
@@ -115,6 +116,7 @@ app.command(help=reflow(call.__doc__))(call)
 app.command("compile", help=reflow(compile_.__doc__))(compile_)
 app.command(help=reflow(check.__doc__))(check)
 app.command(help=reflow(manifests.__doc__))(manifests)
+app.command(help=reflow(mcp.__doc__))(mcp)
 app.command("test", help=reflow(property_test.__doc__))(property_test)
 app.command(help=reflow(doctor.__doc__))(doctor)
 app.add_typer(bench, name="bench")

@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import Client, MCPError
-from mcp.client._transport import Transport
+from mcp.client._transport import Transport, TransportStreams
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -46,7 +46,7 @@ from pydantic import ValidationError
 from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
 from gbnf_server.mcp.log import OnLog, ServerLog
-from gbnf_server.mcp.stdio import LONGEST_MESSAGE, StdioTransport
+from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
 
 MOST_TOOLS = 10_000
 _MOST_PAGES = 1000
@@ -194,15 +194,16 @@ class Connection:
 
     async def _live(self, started: asyncio.Future[None]) -> None:
         """Keep a session open until the task is cancelled."""
-        *alternatives, last = self._transports()
+        first, *others = self._transports()
         try:
-            for transport in alternatives:
-                try:
-                    await self._live_over(transport, started)
-                except Exception as error:
-                    if started.done() or not isinstance(_innermost(error), MCPError):
-                        raise  # only a server that answers may speak another transport
-            await self._live_over(last, started)
+            try:
+                await self._live_over(first, started)
+            except Exception as error:
+                if started.done() or not others or not isinstance(_innermost(error), MCPError):
+                    raise  # only a server that answers may speak the other transport
+                with suppress(httpx2.HTTPError):
+                    await self._live_over(others[0], started)
+                raise
         except Exception as error:  # noqa: BLE001 - as in start
             if not started.done():
                 started.set_exception(error)
@@ -305,12 +306,37 @@ class Connection:
 
 
 @asynccontextmanager
-async def _http(server: HttpServer) -> AsyncIterator[Any]:
+async def _http(server: HttpServer) -> AsyncIterator[TransportStreams]:
+    http = create_mcp_http_client(headers=dict(server.headers))
+    http.event_hooks["response"].append(_limit_body)
     async with (
-        create_mcp_http_client(headers=dict(server.headers)) as http,
+        http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=LONGEST_MESSAGE) as streams,
     ):
         yield streams
+
+
+async def _limit_body(response: httpx2.Response) -> None:
+    """Limit a JSON response; the SDK limits the events of a stream itself."""
+    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _LimitedBody(response.stream)
+
+
+class _LimitedBody(httpx2.AsyncByteStream):
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        length = 0
+        async for chunk in self._body:
+            length += len(chunk)
+            if length > LONGEST_MESSAGE:
+                raise httpx2.StreamError(TOO_LONG)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 async def _accept(name: str, result: CallToolResult) -> None:

@@ -30,6 +30,7 @@ from gbnf_server.mcp.log import ServerLog
 from gbnf_server.system.processes import describe_exit
 
 LONGEST_MESSAGE = 32 << 20  # bytes
+TOO_LONG = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MB"
 
 _Streams: TypeAlias = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
@@ -41,7 +42,7 @@ _BOOT = (
 )
 _SUPERVISOR = (sys.executable, "-I", "-c", _BOOT)  # -I: variables for the server's Python are not for it
 _CHUNK = 1 << 16
-_LAST_LINE = 1 << 14  # bytes of standard error without a line feed
+_LONGEST_LINE = 1 << 14  # bytes of standard error
 _FLUSH_S = 0.5  # for the last messages to a server
 _EXIT_S = 2.0  # for a server whose input has ended
 _END_S = 10.0  # for its supervisor, which ends everything
@@ -84,11 +85,10 @@ class StdioTransport:
     async def _receive(
         self, process: _Process, received: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        too_long = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MB"
         complete = await _read_lines(
             process.output, LONGEST_MESSAGE, lambda line: self._deliver(line, received)
         )
-        self.ended = await process.how_it_ended() if complete else too_long
+        self.ended = await process.how_it_ended() if complete else TOO_LONG
         received.close()
 
     async def _deliver(
@@ -126,8 +126,7 @@ class StdioTransport:
         async def log(line: bytes) -> None:
             self._log.add("", line)
 
-        while not await _read_lines(process.errors, _LAST_LINE, log):
-            pass
+        await _read_lines(process.errors, _LONGEST_LINE, log, in_parts=True)
         end.set()
 
 
@@ -210,8 +209,13 @@ class _Process:
                 await anyio.sleep(_STEP_S)
 
 
-async def _read_lines(descriptor: int, longest: int, on_line: Callable[[bytes], Awaitable[None]]) -> bool:
-    """Pass on each line that is not blank, up to the end or to a line that is too long; return which."""
+async def _read_lines(
+    descriptor: int, longest: int, on_line: Callable[[bytes], Awaitable[None]], *, in_parts: bool = False
+) -> bool:
+    """Pass on each line that is not blank, until the end or a line that is too long; return whether the end.
+
+    `in_parts`: pass on a line that is too long in parts.
+    """
     kept = bytearray()
     while True:
         await anyio.wait_readable(descriptor)
@@ -224,7 +228,8 @@ async def _read_lines(descriptor: int, longest: int, on_line: Callable[[bytes], 
             start = 0
             if line:
                 await on_line(line)
+        if kept.strip() and (not chunk or (in_parts and len(kept) > longest)):
+            await on_line(bytes(kept))
+            kept.clear()
         if not chunk or len(kept) > longest:
-            if kept.strip():
-                await on_line(bytes(kept))
             return not chunk

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -31,22 +31,23 @@ class Planner:
 
         Planner(tools, backend, PlannerOptions(max_steps=20), context=context).run("find my notes")
 
-    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `hooks` see every event; an
-    exception in a hook becomes a warning of the run. `clock` returns aware times that never decrease; by
-    default it starts from the context's present. A planner may serve several runs at a time if its backend
-    may.
+    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `tools` may be a function, for
+    tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins. `hooks` see
+    every event; an exception in a hook becomes a warning of the run. `clock` returns aware times that never
+    decrease; by default it starts from the context's present. A planner may serve several runs at a time if
+    its backend may.
 
     A backend that takes no grammar, or the environment variable GBNF_GRAMMAR=0, replaces the call format
     "grammar": by "text" and "json".
 
     Raises PoolError for an empty pool, for two tools of the same name, for an unknown name in `required` or
-    `terminal`, and if no run can end in the order of the tools; and what the backend raises when it cannot
-    reach its server.
+    `terminal`, and if no run can end in the order of the tools, also when a run begins; and what the backend
+    raises when it cannot reach its server.
     """
 
     def __init__(
         self,
-        tools: Iterable[Tool],
+        tools: Iterable[Tool] | Callable[[], Iterable[Tool]],
         backend: Backend,
         options: PlannerOptions = _DEFAULT_OPTIONS,
         *,
@@ -54,13 +55,9 @@ class Planner:
         hooks: Sequence[Hook] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.tools = tuple(tools)
-        if not self.tools:
-            raise PoolError("the pool is empty: give the planner at least one tool")
-        names = Counter(tool.name for tool in self.tools)
-        if duplicates := [name for name, count in names.items() if count > 1]:
-            raise PoolError(f"the pool has two tools named {duplicates[0]!r}: rename one")
-        order_tools(self.tools, options)
+        self._tools = tools if callable(tools) else tuple(tools)
+        self._given_options = options
+        _ = self.tools
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
         if options.call_format == "grammar":
@@ -69,6 +66,18 @@ class Planner:
             elif os.environ.get(GRAMMAR_VARIABLE) == "0":
                 options = replace(options, call_format="json")
         self.options = ResolvedOptions.resolve(options, backend)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The present tools. Raises PoolError."""
+        tools = tuple(self._tools() if callable(self._tools) else self._tools)
+        if not tools:
+            raise PoolError("the pool is empty: give the planner at least one tool")
+        names = Counter(tool.name for tool in tools)
+        if duplicates := [name for name, count in names.items() if count > 1]:
+            raise PoolError(f"the pool has two tools named {duplicates[0]!r}: rename one")
+        order_tools(tools, self._given_options)
+        return tools
 
     def run(self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = ()) -> Run:
         """Plan and execute a request. Errors of the model or its server are outcomes of the `Run`.

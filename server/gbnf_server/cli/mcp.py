@@ -1,0 +1,111 @@
+"""`gbnf mcp`: a folder of executors as an MCP server."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.model_options import ApproveAllOption, LanguageOption, ManifestsOption, WorkspaceOption
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_HTTP_PATH = "/mcp"
+_LAST_REQUESTS_S = 1
+
+
+def mcp(
+    manifests: ManifestsOption = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve streamable HTTP, at /mcp, instead of stdio. Default HOST: 127.0.0.1. Port 0: any.",
+        ),
+    ] = None,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
+    yes: ApproveAllOption = False,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GBNF_MCP_API_KEY",
+            help="API key that HTTP clients must send; required for a HOST other than this machine.",
+        ),
+    ] = None,
+    language: LanguageOption = "en",
+) -> None:
+    """Offer tools to MCP clients, such as Claude Desktop, VS Code and Cursor.
+
+    Serve on standard input and output, which the client connects, or with --http on a port. Every call is
+    validated against its tool's schema, and executed in the workspace. A tool that requires approval asks the
+    person through the client (elicitation); for clients without elicitation it is refused, unless --yes.
+
+    \b
+    Try:
+      claude mcp add my-tools -- gbnf mcp --manifests my-tools/ --workspace ~/notes
+      gbnf mcp --manifests my-tools/ --http 8000
+      gbnf run "what time is it?" --mcp "gbnf mcp"
+    """
+    from gbnf import load_manifests
+    from gbnf_server.bundled import manifests_path
+    from gbnf_server.executors import Context, Workspace
+    from gbnf_server.mcp.server import ToolServer, is_loopback
+
+    host, port = _address(http) if http is not None else ("", 0)
+    if http is not None and not is_loopback(host) and not api_key:
+        raise typer.BadParameter(
+            f"{host} is reachable from other machines: give --api-key", param_hint="--http"
+        )
+    if http is None and api_key:
+        raise typer.BadParameter(
+            "it is for --http; a stdio server has one client, its own", param_hint="--api-key"
+        )
+    tools = load_manifests(manifests or manifests_path())
+    server = ToolServer(tools, Context(Workspace(workspace)), approve_all=yes, language=language)
+    if http is None:
+        # Executors end with this process, and the next change rolls back theirs: there is nothing to tidy up.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        asyncio.run(server.serve_stdio())
+    else:
+        _serve_http(server.http_app(host, api_key or None), host, port)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Return the host and port of `[HOST:]PORT`. Raises BadParameter."""
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+        raise typer.BadParameter(f"{text!r} is not [HOST:]PORT, such as 8000", param_hint="--http")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _serve_http(app: ASGIApp, host: str, port: int) -> None:
+    import uvicorn
+
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.errors import SetupError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SetupError(
+            f"{host} port {port} cannot be used: {reason}. Choose another port; 0 is any."
+        ) from None
+    with listening, interruptible():
+        shown = f"[{host}]" if ":" in host else host
+        write(f"http://{shown}:{listening.getsockname()[1]}{_HTTP_PATH}")
+        stderr_console().print("ready; press Ctrl-C to stop", style="dim")
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_LAST_REQUESTS_S)
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            stderr_console().print("stopped", style="dim")

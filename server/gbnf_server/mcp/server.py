@@ -1,0 +1,349 @@
+"""A server of tools for MCP clients, over stdio and streamable HTTP.
+
+Invariants:
+
+- A call runs only if `validate_call` accepts it, and, if its tool needs approval, once the person has
+  approved this call: through the client (elicitation), or beforehand (`approve_all`).
+- What a client sends back of an earlier answer (`requestState`) is sealed, and valid for the same call only.
+- Over HTTP, requests need the API key if there is one; on loopback, the Host and Origin of loopback.
+
+Up to protocol 2025-11-25 a server asks in the middle of a call. From 2026-07-28 on it ends the request with
+its question, and the client calls again with the answer; so the executor of a tool that only reads runs again
+from its beginning, and one that writes may not ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+from mcp import MCPError
+from mcp.server import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as ListedTool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gbnf.calls.validation import validate_call
+from gbnf.calls.validation.closed_schema import validation_schema
+from gbnf.errors import GbnfError
+from gbnf.schema.applicators import map_subschemas
+from gbnf.tools import Tool, localized
+from gbnf.tools.step_references import offered_args
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors import Context, Form, run_executor
+from gbnf_server.mcp.elicitation import form_answers, form_params
+
+_NAME = "gbnf"
+_OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
+_APPROVAL, _APPROVED, _FORM = "approval", "approve", "form"
+
+_Value = TypeVar("_Value")
+
+
+class ToolServer:
+    """Offers tools to MCP clients; each call is a turn of `context`.
+
+    Tools that need an earlier step are left out. `approve_all`: approve every call; otherwise calls that need
+    approval are refused for clients that cannot ask. `language`: of the descriptions.
+    """
+
+    def __init__(
+        self, tools: Sequence[Tool], context: Context, *, approve_all: bool = False, language: str = "en"
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools if offered_args(tool, ()) is not None}
+        self._context, self._approve_all = context, approve_all
+        self._listed = [_listed(tool, language) for tool in self._tools.values()]
+        self._server: Server[Any] = Server(
+            _NAME, version=_version(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
+        )
+        self._server.middleware.append(
+            RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=_NAME)
+        )
+
+    async def serve_stdio(self) -> None:
+        """Serve one client on standard input and output, until the input ends."""
+        async with stdio_server() as (received, sent):
+            await self._server.run(received, sent, self._server.create_initialization_options())
+
+    def http_app(self, host: str, api_key: str | None = None) -> ASGIApp:
+        """Return the ASGI application that serves `/mcp` on `host`, for clients that have the API key."""
+        app: ASGIApp = self._server.streamable_http_app(host=host, transport_security=_security(host))
+        return app if api_key is None else _ApiKeyCheck(app, api_key)
+
+    async def _list_tools(
+        self,
+        _request: ServerRequestContext[Any],
+        _params: PaginatedRequestParams | None,
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=self._listed)
+
+    async def _call_tool(
+        self, request: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        tool = self._tools.get(params.name)
+        arguments = params.arguments or {}
+        verdict = validate_call({"name": params.name, "arguments": arguments}, list(self._tools.values()))
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, verdict.errors[0])
+        if not verdict.ok:
+            return _error("; ".join(verdict.errors))
+        conversation = _Conversation(request, params)
+        context = self._context.for_turn()
+        try:
+            if (
+                tool.run.confirm
+                and not self._approve_all
+                and not await conversation.approved(tool, arguments)
+            ):
+                return _error(f"the person did not approve the call of '{tool.name}'; it was not executed")
+            person = _ClientPerson(conversation, tool, context)
+            work = partial(run_executor, tool, arguments, replace(context, person=person))
+            try:
+                result = await _in_thread(work)
+            except GbnfError as error:
+                if person.question is not None:
+                    raise person.question from None
+                return _error(str(error))
+        except _Question as question:
+            return question.result
+        except ExecutorError as error:
+            return _error(error.message)
+        text = json.dumps(result, ensure_ascii=False)
+        return CallToolResult(content=[TextContent(text=text)], structured_content=result)
+
+
+class _Question(Exception):  # noqa: N818 - not a fault: the client is asked, and calls again
+    """A question that ends this request; the client answers it with its next one."""
+
+    def __init__(self, key: str, params: ElicitRequestFormParams, state: Mapping[str, Any]) -> None:
+        super().__init__(params.message)
+        self.result = InputRequiredResult(
+            input_requests={key: ElicitRequest(params=params)}, request_state=json.dumps(state)
+        )
+
+
+class _Conversation:
+    """What a client has answered in the rounds of one call, and how it is asked."""
+
+    def __init__(self, request: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
+        self._session, self._request_id = request.session, request.request_id
+        self._loop = asyncio.get_running_loop()
+        self.in_rounds = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+        state = json.loads(params.request_state) if params.request_state else {}
+        responses = (params.input_responses or {}) if state else {}
+        self._state: dict[str, Any] = {
+            "approved": state.get("approved", False),
+            "forms": state.get("forms", []),
+        }
+        given = responses.get(_APPROVAL)
+        self._approval = given if isinstance(given, ElicitResult) else None
+        given = responses.get(_FORM)
+        if isinstance(given, ElicitResult):
+            self._state["forms"].append(given.model_dump(mode="json"))
+
+    async def approved(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the person approves the call. Raises ExecutorError, and `_Question` to ask."""
+        if self._state["approved"]:
+            return True
+        self._check_that_it_asks(
+            f"'{tool.name}' needs a person's approval",
+            "Use another client, or start the server with --yes to approve every call.",
+        )
+        params = _approval_params(tool, arguments)
+        if self._approval is not None:
+            answer = self._approval
+        elif self.in_rounds:
+            raise _Question(_APPROVAL, params, self._state)
+        else:
+            answer = await self._elicit(params)
+        self._state["approved"] = answer.action == "accept" and (answer.content or {}).get(_APPROVED) is True
+        return bool(self._state["approved"])
+
+    def answer(self, number: int, tool: Tool, form: Form) -> ElicitResult:
+        """Return the client's answer to the form `number` of the executor, whose thread this is."""
+        self._check_that_it_asks(f"'{tool.name}' asks the person", "Use another client.")
+        forms: list[Any] = self._state["forms"]
+        if number < len(forms):
+            return ElicitResult.model_validate(forms[number])
+        params = form_params(form)
+        if not self.in_rounds:
+            return asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop).result()
+        if tool.run.effect == "write":
+            raise ExecutorError(
+                f"'{tool.name}' asks the person in the middle of a change, which this client's protocol "
+                "does not allow; connect with protocol 2025-11-25"
+            )
+        raise _Question(_FORM, params, self._state)
+
+    async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+        try:
+            return await self._session.elicit_form(params.message, params.requested_schema, self._request_id)
+        except MCPError as error:
+            raise ExecutorError(f"the client could not ask the person: {error}") from None
+
+    def _check_that_it_asks(self, why: str, hint: str) -> None:
+        capabilities = self._session.client_capabilities
+        asks = capabilities.elicitation if capabilities is not None else None
+        if asks is None or (asks.url is not None and asks.form is None):
+            raise ExecutorError(
+                f"{why}, and this MCP client cannot ask: it does not support elicitation. {hint}"
+            )
+
+
+class _ClientPerson:
+    """The person at an MCP client. `question`: what ends this request."""
+
+    def __init__(self, conversation: _Conversation, tool: Tool, context: Context) -> None:
+        self._conversation, self._tool, self._context = conversation, tool, context
+        self._forms = 0
+        self.question: _Question | None = None
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        """Return the answers of the person at the client. Raises ExecutorError."""
+        number, self._forms = self._forms, self._forms + 1
+        try:
+            result = self._conversation.answer(number, self._tool, form)
+        except _Question as question:
+            self.question = question
+            raise ExecutorError("the client is asked first") from None
+        return form_answers(form, result, self._context)
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        """Raise ExecutorError: approval is given before an executor runs."""
+        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
+
+
+class _ApiKeyCheck:
+    """ASGI middleware that refuses requests without ``Authorization: Bearer KEY``."""
+
+    def __init__(self, app: ASGIApp, api_key: str) -> None:
+        self._app, self._expected = app, f"Bearer {api_key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._expected):
+                refusal = PlainTextResponse(
+                    "an API key is needed: send Authorization: Bearer KEY",
+                    status_code=401,
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a server on `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _security(host: str) -> TransportSecuritySettings:
+    """Return the allowed Host and Origin: those of `host`, or any if it stands for every interface."""
+    try:
+        anywhere = ip_address(host).is_unspecified
+    except ValueError:
+        anywhere = False
+    names = (
+        ["127.0.0.1", "localhost", "[::1]"] if is_loopback(host) else [f"[{host}]" if ":" in host else host]
+    )
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=not anywhere,
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+
+
+def _listed(tool: Tool, language: str) -> ListedTool:
+    offered = offered_args(tool, ())
+    assert offered is not None
+    schema = _plain(validation_schema(offered, frozenset(), closed=True), language)
+    if groups := offered.get("requires_one_of"):
+        needed = [{"anyOf": [{"required": [name]} for name in group]} for group in groups]
+        schema["allOf"] = [*schema.get("allOf", ()), *needed]
+    return ListedTool(
+        name=tool.name,
+        description=tool.description(language) or None,
+        input_schema=schema,
+        annotations=ToolAnnotations(
+            read_only_hint=tool.run.effect == "read",
+            destructive_hint=tool.run.confirm if tool.run.effect == "write" else None,
+        ),
+    )
+
+
+def _plain(schema: Any, language: str) -> Any:
+    """Return a schema without the keywords of this project, with its descriptions in one language."""
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {key: value for key, value in schema.items() if key not in _OWN_KEYWORDS}
+    if isinstance(plain.get("description"), Mapping):
+        plain["description"] = localized(plain["description"], language)
+    return dict(map_subschemas(plain, lambda _path, member: _plain(member, language)))
+
+
+def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> ElicitRequestFormParams:
+    shown = json.dumps(arguments, ensure_ascii=False, indent=2)
+    return ElicitRequestFormParams(
+        message=f"Allow {tool.name} to run with {shown}?",
+        requested_schema={
+            "type": "object",
+            "properties": {_APPROVED: {"type": "boolean", "title": "Allow it"}},
+            "required": [_APPROVED],
+        },
+    )
+
+
+def _error(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+async def _in_thread(work: Callable[[], _Value]) -> _Value:
+    """Return what `work` returns, in a daemon thread: the server ends without waiting for an executor."""
+    done: Future[_Value] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(done)
+
+
+def _version() -> str:
+    try:
+        return version("gbnf-toolkit")
+    except PackageNotFoundError:
+        return ""
