@@ -1,6 +1,8 @@
-"""An MCP server over stdio that behaves badly in one way, for tests. Only the standard library: it starts fast.
+"""An MCP server over stdio that behaves badly in one way, for tests.
 
-    python hostile_mcp_server.py MODE
+Only the standard library, so it starts fast.
+
+python hostile_mcp_server.py MODE
 """
 
 from __future__ import annotations
@@ -82,7 +84,11 @@ def call(request: dict[str, Any]) -> None:
         case "refuses":
             write(
                 json.dumps(
-                    {"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32602, "message": "no such\ntool"}}
+                    {
+                        "jsonrpc": "2.0",
+                        "id": request["id"],
+                        "error": {"code": -32602, "message": "no such\ntool"},
+                    }
                 )
             )
         case "deaf":
@@ -100,7 +106,9 @@ def call(request: dict[str, Any]) -> None:
         case "asks":
             question = {"message": "Choose", "requestedSchema": {"type": "object", "properties": {}}}
             write(json.dumps({"jsonrpc": "2.0", "id": 99, "method": "sampling/createMessage", "params": {}}))
-            write(json.dumps({"jsonrpc": "2.0", "id": 98, "method": "elicitation/create", "params": question}))
+            write(
+                json.dumps({"jsonrpc": "2.0", "id": 98, "method": "elicitation/create", "params": question})
+            )
             replies = [json.loads(sys.stdin.readline()) for _ in range(2)]
             texts = sorted("refused" if "error" in each else each["result"]["action"] for each in replies)
             reply(request, {"content": [{"type": "text", "text": " ".join(texts)}]})

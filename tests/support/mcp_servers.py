@@ -13,11 +13,12 @@ from gbnf.tools import Tool
 from gbnf_server.mcp import McpTools
 
 _FOLDER = Path(__file__).parent
+SDK_SERVER = _FOLDER / "sdk_mcp_server.py"
 
 
 def sdk_server(*options: str) -> str:
     """The command line of `sdk_mcp_server.py` over stdio."""
-    return shlex.join([sys.executable, str(_FOLDER / "sdk_mcp_server.py"), "stdio", *options])
+    return shlex.join([sys.executable, str(SDK_SERVER), "stdio", *options])
 
 
 def hostile_server(mode: str) -> str:
@@ -28,7 +29,7 @@ def hostile_server(mode: str) -> str:
 @contextmanager
 def http_server(*options: str) -> Iterator[str]:
     """The URL of `sdk_mcp_server.py`, whose first option is http or sse."""
-    command = [sys.executable, str(_FOLDER / "sdk_mcp_server.py"), *options]
+    command = [sys.executable, str(SDK_SERVER), *options]
     with serving(command) as url:
         yield url
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 from mcp_types import ElicitRequestParams, ElicitResult
 from mcp_types import Tool as ListedTool
 
-from gbnf.errors import ManifestError
+from gbnf.errors import ManifestErrors
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
-from gbnf.tools.mcp_tools import tool_from_mcp
+from gbnf.tools.sources import load_tools
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context
 from gbnf_server.mcp.config import McpSource, read_source
@@ -33,17 +34,22 @@ from gbnf_server.mcp.results import result_object
 START_TIMEOUT_S = 60.0
 """For a server to start and list its tools: `npx` may download it first."""
 
+CALL_TIMEOUT_S = 60.0
+"""`run.timeout_s` of the tools: the time limit of a request in the SDKs of MCP."""
+
+_UNSAID: Mapping[str, bool] = {"readOnlyHint": False, "destructiveHint": True}
+"""The defaults of annotations in the protocol: a tool of which nothing is said needs approval."""
+
 _LONGEST_NAME = 64
 
 
-@contextmanager
 def mcp_tools(
     *sources: McpSource,
     prefix: str | None = None,
     on_log: OnLog | None = None,
     start_timeout_s: float = START_TIMEOUT_S,
-) -> Iterator[McpTools]:
-    """Start MCP servers, and yield their tools; the servers run until the context ends.
+) -> McpTools:
+    """Return the tools of MCP servers, as a context: the servers start with it, and end with it.
 
     Arguments:
         sources: command lines, URLs, paths of an `mcp.json` (Claude Desktop, VS Code), or its content.
@@ -51,31 +57,41 @@ def mcp_tools(
         on_log: called with a server's name and a line: of its standard error, log messages and progress.
         start_timeout_s: time limit for the servers, which start at the same time.
 
-    Raises McpConfigError for a source that cannot be used, McpServerError for a server that does not start.
+    Raises McpConfigError for a source that cannot be used. Entering the context raises McpServerError for a
+    server that does not start.
 
     """
     servers = [server for source in sources for server in read_source(source)]
-    loop = BackgroundLoop()
-    connections = [Connection(server, on_log, start_timeout_s) for server in servers]
-    try:
-        loop.run(_start(connections))
-        yield McpTools(connections, loop, prefix)
-    finally:
-        try:
-            loop.run(_close(connections))
-        finally:
-            loop.close()
+    return McpTools([Connection(server, on_log, start_timeout_s) for server in servers], prefix)
 
 
 class McpTools:
-    """The tools of running MCP servers."""
+    """The tools of MCP servers, which run within this context."""
 
-    def __init__(self, connections: Sequence[Connection], loop: BackgroundLoop, prefix: str | None) -> None:
-        self._connections, self._loop, self._prefix = connections, loop, prefix
+    def __init__(self, connections: Sequence[Connection], prefix: str | None) -> None:
+        self._connections, self._prefix = connections, prefix
         self._lock = Lock()
         self._listed: tuple[tuple[ListedTool, ...], ...] | None = None
         self._tools: tuple[Tool, ...] = ()
-        self._problems: tuple[str, ...] = ()
+
+    # Not a generator, whose finally would wait for the background thread when the program ends without it.
+    def __enter__(self) -> Self:
+        self._loop = BackgroundLoop()
+        try:
+            self._loop.run(_start(self._connections))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._loop.run(_close(self._connections))
+        finally:
+            self._loop.close()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -91,14 +107,8 @@ class McpTools:
             listed = tuple(connection.tools for connection in self._connections)
             if listed != self._listed:
                 self._listed = listed
-                self._tools, self._problems = _convert(self._connections, self._loop, self._prefix)
+                self._tools = tuple(_tools(self._connections, self._loop, self._prefix))
             return self._tools
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Why tools are left out of `tools`, one sentence for each."""
-        _ = self.tools
-        return self._problems
 
 
 class McpFunction:
@@ -141,27 +151,20 @@ async def _close(connections: Sequence[Connection]) -> None:
     await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def _convert(
-    connections: Sequence[Connection], loop: BackgroundLoop, prefix: str | None
-) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Return the tools of all servers, and why some are left out."""
+def _tools(connections: Sequence[Connection], loop: BackgroundLoop, prefix: str | None) -> Iterator[Tool]:
+    """Yield the tools of all servers; log why one cannot be loaded."""
     names = _resolve_names([(each.name, [tool.name for tool in each.tools]) for each in connections], prefix)
-    tools: list[Tool] = []
-    problems: list[str] = []
     for connection, resolved in zip(connections, names, strict=True):
         for listed, name in zip(connection.tools, resolved, strict=True):
             mapping = listed.model_dump(by_alias=True, mode="json", exclude_none=True)
+            mapping["annotations"] = _UNSAID | mapping.get("annotations", {})
             try:
-                tools.append(
-                    tool_from_mcp(mapping, name=name, function=McpFunction(connection, listed, loop))
-                )
-            except ManifestError as error:
-                place = error.key.replace("args", "inputSchema", 1)
-                problems.append(
-                    f"the tool {listed.name!r} of the MCP server '{connection.name}' is left out: "
-                    f"{place}: {error.problem}. {error.hint}"
-                )
-    return tuple(tools), tuple(problems)
+                (tool,) = load_tools({**mapping, "name": name})
+            except ManifestErrors as errors:
+                connection.log.add(f"the tool {listed.name!r} is left out", str(errors))
+                continue
+            policy = replace(tool.run, timeout_s=CALL_TIMEOUT_S)
+            yield replace(tool, run=policy, function=McpFunction(connection, listed, loop))
 
 
 def _resolve_names(servers: Sequence[tuple[str, Sequence[str]]], prefix: str | None) -> list[list[str]]:

@@ -161,7 +161,7 @@ class _Reader:
                 self._table(entry, "env"),
                 None if cwd is None else self._folder / Path(cwd).expanduser(),
             )
-        if kind is not None and kind not in _HTTP_TYPES:
+        if kind is not None and (not isinstance(kind, str) or kind not in _HTTP_TYPES):
             raise self._fault("type", kind, "unknown type", "Use stdio, http or sse.")
         if "url" not in entry:
             raise self._fault("", None, "neither command nor url is given", "Give one of them.")

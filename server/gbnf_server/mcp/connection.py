@@ -48,7 +48,7 @@ from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
 from gbnf_server.mcp.log import OnLog, ServerLog
 from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
 
-MOST_TOOLS = 10_000
+MOST_TOOLS = 4000
 _MOST_PAGES = 1000
 _LIST_S = 30.0
 _LONGEST_S = 24 * 3600.0  # without an event of a server
@@ -113,9 +113,8 @@ class Connection:
             if not started.done() or started.cancelled() or started.exception() is not None:
                 await self.close()
         if problem:
-            ended = self._stdio.ended if self._stdio is not None else ""
-            if ended and ended != "it was closed":
-                problem = ended
+            if self._stdio is not None and self._stdio.ended_itself:
+                problem = self._stdio.ended
             raise McpServerError(str(self.server), problem, self.log.last(_SHOWN_LINES), hint)
 
     async def close(self) -> None:
@@ -183,8 +182,8 @@ class Connection:
         )
         if not broke:
             return ExecutorError(f"'{name}' failed: {_reason(inner)}")
+        how = self._stdio.ended if self._stdio is not None and self._stdio.ended_itself else _reason(inner)
         await self.close()
-        how = self._stdio.ended if self._stdio is not None else _reason(inner)
         failure = ExecutorError(
             f"'{name}' failed: the connection with its MCP server broke ({how}). "
             "Its effects are unknown; the next call starts the server again."

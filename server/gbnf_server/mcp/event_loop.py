@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
 _CLOSE_S = 30.0
+
+
+async def _outcome(work: Coroutine[Any, Any, _Value]) -> Callable[[], _Value]:
+    """Return what returns or raises what the coroutine did: asyncio logs an error that nobody awaits."""
+    try:
+        value = await work
+    except Exception as error:  # noqa: BLE001 - it is raised where the outcome is called
+        return partial(_raise, error)
+    return lambda: value
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class BackgroundLoop:
@@ -21,16 +35,18 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         """Return what a coroutine returns; cancel it if the caller is interrupted."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = asyncio.run_coroutine_threadsafe(_outcome(work), self.loop)
         try:
-            return future.result()
+            outcome = future.result()
         except BaseException:
             future.cancel()
             raise
+        return outcome()
 
     async def await_here(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         """As `run`, for the event loop of the caller."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+        outcome = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_outcome(work), self.loop))
+        return outcome()
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""

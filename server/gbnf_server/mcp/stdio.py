@@ -43,6 +43,7 @@ _BOOT = (
 _SUPERVISOR = (sys.executable, "-I", "-c", _BOOT)  # -I: variables for the server's Python are not for it
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 14  # bytes of standard error
+_CLOSED = "it was closed"
 _FLUSH_S = 0.5  # for the last messages to a server
 _EXIT_S = 2.0  # for a server whose input has ended
 _END_S = 10.0  # for its supervisor, which ends everything
@@ -55,6 +56,11 @@ class StdioTransport:
     def __init__(self, server: StdioServer, log: ServerLog) -> None:
         self._server, self._log = server, log
         self.ended = ""
+
+    @property
+    def ended_itself(self) -> bool:
+        """Whether the connection ended without being closed here."""
+        return self.ended not in {"", _CLOSED}
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[_Streams]:
@@ -71,15 +77,15 @@ class StdioTransport:
                     yield reading, writing
                 finally:
                     with anyio.CancelScope(shield=True):
+                        self.ended = self.ended or _CLOSED
                         writing.close()
                         with anyio.move_on_after(_FLUSH_S):
                             await all_sent.wait()
                         sending.cancel()
                         await all_sent.wait()
-                        await process.end()
+                        await process.end(gracefully=not self.ended_itself)
                         with anyio.move_on_after(_EXIT_S):
                             await all_logged.wait()
-                    self.ended = self.ended or "it was closed"
                     tasks.cancel_scope.cancel()
 
     async def _receive(
@@ -88,7 +94,8 @@ class StdioTransport:
         complete = await _read_lines(
             process.output, LONGEST_MESSAGE, lambda line: self._deliver(line, received)
         )
-        self.ended = await process.how_it_ended() if complete else TOO_LONG
+        how = await process.how_it_ended() if complete else TOO_LONG
+        self.ended = self.ended or how
         received.close()
 
     async def _deliver(
@@ -195,10 +202,10 @@ class _Process:
             return f"it {describe_exit(int(self._connection.recv(64)))}"
         return "it closed its standard output"
 
-    async def end(self) -> None:
+    async def end(self, *, gracefully: bool) -> None:
         """End the server: close its input, and have its supervisor end it if that is not enough."""
         self.close_input()
-        await self._wait(_EXIT_S)
+        await self._wait(_EXIT_S if gracefully else 0.0)
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         await self._wait(_END_S)
@@ -228,7 +235,7 @@ async def _read_lines(
             start = 0
             if line:
                 await on_line(line)
-        if kept.strip() and (not chunk or (in_parts and len(kept) > longest)):
+        if (not chunk or (in_parts and len(kept) > longest)) and kept.strip():
             await on_line(bytes(kept))
             kept.clear()
         if not chunk or len(kept) > longest:

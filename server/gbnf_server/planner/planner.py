@@ -31,11 +31,11 @@ class Planner:
 
         Planner(tools, backend, PlannerOptions(max_steps=20), context=context).run("find my notes")
 
-    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `tools` may be a function, for
-    tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins. `hooks` see
-    every event; an exception in a hook becomes a warning of the run. `clock` returns aware times that never
-    decrease; by default it starts from the context's present. A planner may serve several runs at a time if
-    its backend may.
+    Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `tools` may be a function,
+    for tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins.
+    `hooks` see every event; an exception in a hook becomes a warning of the run. `clock` returns aware times
+    that never decrease; by default it starts from the context's present. A planner may serve several runs at
+    a time if its backend may.
 
     A backend that takes no grammar, or the environment variable GBNF_GRAMMAR=0, replaces the call format
     "grammar": by "text" and "json".

@@ -1,0 +1,322 @@
+"""The client with a server of the SDK, over every transport and both eras of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gbnf.tools import Tool
+from gbnf_server.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.executors import (
+    AbsentPerson,
+    Context,
+    Form,
+    Person,
+    ScriptedPerson,
+    Workspace,
+    run_executor,
+)
+from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
+from gbnf_server.planner import Planner, PlannerOptions
+from support.mcp_servers import SDK_SERVER, hostile_server, http_server, named, sdk_server
+from support.processes import children, is_alive, wait_until
+from support.scripts import Script
+
+TRANSPORTS = ["stdio", "stdio --legacy", "http", "http --legacy", "sse --legacy"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """A running server's tools, and the lines of its log."""
+
+    mcp: McpTools
+    log: list[str]
+    transport: str
+
+    @property
+    def is_modern(self) -> bool:
+        return "--legacy" not in self.transport
+
+    def call(self, name: str, arguments: dict[str, Any], there: Context) -> dict[str, Any]:
+        return run_executor(named(self.mcp, name), arguments, there)
+
+    def names(self) -> set[str]:
+        return {tool.name for tool in self.mcp.tools}
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    log: list[str] = []
+    with ExitStack() as stack:
+        transport, *options = request.param.split()
+        source = sdk_server(*options)
+        if transport != "stdio":
+            source = stack.enter_context(http_server(transport, *options))
+        mcp = stack.enter_context(mcp_tools(source, on_log=lambda _, line: log.append(line)))
+        yield Session(mcp, log, request.param)
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Context:
+    return context(tmp_path, AbsentPerson())
+
+
+def context(root: Path, person: Person) -> Context:
+    return Context(Workspace(root), person=person, settings={})
+
+
+def with_limit(tool: Tool, timeout_s: float) -> Tool:
+    return replace(tool, run=replace(tool.run, timeout_s=timeout_s))
+
+
+def test_annotations_become_effects(session: Session) -> None:
+    policies = {tool.name: (tool.run.effect, tool.run.confirm) for tool in session.mcp.tools}
+    assert policies["echo"] == ("read", False)
+    assert policies["add"] == ("write", False)
+    assert policies["remove"] == ("write", True)
+    assert named(session.mcp, "echo").description() == "Return the text."
+
+
+def test_a_schema_that_is_malformed_is_loosened_and_named(session: Session) -> None:
+    (finding,) = named(session.mcp, "broken_input").findings
+    assert (finding.kind, finding.pointer, finding.keyword) == ("loosened", "/properties/a", "type")
+
+
+def test_a_name_that_no_api_takes_is_replaced(session: Session, there: Context) -> None:
+    assert session.call("odd_name_", {}, there) == {"text": "odd"}
+
+
+def test_results_are_objects(session: Session, there: Context) -> None:
+    assert session.call("echo", {"text": "hi"}, there) == {"text": "hi"}
+    assert session.call("add", {"a": 1, "b": 2}, there) == {"total": 3}
+
+
+def test_binary_data_is_saved_in_the_workspace(session: Session, there: Context) -> None:
+    result = session.call("everything", {}, there)
+    root = there.workspace.root
+    assert result["text"] == "see"
+    assert [file["type"] for file in result["files"][:2]] == ["image/png", "audio/wav"]
+    assert result["files"][2] == {"type": "image/png", "error": "the data is not base64"}
+    assert [(root / path).read_bytes()[:4] for path in result["entries"]] == [b"\x89PNG", b"RIFF", b"B"]
+    assert result["resources"] == [
+        {"uri": "file:///notes.txt", "name": "notes", "type": "text/plain"},
+        {"uri": "toy://a", "text": "A"},
+    ]
+    assert session.call("everything", {}, there) == result
+
+
+def test_an_error_is_told_to_the_model(session: Session, there: Context) -> None:
+    with pytest.raises(ExecutorError, match=r"^no way$"):
+        session.call("fail", {"text": "no way"}, there)
+
+
+def test_a_call_that_hangs_is_cancelled_and_the_server_goes_on(session: Session, there: Context) -> None:
+    with pytest.raises(ExecutorTimeout):
+        run_executor(with_limit(named(session.mcp, "hang"), 0.5), {}, there)
+    assert session.call("echo", {"text": "on"}, there) == {"text": "on"}
+    if session.transport.startswith("stdio"):
+        wait_until(lambda: "hang was cancelled" in session.log)
+
+
+def test_calls_run_at_the_same_time(session: Session, there: Context) -> None:
+    async def both() -> list[Any]:
+        hanging = with_limit(named(session.mcp, "hang"), 3.0)
+        calls = [
+            asyncio.to_thread(run_executor, hanging, {}, there),
+            asyncio.to_thread(session.call, "echo", {"text": "first"}, there),
+        ]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    hung, echoed = asyncio.run(both())
+    assert isinstance(hung, ExecutorTimeout)
+    assert echoed == {"text": "first"}
+
+
+def test_progress_and_log_messages_are_logged(session: Session, there: Context) -> None:
+    session.call("steps", {}, there)
+    wait_until(lambda: "steps: 1/2 half" in session.log)
+    if not session.is_modern:  # later ones send only what is asked for
+        wait_until(lambda: "info: a note" in session.log)
+
+
+def test_a_question_goes_to_the_person(session: Session, tmp_path: Path) -> None:
+    person = ScriptedPerson({"colour": "green", "number": 3})
+    result = session.call("ask", {}, context(tmp_path, person))
+    assert result["text"].startswith("accept")
+    for part in ("'colour': 'green'", "'number': 3", "'wish': 'none'"):
+        assert part in result["text"]
+    (form,) = person.asked
+    assert form.title == "toys: Choose"
+    assert [(field.var, field.prompt, field.kind) for field in form.fields] == [
+        ("colour", "Which colour", "choice"),
+        ("number", "How many", "number"),
+    ]
+
+
+def test_a_question_that_nobody_answers_is_cancelled(session: Session, there: Context) -> None:
+    assert session.call("ask", {}, there)["text"] == "cancel None"
+
+
+def test_an_invalid_answer_is_asked_again_and_then_declined(session: Session, tmp_path: Path) -> None:
+    person = ScriptedPerson({"colour": "red", "number": 0})
+    assert session.call("ask", {}, context(tmp_path, person))["text"] == "decline None"
+    assert len(person.asked) == 3
+    assert "$.number" in person.asked[1].title
+
+
+def test_the_time_of_a_person_does_not_count(session: Session, tmp_path: Path) -> None:
+    class Slow(ScriptedPerson):
+        def answer(self, form: Form) -> dict[str, Any]:
+            time.sleep(3.0)
+            return super().answer(form)
+
+    person = Slow({"colour": "red", "number": 1})
+    result = run_executor(with_limit(named(session.mcp, "ask"), 2.5), {}, context(tmp_path, person))
+    assert result["text"].startswith("accept")
+
+
+def test_the_root_is_the_workspace_of_the_call(session: Session, there: Context) -> None:
+    if session.is_modern:
+        pytest.skip("the request is part of earlier protocols")
+    assert session.call("roots", {}, there) == {"text": there.workspace.root.as_uri()}
+
+
+def test_limits_of_results(session: Session, there: Context) -> None:
+    with pytest.raises(ExecutorError, match="nested deeper than 64"):
+        session.call("deep", {}, there)
+    if session.transport.startswith("sse"):
+        return  # events have 1 MiB at most
+    with pytest.raises(ExecutorError, match="returned more than 1024 kB"):
+        session.call("big", {"megabytes": 10}, there)
+    assert session.call("echo", {"text": "on"}, there) == {"text": "on"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("false_output", r"\$\.n: .* is not of type 'integer'"),
+        ("broken_output", "the schema itself is invalid"),
+        ("slow_output", "violates the output schema"),
+    ],
+)
+def test_an_output_that_violates_its_schema_fails(
+    session: Session, there: Context, name: str, fault: str
+) -> None:
+    with pytest.raises(ExecutorError, match=f"'{name}' was executed, but .*{fault}"):
+        session.call(name, {}, there)
+
+
+def test_changes_of_the_list_are_noticed(session: Session, there: Context) -> None:
+    session.call("grow", {"name": "fresh"}, there)
+    wait_until(lambda: "fresh" in session.names())
+    fresh = named(session.mcp, "fresh")
+    assert run_executor(fresh, {}, there) == {"text": "new"}
+    session.call("shrink", {"name": "fresh"}, there)
+    wait_until(lambda: "fresh" not in session.names())
+    with pytest.raises(ExecutorError, match="'toys' no longer has the tool 'fresh'"):
+        run_executor(fresh, {}, there)
+
+
+def _final(message: str) -> str:
+    return f'{{"name": "final_answer", "arguments": {{"message": "{message}"}}}}'
+
+
+def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path) -> None:
+    script = Script(
+        {
+            "grow": ['{"name": "grow", "arguments": {"name": "later"}}', _final("grown")],
+            "use it": ['{"name": "later", "arguments": {}}', _final("used")],
+            "shrink": ['{"name": "shrink", "arguments": {"name": "later"}}', _final("gone")],
+        }
+    )
+    options = PlannerOptions(final_answer_from=1)
+    there = context(tmp_path, ScriptedPerson())
+    planner = Planner(lambda: session.mcp.tools, script, options, context=there)
+    assert planner.run("grow").answer == "grown"
+    wait_until(lambda: any(tool.name == "later" for tool in planner.tools))
+    run = planner.run("use it")
+    assert (run.answer, run.steps[0].result) == ("used", {"text": "new"})
+    assert asyncio.run(planner.arun("shrink")).answer == "gone"
+    wait_until(lambda: all(tool.name != "later" for tool in planner.tools))
+
+
+def test_a_crash_fails_the_call_and_the_next_one_starts_the_server_again(there: Context) -> None:
+    with mcp_tools(sdk_server()) as mcp:
+        with pytest.raises(ExecutorError, match=r"'crash' failed: .*\(it ended with status 7\)") as caught:
+            run_executor(named(mcp, "crash"), {}, there)
+        assert "about to crash" in caught.value.__notes__[0]
+        assert run_executor(named(mcp, "echo"), {"text": "again"}, there) == {"text": "again"}
+
+
+def test_a_server_over_http_that_dies_fails_its_calls(there: Context) -> None:
+    with http_server("http") as url, mcp_tools(url) as mcp:
+        with pytest.raises(ExecutorError, match="the connection with its MCP server broke"):
+            run_executor(named(mcp, "crash"), {}, there)
+        with pytest.raises(ExecutorError, match="has ended, and does not start again"):
+            run_executor(named(mcp, "echo"), {"text": "a"}, there)
+
+
+def test_a_thousand_tools_come_in_pages_and_names_that_clash_get_a_prefix() -> None:
+    with mcp_tools(sdk_server("--tools", "1000"), sdk_server(), prefix="p") as mcp:
+        names = [tool.name for tool in mcp.tools]
+    assert len(set(names)) == len(names) > 1000
+    assert {"p_extra_999", "p_toys_echo", "p_toys_echo_2"} <= set(names)
+
+
+def test_the_environment_is_the_default_one_and_the_named_one(
+    there: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_SECRET", "hidden")
+    entry = {"command": sys.executable, "args": [str(SDK_SERVER), "stdio"], "env": {"TOY_GIVEN": "given"}}
+    with mcp_tools({"mcpServers": {"toy": entry}}) as mcp:
+        tool = named(mcp, "environment")
+        assert run_executor(tool, {"name": "TOY_GIVEN"}, there) == {"text": "given"}
+        assert run_executor(tool, {"name": "TOY_SECRET"}, there) == {"text": "(unset)"}
+        assert run_executor(tool, {"name": "PATH"}, there) == {"text": os.environ["PATH"]}
+
+
+def test_credentials_are_hidden(session: Session, there: Context) -> None:
+    handle = there.secrets.keep("swordfish", "password")
+    assert session.call("echo", {"text": "swordfish"}, there) == {"text": handle}
+    with pytest.raises(ExecutorError, match=handle):
+        session.call("fail", {"text": "swordfish"}, there)
+
+
+def test_nothing_is_left_behind() -> None:
+    before, threads = set(children(os.getpid())), set(threading.enumerate())
+    with mcp_tools(hostile_server("stubborn"), hostile_server("usual")):
+        started = set(children(os.getpid())) - before
+        below = {each.pid for pid in started for each in psutil.Process(pid).children(recursive=True)}
+        assert len(started) == len(below) == 2
+    assert not [pid for pid in started | below if is_alive(pid)]
+    assert set(children(os.getpid())) <= before
+    assert set(threading.enumerate()) <= threads
+
+
+def test_servers_that_started_end_when_another_does_not() -> None:
+    before = set(children(os.getpid()))
+    with (
+        pytest.raises(McpServerError, match="no program 'no-such-program'"),
+        mcp_tools(hostile_server("usual"), "no-such-program --x"),
+    ):
+        pass
+    assert set(children(os.getpid())) <= before
+
+
+def test_an_address_without_a_server_is_named() -> None:
+    with (
+        pytest.raises(McpServerError, match=r"http://127\.0\.0\.1:9/mcp.*Check that it runs"),
+        mcp_tools("http://127.0.0.1:9/mcp"),
+    ):
+        pass
