@@ -1,0 +1,136 @@
+"""The reference servers of the MCP project, as npm installs them.
+
+    npm install --prefix FOLDER @modelcontextprotocol/server-everything \\
+        @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory
+
+`GBNF_MCP_SERVERS` names FOLDER; by default `mcp-servers` in the cache folder. Without it, they are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gbnf import compile_pool, filter_pool
+from gbnf_server.errors import ExecutorError
+from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor
+from gbnf_server.mcp import McpTools, mcp_tools
+from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.system.folders import cache_folder
+from support.mcp_servers import named
+from support.processes import wait_until
+from support.scripts import Script
+
+INSTALLED = (
+    Path(os.environ.get("GBNF_MCP_SERVERS") or cache_folder() / "mcp-servers") / "node_modules" / ".bin"
+)
+pytestmark = pytest.mark.skipif(
+    not (INSTALLED / "mcp-server-everything").exists(), reason=f"no servers of npm in {INSTALLED}"
+)
+
+
+def server(name: str, *arguments: object) -> str:
+    return shlex.join([str(INSTALLED / f"mcp-server-{name}"), *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "notes.txt").write_text("buy milk\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mcp(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpTools]:
+    memory = {
+        "command": str(INSTALLED / "mcp-server-memory"),
+        "env": {"MEMORY_FILE_PATH": str(tmp_path_factory.mktemp("memory") / "memory.jsonl")},
+    }
+    config = {"mcpServers": {"memory": memory}}
+    with mcp_tools(server("filesystem", files), server("everything"), config) as tools:
+        yield tools
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Context:
+    person = ScriptedPerson({"name": "Ada", "check": True})
+    return Context(Workspace(tmp_path), person=person, settings={})
+
+
+def test_all_of_their_tools_compile(mcp: McpTools) -> None:
+    assert mcp.problems == ()
+    assert len(mcp.tools) > 30
+    grammar = compile_pool(mcp.tools, final_answer=True)
+    call = {"name": "read_text_file", "arguments": {"path": "/a", "head": 3}}
+    assert grammar.match(json.dumps(call, separators=(",", ":"))).accepted
+
+
+def test_files_are_read_and_written_in_the_given_folder(mcp: McpTools, files: Path, there: Context) -> None:
+    read = run_executor(named(mcp, "read_text_file"), {"path": str(files / "notes.txt")}, there)
+    assert read == {"content": "buy milk\n"}
+    new = files / "new.txt"
+    run_executor(named(mcp, "write_file"), {"path": str(new), "content": "x"}, there)
+    assert new.read_text() == "x"
+    with pytest.raises(ExecutorError, match="Access denied"):
+        run_executor(named(mcp, "read_text_file"), {"path": "/etc/passwd"}, there)
+
+
+def test_annotations_of_the_file_system(mcp: McpTools) -> None:
+    policies = {tool.name: (tool.run.effect, tool.run.confirm) for tool in mcp.tools}
+    assert policies["read_text_file"] == ("read", False)
+    assert policies["write_file"] == ("write", True)
+    assert policies["create_directory"] == ("write", False)
+
+
+def test_everything_is_understood(mcp: McpTools, there: Context) -> None:
+    def call(name: str, **arguments: object) -> dict[str, object]:
+        return run_executor(named(mcp, name), arguments, there)
+
+    assert call("echo", message="hi") == {"text": "Echo: hi"}
+    assert call("get-structured-content", location="Chicago").keys() == {
+        "temperature",
+        "conditions",
+        "humidity",
+    }
+    image = call("get-tiny-image")["entries"]
+    assert isinstance(image, list)
+    assert (there.workspace.root / image[0]).read_bytes().startswith(b"\x89PNG")
+    assert len(call("get-resource-links", count=2)["resources"]) == 2  # type: ignore[arg-type]  # a list
+    assert "completed" in str(call("trigger-long-running-operation", duration=1, steps=2)["text"])
+
+
+def test_the_memory_is_kept_in_the_named_file(mcp: McpTools, there: Context) -> None:
+    ada = {"name": "Ada", "entityType": "person", "observations": ["likes engines"]}
+    run_executor(named(mcp, "create_entities"), {"entities": [ada]}, there)
+    found = run_executor(named(mcp, "search_nodes"), {"query": "engines"}, there)
+    assert found["entities"] == [ada]
+
+
+def test_a_planner_calls_them(mcp: McpTools, files: Path, there: Context) -> None:
+    path = json.dumps(str(files / "notes.txt"))
+    script = Script(
+        {
+            "what do I need?": [
+                f'{{"name": "read_text_file", "arguments": {{"path": {path}}}}}',
+                '{"name": "final_answer", "arguments": {"message": "milk"}}',
+            ]
+        }
+    )
+    run = Planner(lambda: mcp.tools, script, PlannerOptions(), context=there).run("what do I need?")
+    assert (run.outcome, run.answer) == ("answered", "milk")
+    assert run.steps[0].result == {"content": "buy milk\n"}
+
+
+def test_tools_that_appear_later_are_noticed(files: Path) -> None:
+    """The server adds tools that depend on what the client can do once the session has begun."""
+    with mcp_tools(server("everything")) as tools:
+        wait_until(lambda: "trigger-elicitation-request" in {tool.name for tool in tools.tools})
+
+
+def test_the_pool_filter_keeps_them(mcp: McpTools) -> None:
+    assert filter_pool(mcp.tools, "anything at all").kept == mcp.tools
