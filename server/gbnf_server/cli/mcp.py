@@ -53,8 +53,7 @@ def mcp(
       gbnf mcp --manifests my-tools/ --http 8000
       gbnf run "what time is it?" --mcp "gbnf mcp"
     """
-    from gbnf import load_manifests
-    from gbnf_server.bundled import manifests_path
+    from gbnf_server.cli.tool_options import ToolSources
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.mcp.server import ToolServer, is_loopback
 
@@ -64,17 +63,15 @@ def mcp(
             f"{host} is reachable from other machines: give --api-key", param_hint="--http"
         )
     if http is None and api_key:
-        raise typer.BadParameter(
-            "it is for --http; a stdio server has one client, its own", param_hint="--api-key"
-        )
-    tools = load_manifests(manifests or manifests_path())
-    server = ToolServer(tools, Context(Workspace(workspace)), approve_all=yes, language=language)
-    if http is None:
-        # Executors end with this process, and the next change rolls back theirs: there is nothing to tidy up.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(server.serve_stdio())
-    else:
-        _serve_http(server.http_app(host, api_key or None), host, port)
+        raise typer.BadParameter("it is for --http: a stdio server has one client", param_hint="--api-key")
+    with ToolSources(manifests or ()).open() as tools:
+        server = ToolServer(tools, Context(Workspace(workspace)), approve_all=yes, language=language)
+        if http is None:
+            # Executors end with this process, and the next change rolls back theirs.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            asyncio.run(server.serve_stdio())
+        else:
+            _serve_http(server.http_app(host, api_key or None), host, port)
 
 
 def _address(text: str) -> tuple[str, int]:

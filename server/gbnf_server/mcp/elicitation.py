@@ -44,8 +44,9 @@ def _open_url(server: str, params: ElicitRequestURLParams, context: Context) -> 
 
 def _answer_form(server: str, params: ElicitRequestFormParams, context: Context) -> ElicitResult:
     schema = params.requested_schema
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    required = [name for name in schema.get("required", []) if name in properties]
+    properties, required = schema.get("properties"), schema.get("required")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = [name for name in properties if isinstance(required, list) and name in required]
     questions = {name: _Question(name, properties[name]) for name in required or properties}
     content: dict[str, Any] = {
         name: each["default"]

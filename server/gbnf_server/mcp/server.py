@@ -26,7 +26,6 @@ from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
-from gbnf.calls.validation.closed_schema import validation_schema
 from mcp import MCPError
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -52,6 +51,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gbnf.calls.validation import validate_call
+from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.errors import GbnfError
 from gbnf.schema.applicators import map_subschemas
 from gbnf.tools import Tool, localized

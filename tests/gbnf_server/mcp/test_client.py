@@ -130,7 +130,7 @@ def test_a_call_that_hangs_is_cancelled_and_the_server_goes_on(session: Session,
 
 
 def test_calls_run_at_the_same_time(session: Session, there: Context) -> None:
-    async def both() -> list[Any]:
+    async def both() -> list[dict[str, Any] | BaseException]:
         hanging = with_limit(named(session.mcp, "hang"), 3.0)
         calls = [
             asyncio.to_thread(run_executor, hanging, {}, there),
@@ -240,7 +240,7 @@ def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path
             "shrink": ['{"name": "shrink", "arguments": {"name": "later"}}', _final("gone")],
         }
     )
-    options = PlannerOptions(final_answer_from=1)
+    options = PlannerOptions(final_answer_from=1, max_tools=None)
     there = context(tmp_path, ScriptedPerson())
     planner = Planner(lambda: session.mcp.tools, script, options, context=there)
     assert planner.run("grow").answer == "grown"

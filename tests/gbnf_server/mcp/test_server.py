@@ -200,7 +200,7 @@ def test_an_approval_is_for_one_call_only(served: Served) -> None:
 
     async def cheat(client: Client) -> Any:
         session = client.session
-        first = await session.call_tool("delete_files", {"paths": ["a"]}, allow_input_required=True)
+        first: Any = await session.call_tool("delete_files", {"paths": ["a"]}, allow_input_required=True)
         answers = {"approval": ElicitResult(action="accept", content={"approve": True})}
         return await session.call_tool(
             "delete_files",
