@@ -132,13 +132,13 @@ def _read_mapping(location: str, content: Any, folder: Path) -> tuple[McpServerC
     if not isinstance(content, Mapping):
         raise McpConfigError(location, "it must be an object", "Give a server for each name.")
     return tuple(
-        _Reader(f"{location}.{name}", folder, inputs).server(name, entry)
+        _EntryReader(f"{location}.{name}", folder, inputs).server(name, entry)
         for name, entry in content.items()
         if not (isinstance(entry, Mapping) and entry.get("disabled") is True)
     )
 
 
-class _Reader:
+class _EntryReader:
     """Reads one server of an `mcp.json`. Each method raises McpConfigError."""
 
     def __init__(self, location: str, folder: Path, inputs: Any) -> None:

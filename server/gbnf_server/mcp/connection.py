@@ -306,7 +306,7 @@ class Connection:
 
 @asynccontextmanager
 async def _http(server: HttpServer) -> AsyncIterator[TransportStreams]:
-    http = create_mcp_http_client(headers=dict(server.headers))
+    http = create_mcp_http_client(headers={"Accept-Encoding": "identity", **server.headers})
     http.event_hooks["response"].append(_limit_body)
     async with (
         http,
@@ -316,22 +316,29 @@ async def _http(server: HttpServer) -> AsyncIterator[TransportStreams]:
 
 
 async def _limit_body(response: httpx2.Response) -> None:
-    """Limit a JSON response; the SDK limits the events of a stream itself."""
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _LimitedBody(response.stream)
+    """Limit a response. The SDK limits the events of a stream itself."""
+    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    if "content-encoding" in response.headers:
+        _replace_body(response, 0, "it sent a compressed message, which was not asked for")
+    elif not is_stream:
+        _replace_body(response, LONGEST_MESSAGE, TOO_LONG)
+
+
+def _replace_body(response: httpx2.Response, limit: int, fault: str) -> None:
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _LimitedBody(response.stream, limit, fault)
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    def __init__(self, body: httpx2.AsyncByteStream) -> None:
-        self._body = body
+    def __init__(self, body: httpx2.AsyncByteStream, limit: int, fault: str) -> None:
+        self._body, self._limit, self._fault = body, limit, fault
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         length = 0
         async for chunk in self._body:
             length += len(chunk)
-            if length > LONGEST_MESSAGE:
-                raise httpx2.StreamError(TOO_LONG)
+            if length > self._limit:
+                raise httpx2.StreamError(self._fault)
             yield chunk
 
     async def aclose(self) -> None:

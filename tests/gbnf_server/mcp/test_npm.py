@@ -121,7 +121,9 @@ def test_a_planner_calls_them(mcp: McpTools, files: Path, there: Context) -> Non
             ]
         }
     )
-    run = Planner(lambda: mcp.tools, script, PlannerOptions(max_tools=None), context=there).run("what do I need?")
+    run = Planner(lambda: mcp.tools, script, PlannerOptions(max_tools=None), context=there).run(
+        "what do I need?"
+    )
     assert (run.outcome, run.answer) == ("answered", "milk")
     assert run.steps[0].result == {"content": "buy milk\n"}
 
