@@ -119,6 +119,11 @@ def call(request: dict[str, Any]) -> None:
             reply(request, {"content": [{"type": "text", "text": "pong"}]})
 
 
+def tidy_up(*_: object) -> None:
+    complain("tidied up")
+    os._exit(0)
+
+
 def main() -> None:
     if MODE == "exits":
         complain("no configuration found")
@@ -127,11 +132,13 @@ def main() -> None:
         time.sleep(60)
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if MODE == "tidy":
+        signal.signal(signal.SIGTERM, tidy_up)
     for line in sys.stdin:
         request = json.loads(line)
         if "id" in request and "method" in request:
             answer(request)
-    if MODE == "stubborn":
+    if MODE in {"stubborn", "tidy"}:
         time.sleep(60)
 
 

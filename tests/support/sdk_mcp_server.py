@@ -109,9 +109,10 @@ def fail(text: str) -> CallToolResult:
 
 @server.tool()
 async def hang() -> CallToolResult:
-    """Never return; say on standard error when it is cancelled."""
+    """Return after an hour; say on standard error when it is cancelled."""
     try:
-        await anyio.sleep_forever()
+        await anyio.sleep(3600)
+        return CallToolResult(content=[])
     finally:
         _say("hang was cancelled")
 
@@ -273,7 +274,7 @@ def main() -> None:
     _install_broken(given.tools)
     if given.legacy:
         del server._lowlevel_server._request_handlers["server/discover"]
-        lowlevel.serve_dual_era_loop = serve_loop  # type: ignore[assignment]  # that of earlier SDKs
+        setattr(lowlevel, "serve_dual_era_loop", serve_loop)  # noqa: B010 - the module does not export it
     if given.transport == "stdio":
         server.run()
         return

@@ -104,6 +104,13 @@ def test_requests_of_a_server_are_answered(tmp_path: Path) -> None:
         assert ping(mcp, tmp_path) == {"text": "cancel refused"}
 
 
+def test_a_server_that_goes_on_without_input_may_tidy_up() -> None:
+    log: list[str] = []
+    with mcp_tools(hostile_server("tidy"), on_log=lambda _, line: log.append(line)):
+        pass
+    assert log == ["tidied up"]
+
+
 def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
     with mcp_tools(hostile_server("child")) as mcp:
         pids = [int(pid) for pid in str(ping(mcp, tmp_path)["text"]).split()]

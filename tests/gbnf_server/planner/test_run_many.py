@@ -91,3 +91,17 @@ def test_a_model_in_this_process_says_the_same_to_several_at_once(tmp_path: Path
     with InProcess(model_path(), parallel=2) as backend:
         together = planner(backend, tmp_path / "together").run_many(queries, concurrency=4)
     assert said(together) == said(one_by_one)
+
+
+def test_tools_that_change_are_taken_anew_by_each_run(tmp_path: Path) -> None:
+    script = Script({"now": (NOW, ANSWER), "then": (NOW, ANSWER)})
+    pool = list(POOL)
+    changing = Planner(lambda: pool, script, context=Context(Workspace(tmp_path)))
+    assert changing.run("now").steps[0].call is not None
+    pool.remove(BY_NAME["get_now"])
+    assert changing.run("then").steps[0].refusal == "invalid"
+    pool.clear()
+    with pytest.raises(PoolError, match="the pool is empty"):
+        changing.run("now")
+    with pytest.raises(PoolError, match="the pool is empty"):
+        Planner(lambda: pool, script, context=Context(Workspace(tmp_path)))
