@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.model_options import ApproveAllOption, LanguageOption, ManifestsOption, WorkspaceOption
+from gbnf_server.cli.model_options import ApproveAllOption, LanguageOption, WorkspaceOption
+from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -23,6 +24,7 @@ _LAST_REQUESTS_S = 1
 
 def mcp(
     manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
     http: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +55,6 @@ def mcp(
       gbnf mcp --manifests my-tools/ --http 8000
       gbnf run "what time is it?" --mcp "gbnf mcp"
     """
-    from gbnf_server.cli.tool_options import ToolSources
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.mcp.server import ToolServer, is_loopback
 
@@ -64,8 +65,8 @@ def mcp(
         )
     if http is None and api_key:
         raise typer.BadParameter("it is for --http: a stdio server has one client", param_hint="--api-key")
-    with ToolSources(manifests or ()).open() as tools:
-        server = ToolServer(tools, Context(Workspace(workspace)), approve_all=yes, language=language)
+    with ToolSources(manifests, tools).open() as pool:
+        server = ToolServer(pool, Context(Workspace(workspace)), approve_all=yes, language=language)
         if http is None:
             # Executors end with this process, and the next change rolls back theirs.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
