@@ -55,6 +55,14 @@ def test_compile_for_a_request(gbnf: Gbnf) -> None:
     assert "_google_workspace" not in left.out
 
 
+def test_compile_for_a_request_keeps_the_tools_that_fit_best(gbnf: Gbnf) -> None:
+    options = ["--query", "find the files of Rome", "--max-tools", "2"]
+    value = json.loads(gbnf("compile", "--json", *options).out)
+    assert len(value["kept"]) == 2
+    assert "find_files" in value["kept"]
+    assert value["dropped"]["get_now"].endswith("for this request, and the limit is 2")
+
+
 def make_loose_tool(folder: Path) -> Path:
     """A tool with one argument of any kind, and one that no grammar can hold to its schema."""
     words = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
