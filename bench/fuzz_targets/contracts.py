@@ -22,7 +22,7 @@ from gbnf.contracts import (
     pick,
     text,
 )
-from gbnf.grammar.generate import generate
+from support.random_texts import generate
 
 _WORDS_SAID = st.text("abcdefghijklmnopqrstuvwxyzàéß日 ,.:-1<>/=*_`", min_size=1, max_size=12)
 _OPTIONS = (

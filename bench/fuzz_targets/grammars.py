@@ -15,12 +15,12 @@ from gbnf import Grammar
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.emit import emit
-from gbnf.grammar.generate import generate
 from gbnf_server.errors import GrammarRefused
 from gbnf_server.inference.native import NativeGrammar
 from isolation import Confined, Finished
 from support.grammars import LETTERS, grammars, quick
 from support.oracle import engine
+from support.random_texts import generate
 
 _GBNF_PIECES = [
     "(", ")", "|", "?", "*", "+", "{2}", "{0,3}", "{2,}", "{,2}", "{3,2}", "{2001}", "{0,2001}", "{0}", "#c",

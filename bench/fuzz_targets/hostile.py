@@ -16,11 +16,11 @@ from fuzz_targets.common import ORDERS, SEEDS, Target
 from gbnf import compile_pool, compile_schema, validate_call
 from gbnf.errors import GbnfError
 from gbnf.grammar import analysis
-from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Rules
 from gbnf.tools import Tool
 from support.hostile_schemas import hostile_schema
 from support.oracle import engine
+from support.random_texts import generate
 from support.values import VALIDATORS
 
 KEYWORDS = [

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fuzz_targets.common import ORDERS, SEEDS, Target, accepts
 from gbnf import compile_schema
 from gbnf.errors import SchemaError
-from gbnf.grammar.generate import generate
 from support.oracle import engine
 from support.patterns import TEXTS as PATTERN_TEXTS
 from support.patterns import patterns, python_finds
+from support.random_texts import generate
 from support.schemas import DOCUMENTS
 from support.values import JSON_VALUES, is_valid, values_near
 

@@ -15,11 +15,11 @@ from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.calls.repair import repair_call
 from gbnf.dialects import call_schema, schema_violation
 from gbnf.errors import GbnfError
-from gbnf.grammar.generate import generate
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.bundled import manifests_path
 from support.oracle import engine
 from support.pools import json_values
+from support.random_texts import generate
 from support.schemas import SCHEMAS
 from support.values import NAMES, values_near
 

@@ -1,12 +1,21 @@
-"""The base of fake backends: everything of the protocol but `complete`."""
+"""The base of fake backends, everything of the protocol but `complete`; and the prompts of real ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from gbnf.prompts.messages import PromptStyle
+from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.base import Capabilities, Completion, Dialect
+
+if TYPE_CHECKING:
+    from gbnf_server.backends.in_process import InProcess
+
+
+def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constrained: bool) -> list[int]:
+    """Return the prompt of a conversation as the backend tokenizes it."""
+    return backend._encoded(backend._template.prompt(messages, constrained=constrained))
 
 
 class FakeBackend:

@@ -17,11 +17,11 @@ from gbnf.dialects.lark import lark_text
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import cheapest_costs, find_left_recursion, nullable
 from gbnf.grammar.emit import emit
-from gbnf.grammar.generate import generate, shortest_text
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
 from gbnf.grammar.passes import run_passes
+from support.random_texts import generate, shortest_text
 
 
 def _nested(opening: str, closing: str, inner: str = '"a"') -> Callable[[int], str]:

@@ -11,13 +11,12 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
@@ -139,9 +138,6 @@ class InProcess(RequestBackend):
             return answer if reasoning_filter is None else reasoning_filter.end(answer)
         finally:
             self._kv_cache.release(slot)
-
-    def _tokens(self, messages: Sequence[Message], *, constrained: bool) -> list[int]:
-        return self._encoded(self._template.prompt(messages, constrained=constrained))
 
     def _encoded(self, prompt: str) -> list[int]:
         tokens = self._model.tokenize(prompt, special=True)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gbnf.compiler.any_order import MAX_SPLIT, PROPERTIES_PER_BLOCK
 from gbnf.compiler.objects import MAX_ANY_ORDER
 from gbnf.compiler.schema import compile_schema
-from gbnf.grammar.generate import generate
 from support.oracle import engine
+from support.random_texts import generate
 from support.schemas import DRAFTS, spelled
 from support.values import is_valid
 

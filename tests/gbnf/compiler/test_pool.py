@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.compiler.pool import _link_pool, compile_name_and_arguments, compile_tool
 from gbnf.errors import PoolError, SchemaError
-from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import references
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
+from support.random_texts import generate
 from support.schemas import SCHEMAS
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from gbnf.compiler.primitives import primitives
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
-from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import references
 from support.oracle import engine
+from support.random_texts import generate
 from support.schemas import DOCUMENTS, SHALLOW, spelled
 from support.values import (
     JSON_VALUES,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
 from gbnf.errors import GbnfError
-from gbnf.grammar.generate import generate
 from gbnf.tools import Tool
 from support.oracle import engine
+from support.random_texts import generate
 from support.schemas import SCHEMAS
 from support.values import canonical, in_declared_order, values_near
 

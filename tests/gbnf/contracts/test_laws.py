@@ -25,8 +25,8 @@ from gbnf.contracts import (
     pick,
     text,
 )
-from gbnf.grammar.generate import generate
 from support.oracle import engine
+from support.random_texts import generate
 
 fields: st.SearchStrategy[Field] = st.one_of(
     st.builds(pick, st.integers(1, 120)),

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.dialects.lark import lark_text
-from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER
 from support.grammars import grammars, mutations
 from support.oracle import CHECKOUT, engine
+from support.random_texts import generate
 
 llguidance = pytest.importorskip("llguidance", reason="pip install llguidance")
 BYTES = llguidance.LLTokenizer("byte")

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, compile_schema, load_manifests
 from gbnf.dialects import call_schema, xgrammar_text
-from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Rules
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER
 from support.grammars import LETTERS, grammars
 from support.oracle import CHECKOUT, engine
+from support.random_texts import generate
 
 SHIPPED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1, 3)])

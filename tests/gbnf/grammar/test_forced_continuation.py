@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.grammar.code_points import first_bytes
 from gbnf.grammar.forced_continuation import ForcedContinuation, forced_continuation
-from gbnf.grammar.generate import generate
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from support.grammars import classes, grammars
+from support.random_texts import generate
 
 seeds = st.integers(0, 2**32).map(Random)
 

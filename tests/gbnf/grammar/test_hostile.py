@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from gbnf.errors import AmbiguousGrammarError, GrammarSyntaxError
 from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest_costs
-from gbnf.grammar.generate import generate, shortest_text
 from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import MAX_DEPTH, MAX_NESTING, parse_gbnf
 from gbnf.grammar.passes import _ends
 from support.hostile_grammars import HOSTILE, hostile_grammar, walk
+from support.random_texts import generate, shortest_text
 
 
 def parsed(text: str) -> Rules | None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gbnf.grammar.analysis import CHARACTER, cheapest_costs, nullable
 from gbnf.grammar.emit import emit
-from gbnf.grammar.generate import generate, shortest_text
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import END_OF_TEXT, Matcher
 from gbnf.grammar.parse import parse_gbnf
@@ -20,6 +19,7 @@ from gbnf_server.inference.grammar_checker import EngineMatch
 from isolation import Confined, Crashed, Finished
 from support.grammars import LETTERS, grammars, mutations
 from support.oracle import engine
+from support.random_texts import generate, shortest_text
 
 seeds = st.integers(0, 2**32).map(Random)
 

@@ -20,6 +20,7 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
+from support.backends import prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
 from support.server import CONTEXT
 
@@ -101,7 +102,7 @@ def test_a_warm_memory_changes_nothing_but_the_count(
     backend: InProcess, words: list[str], common: int
 ) -> None:
     earlier = [*ASK[:common], {"role": "user", "content": "".join(words)}]
-    prompt = backend._tokens(ASK, constrained=True)
+    prompt = prompt_tokens(backend, ASK, constrained=True)
     backend._kv_cache._sequences[0].cached_tokens.clear()
     cold = backend.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"))
     backend.complete(earlier, grammar=CALL)  # type: ignore[arg-type]  # a list of the same dicts
@@ -366,7 +367,7 @@ def test_a_template_that_refuses_one_conversation(tmp_path: Path) -> None:
 
 def test_reasoning_that_the_template_opens_is_closed_under_a_grammar(tmp_path: Path) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + "<think>\n"), threads=1) as loaded:
-        held, free = (loaded._tokens(ASK, constrained=constrained) for constrained in (True, False))
+        held, free = (prompt_tokens(loaded, ASK, constrained=constrained) for constrained in (True, False))
         ends = ["".join(map(loaded._model.token_text, tokens)) for tokens in (held, free)]
     assert ends[0] == ends[1].removesuffix("\n") + "\n\n</think>\n\n"
 
@@ -375,12 +376,12 @@ def test_reasoning_that_the_template_opens_is_closed_under_a_grammar(tmp_path: P
 def test_the_start_token_stands_once(tmp_path: Path, template: str) -> None:
     model = make_model(tmp_path / "m.gguf", template=template, adds_start=True)
     with InProcess(model, threads=1) as loaded:
-        tokens = loaded._tokens(ASK, constrained=True)
+        tokens = prompt_tokens(loaded, ASK, constrained=True)
         assert tokens[0] == loaded._model.bos_token
         assert tokens.count(tokens[0]) == 1
 
 
 def test_special_tokens_of_the_template_are_read_as_such(backend: InProcess) -> None:
-    names = {backend._model.token_text(token) for token in backend._tokens(ASK, constrained=True)}
+    names = {backend._model.token_text(token) for token in prompt_tokens(backend, ASK, constrained=True)}
     assert names >= {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}
     assert set(SPECIAL) >= {name for name in names if len(name) > 5}

@@ -29,6 +29,7 @@ from gbnf_server.errors import (
 )
 from gbnf_server.llama_server import build
 from gbnf_server.llama_server.process import LlamaServerProcess
+from support.backends import prompt_tokens
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
 from support.server import (
@@ -272,5 +273,5 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
     ):
         there = client.complete(messages, grammar=CALL)
         assert local._template.prompt(messages, constrained=False) == '[q][c][Result of step 1: {"n": 1}]'
-        assert there.prompt_tokens == len(local._tokens(messages, constrained=True))
+        assert there.prompt_tokens == len(prompt_tokens(local, messages, constrained=True))
         assert there.text == local.complete(messages, grammar=CALL).text

@@ -27,6 +27,7 @@ from gbnf_server.demo_model import model_path
 from gbnf_server.errors import BackendError, SetupError
 from gbnf_server.inference import decoder
 from gbnf_server.inference.kv_cache import Slot, shared_prefix_length
+from support.backends import prompt_tokens
 from support.grammars import grammars
 from support.oracle import CHECKOUT, SHARED, engine
 from support.vocabularies import make_model_over
@@ -329,8 +330,8 @@ def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
     assert first.cached_tokens == 0
     second = small.complete(conversation("another"), grammar=grammar, max_tokens=40)
     system = shared_prefix_length(
-        small._tokens(conversation("one"), constrained=True),
-        small._tokens(conversation("another"), constrained=True),
+        prompt_tokens(small, conversation("one"), constrained=True),
+        prompt_tokens(small, conversation("another"), constrained=True),
     )
     assert second.cached_tokens == system
     pasts = [len(sequence.cached_tokens) for sequence in small._kv_cache._sequences]
@@ -347,7 +348,7 @@ def test_a_conversation_goes_on_where_it_was(small: InProcess) -> None:
     talks = [conversation("Rome"), conversation("Oslo, and a longer request")]
     for _ in range(3):
         for talk in talks:
-            before = small._tokens(talk, constrained=True)
+            before = prompt_tokens(small, talk, constrained=True)
             found = small.complete(talk, grammar=grammar, max_tokens=30)
             if len(talk) > 2:
                 assert found.cached_tokens >= found.prompt_tokens - 30 - len(found.text)

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gbnf.grammar.generate import generate, shortest_text
 from gbnf.grammar.parse import parse_gbnf
+from support.random_texts import generate, shortest_text
 
 
 def test_it_always_ends() -> None:

@@ -33,7 +33,7 @@ def generate(rules: Rules, random: Random, *, budget: int = 400) -> str:
 
 def shortest_text(rules: Rules) -> str:
     """Return the first of the shortest texts of the language. Raises GrammarError as `generate` does."""
-    return generate(rules, Random(0), budget=0)  # noqa: S311  # nothing is drawn but the one character of a class
+    return generate(rules, Random(0), budget=0)  # nothing is drawn but the one character of a class
 
 
 class _Derivation:
