@@ -9,14 +9,14 @@ uses the bundled model instead, which samples freely. In each round every conten
 so that the machine's load affects all alike; the prompt is in every KV cache by then. Ratios are of medians
 within one run. `--folder` keeps the model for the next run.
 
-    free            our loop without a grammar: the same text, unconstrained
-    full mask       llama-cpp-python's own: `Llama` with a `LlamaGrammar`, which masks the whole vocabulary
-    bare            `Llama` without a grammar
-    one by one      our loop, every token sampled
-    jumping         our loop, forced tokens are appended without sampling
-    llguidance      the same with llguidance as engine
-    server          llama-server with our grammar (`/completion`)
-    server's tools  llama-server with its own: `/v1/chat/completions` with `tools` and `tool_choice: required`
+    unconstrained     our loop without a grammar: the same text, unconstrained
+    llama-cpp-python  `Llama` without a grammar
+    full mask         `Llama` with a `LlamaGrammar`, which masks the whole vocabulary
+    token by token    our loop, every token sampled
+    jump-forward      our loop, forced tokens are appended without sampling
+    llguidance        the same with llguidance as engine
+    server            llama-server with our grammar (`/completion`)
+    server's tools    llama-server with its own (`/v1/chat/completions`, `tool_choice: required`)
 """
 
 from __future__ import annotations
@@ -59,16 +59,23 @@ _REQUESTS = {
     "create_dirs": "create the folder trips/rome",
     "find_files": "find the csv files in reports",
 }
-_THREADS = 1  # two that share their cores with other programs wait for each other more than they work
+_THREADS = 1  # two threads that share their cores with other programs mostly wait for each other
 _MOST_TOKENS = 200
 _TOOLS = "server's tools"
-_IN_PROCESS = ("free", "bare", "full mask", "one by one", "jumping", "llguidance")
+_IN_PROCESS = (
+    "unconstrained",
+    "llama-cpp-python",
+    "full mask",
+    "token by token",
+    "jump-forward",
+    "llguidance",
+)
 _CONTENDERS = (*_IN_PROCESS, "server", _TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A call to be written, and the conversation that asks for it, as it is and as the model reads it."""
+    """An expected call, the messages of its conversation, and their rendered prompt."""
 
     name: str
     text: str
@@ -77,8 +84,8 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """One call: seconds in all and in the grammar, tokens, how many of them cost no step."""
+class Completion:
+    """One generated call: seconds in total and in the grammar, tokens, and how many were forced."""
 
     seconds: float
     text: str
@@ -87,11 +94,11 @@ class Written:
     grammar_s: float | None = None
 
 
-Contender = Callable[[Job], Written]
+Contender = Callable[[Job], Completion]
 
 
 def scripted_jobs() -> list[Job]:
-    """Return calls in prompts of different lengths, so that each is at positions of its own."""
+    """Return calls in prompts of different lengths, so that no two calls share a position."""
     tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
     padding, made = 0, []
     for name in _NAMES:
@@ -106,7 +113,7 @@ def scripted_jobs() -> list[Job]:
 
 
 def embedded_jobs(model: NativeModel) -> list[Job]:
-    """Return requests that the bundled model was trained on; its answers are not known beforehand."""
+    """Return requests that the bundled model was trained on. Their expected calls are empty."""
     tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
     template, made = ChatTemplate(model), []
     for name, request in _REQUESTS.items():
@@ -119,62 +126,65 @@ def embedded_jobs(model: NativeModel) -> list[Job]:
 
 
 def script(model: NativeModel, prompt: Sequence[int], text: str) -> dict[int, int]:
-    """Return what has to be said at which position to write `text` behind the prompt."""
+    """Return the token for each position, with which the model generates `text` after the prompt."""
     tokens = [*model.tokenize(text, special=True), min(model.end_tokens)]
     return {len(prompt) - 1 + index: token for index, token in enumerate(tokens)}
 
 
 def prompt_tokens(model: NativeModel, text: str) -> list[int]:
+    """Return the tokens of a prompt, starting with the BOS token if the model has one."""
     tokens = model.tokenize(text, special=True)
     start = model.bos_token
     return tokens if start is None or tokens[:1] == [start] else [start, *tokens]
 
 
 def plain_prompt(messages: Sequence[Message]) -> str:
-    """As the template of `scripted` has it."""
-    said = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages]
-    return "".join(said) + "<|im_start|>assistant\n"
+    """Return the prompt of a conversation, as the chat template of `scripted` renders it."""
+    turns = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages]
+    return "".join(turns) + "<|im_start|>assistant\n"
 
 
 def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> tuple[InProcess, Contender]:
-    """Our backend as a contender."""
+    """Return this package's backend, and it as a contender."""
     backend = InProcess(path, threads=_THREADS, context_length=context, **options)
 
-    def write(job: Job) -> Written:
+    def write(job: Job) -> Completion:
         begun = time.perf_counter()
         found = backend.complete(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS)
         seconds = time.perf_counter() - begun
-        return Written(seconds, found.text, found.completion_tokens, found.forced_tokens, found.grammar_s)
+        return Completion(seconds, found.text, found.completion_tokens, found.forced_tokens, found.grammar_s)
 
     return backend, write
 
 
 def llama_cpp_python(path: Path, grammar: Grammar | None, context: int, model: NativeModel) -> Contender:
-    """Return the high-level `Llama`, greedy."""
+    """Return llama-cpp-python's `Llama` as a contender, with greedy sampling."""
     patch_default_model_params()
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
 
-    def write(job: Job) -> Written:
+    def write(job: Job) -> Completion:
         prompt = prompt_tokens(model, job.prompt)
         begun = time.perf_counter()
-        held = None if grammar is None else LlamaGrammar.from_string(str(grammar), verbose=False)
-        answer: Any = llama.create_completion(prompt, max_tokens=_MOST_TOKENS, temperature=0.0, grammar=held)
+        compiled = None if grammar is None else LlamaGrammar.from_string(str(grammar), verbose=False)
+        answer: Any = llama.create_completion(
+            prompt, max_tokens=_MOST_TOKENS, temperature=0.0, grammar=compiled
+        )
         seconds = time.perf_counter() - begun
-        return Written(seconds, answer["choices"][0]["text"], answer["usage"]["completion_tokens"])
+        return Completion(seconds, answer["choices"][0]["text"], answer["usage"]["completion_tokens"])
 
     return write
 
 
 def _key(url: str) -> dict[str, str]:
-    """Return the header that a server of ours asks for."""
+    """Return the header with the API key of a server that this package started."""
     return {"Authorization": f"Bearer {api_keys.find(url)}"}
 
 
 def server(url: str, grammar: Grammar, model: NativeModel) -> Contender:
-    """llama-server with our grammar."""
+    """Return llama-server with our grammar as a contender."""
     client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
-    def write(job: Job) -> Written:
+    def write(job: Job) -> Completion:
         body = {
             "prompt": prompt_tokens(model, job.prompt),
             "grammar": str(grammar),
@@ -185,13 +195,13 @@ def server(url: str, grammar: Grammar, model: NativeModel) -> Contender:
         }
         begun = time.perf_counter()
         answer = client.post("/completion", json=body).raise_for_status().json()
-        return Written(time.perf_counter() - begun, answer["content"], answer["tokens_predicted"])
+        return Completion(time.perf_counter() - begun, answer["content"], answer["tokens_predicted"])
 
     return write
 
 
 def tools_body(job: Job) -> dict[str, Any]:
-    """Return what `/v1/chat/completions` is asked: the same tools, as OpenAI's clients give them."""
+    """Return the body of a request to `/v1/chat/completions` with the same tools."""
     tools = [
         {
             "type": "function",
@@ -215,10 +225,10 @@ def tools_body(job: Job) -> dict[str, Any]:
 
 
 def server_tools(url: str) -> Contender:
-    """llama-server with its own grammar for tools."""
+    """Return llama-server with its own grammar for tools as a contender."""
     client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
-    def write(job: Job) -> Written:
+    def write(job: Job) -> Completion:
         body = tools_body(job)
         begun = time.perf_counter()
         answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
@@ -228,16 +238,16 @@ def server_tools(url: str) -> Contender:
         ]
         function = calls[0]["function"]
         call = {"name": function["name"], "arguments": json.loads(function["arguments"])}
-        return Written(seconds, call_text(call), answer["usage"]["completion_tokens"])
+        return Completion(seconds, call_text(call), answer["usage"]["completion_tokens"])
 
     return write
 
 
 def tools_script(vocabulary: Path, folder: Path, model: NativeModel, wanted: Sequence[Job]) -> dict[int, int]:
-    """Where llama-server's own prompt for tools has the answer: a server with a small model says it."""
+    """Return the script for llama-server's own prompt for tools, rendered by one with a small model."""
     small = folder / "small.gguf"
     write_model(small, vocabulary, {}, Shape(width=256, layers=1), name="small")
-    said: dict[int, int] = {}
+    tokens: dict[int, int] = {}
     with build.start(small, threads=1, context_length=512) as running:
         for job in wanted:
             answer = httpx.post(
@@ -248,13 +258,13 @@ def tools_script(vocabulary: Path, folder: Path, model: NativeModel, wanted: Seq
                 trust_env=False,
             )
             prompt = prompt_tokens(model, answer.raise_for_status().json()["prompt"])
-            said |= script(model, prompt, f"<tool_call>\n{job.text}\n</tool_call>")
-    return said
+            tokens |= script(model, prompt, f"<tool_call>\n{job.text}\n</tool_call>")
+    return tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All that one contender wrote of one call."""
+    """The completions of one call by one contender."""
 
     contender: str
     layout: str
@@ -267,12 +277,13 @@ class Result:
 
     @property
     def median(self) -> float:
+        """The median of the seconds."""
         return statistics.median(self.seconds)
 
 
 def measure(contenders: Mapping[str, Contender], job: Job, layout: str, rounds: int) -> Iterator[Result]:
-    """One call by all contenders in turn, round by round; what comes first fills their memories."""
-    written: dict[str, list[Written]] = {name: [] for name in contenders}
+    """Time one call with all contenders in turn, round by round. The first round fills their KV caches."""
+    written: dict[str, list[Completion]] = {name: [] for name in contenders}
     for each in range(rounds + 1):
         for name, write in contenders.items():
             one = write(job)
@@ -288,15 +299,15 @@ def measure(contenders: Mapping[str, Contender], job: Job, layout: str, rounds: 
 
 
 def summary(results: Sequence[Result], layout: str) -> Table:
-    """By contender, over all calls that it wrote as it should."""
+    """Return a row for each contender, over all calls that it generated as expected."""
     drawn = Table(title=f"{layout} layout: sums of medians over the calls")
     for column in (
         "contender",
         "calls",
         "s",
         "tokens/s",
-        "× free",
-        "× one by one",
+        "× unconstrained",
+        "× token by token",
         "grammar, ms/token",
         "forced",
     ):
@@ -311,14 +322,14 @@ def summary(results: Sequence[Result], layout: str) -> Table:
         seconds, tokens = sum(row.median for row in rows), sum(row.tokens for row in rows)
         against = {
             other: sum(table[other, row.job].median for row in rows)
-            for other in ("free", "one by one", "bare")
+            for other in ("unconstrained", "token by token", "llama-cpp-python")
             if all((other, row.job) in table for row in rows)
         }
         cost = None
         if rows[0].grammar_s:
             cost = sum(statistics.median(row.grammar_s) for row in rows)
-        elif name == "full mask" and "bare" in against:
-            cost = seconds - against["bare"]
+        elif name == "full mask" and "llama-cpp-python" in against:
+            cost = seconds - against["llama-cpp-python"]
         drawn.add_row(
             name,
             str(len(rows)),
@@ -326,7 +337,7 @@ def summary(results: Sequence[Result], layout: str) -> Table:
             f"{tokens / seconds:.1f}",
             *(
                 f"{seconds / against[other]:.2f}" if other in against else ""
-                for other in ("free", "one by one")
+                for other in ("unconstrained", "token by token")
             ),
             "" if cost is None else f"{1e3 * cost / tokens:.3f}",
             f"{sum(row.forced for row in rows)} of {tokens}",
@@ -335,15 +346,15 @@ def summary(results: Sequence[Result], layout: str) -> Table:
 
 
 def verdict(results: Sequence[Result]) -> Iterator[str]:
-    """Return the constraint's cost beside a step of the model, and beside llama-cpp-python's."""
+    """Yield the cost of the constraint, of a step of the model and of llama-cpp-python's mask."""
     rows = {(each.contender, each.layout, each.job): each for each in results if each.is_same}
     steps, constraint, masks = [], [], []
     for (name, layout, job), row in rows.items():
-        if name == "one by one" and ("free", layout, job) in rows:
-            steps.append(rows["free", layout, job].median / row.tokens)
+        if name == "token by token" and ("unconstrained", layout, job) in rows:
+            steps.append(rows["unconstrained", layout, job].median / row.tokens)
             constraint.append(statistics.median(row.grammar_s) / row.tokens)
-            if {("full mask", layout, job), ("bare", layout, job)} <= rows.keys():
-                mask = rows["full mask", layout, job].median - rows["bare", layout, job].median
+            if {("full mask", layout, job), ("llama-cpp-python", layout, job)} <= rows.keys():
+                mask = rows["full mask", layout, job].median - rows["llama-cpp-python", layout, job].median
                 masks.append(mask / row.tokens)
     if not steps:
         return
@@ -356,7 +367,7 @@ def verdict(results: Sequence[Result]) -> Iterator[str]:
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """Horizontal bars of seconds by contender, the sums of medians, as SVG."""
+    """Write the sums of medians, in seconds, as horizontal bars to an SVG file."""
     sums: dict[tuple[str, str], float] = {}
     for each in results:
         if each.is_same:
@@ -365,7 +376,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
     marks = []
     for index, ((layout, name), seconds) in enumerate(sums.items()):
         y, width = 10 + index * row, 420 * seconds / longest
-        color = "#3b6ea5" if name in {"jumping", "llguidance"} else "#b8c4d0"
+        color = "#3b6ea5" if name in {"jump-forward", "llguidance"} else "#b8c4d0"
         marks.append(f'<text x="190" y="{y + 14}" text-anchor="end">{name} ({layout})</text>')
         marks.append(f'<rect x="200" y="{y + 2}" width="{width:.1f}" height="{row - 6}" fill="{color}"/>')
         marks.append(f'<text x="{206 + width:.1f}" y="{y + 14}">{seconds:.2f} s</text>')
@@ -376,42 +387,42 @@ def plot(results: Sequence[Result], path: Path) -> None:
     )
 
 
-def written(
+def scripted_model(
     folder: Path, vocabulary: Path, shape: Shape, model: NativeModel, all_jobs: Sequence[Job]
 ) -> Path:
-    """Return the scripted model's file, made where it is not there yet."""
+    """Return the path of the scripted model, which is created if it does not exist."""
     path = folder / f"{vocabulary.stem}-{shape.width}-{shape.layers}.gguf"
     if path.exists():
         return path
-    said: dict[int, int] = {}
+    tokens: dict[int, int] = {}
     for job in all_jobs:
-        said |= script(model, prompt_tokens(model, job.prompt), job.text)
+        tokens |= script(model, prompt_tokens(model, job.prompt), job.text)
     if build.find_llama_server() is not None:
         tools = tools_script(vocabulary, folder, model, all_jobs)
-        if said.keys() & tools.keys():
+        if tokens.keys() & tools.keys():
             Console(stderr=True).print("llama-server's prompts for tools overlap with ours")
-        said = tools | said
-    write_model(path, vocabulary, said, shape, name="scripted")
+        tokens = tools | tokens
+    write_model(path, vocabulary, tokens, shape, name="scripted")
     return path
 
 
 def contenders_of(
     path: Path, grammar: Grammar, context: int, model: NativeModel, names: Sequence[str], opened: ExitStack
 ) -> dict[str, Contender]:
-    """Those of the names that this machine can run, ready; in the order of their names' list."""
+    """Start the contenders in `names` that this machine can run, and return them in the order of `names`."""
     made: dict[str, Contender] = {}
 
-    def add(name: str, held: Grammar | None, **options: Any) -> None:
+    def add(name: str, constraint: Grammar | None, **options: Any) -> None:
         if name in names:
-            backend, made[name] = ours(path, held, context, **options)
+            backend, made[name] = ours(path, constraint, context, **options)
             opened.enter_context(backend)
 
-    add("free", None)
-    for name, held in (("bare", None), ("full mask", grammar)):
+    add("unconstrained", None)
+    for name, constraint in (("llama-cpp-python", None), ("full mask", grammar)):
         if name in names:
-            made[name] = llama_cpp_python(path, held, context, model)
-    add("one by one", grammar, jump_forward=False)
-    add("jumping", grammar)
+            made[name] = llama_cpp_python(path, constraint, context, model)
+    add("token by token", grammar, jump_forward=False)
+    add("jump-forward", grammar)
     try:
         add("llguidance", grammar, engine="llguidance")
     except SetupError as error:
@@ -458,9 +469,9 @@ def main(
                 raise SystemExit(str(error)) from None
             model = NativeModel(vocabulary, vocab_only=True)
             wanted = scripted_jobs()
-            place = folder or Path(temporary)
-            place.mkdir(parents=True, exist_ok=True)
-            path = written(place, vocabulary, shape, model, wanted)
+            model_folder = folder or Path(temporary)
+            model_folder.mkdir(parents=True, exist_ok=True)
+            path = scripted_model(model_folder, vocabulary, shape, model, wanted)
         for each in layout or ["default", "spaced"]:
             grammar = compile_pool(pool, whitespace=cast("Whitespace", each))
             asked = only or (_CONTENDERS if servers else _IN_PROCESS)
@@ -477,8 +488,10 @@ def main(
         console.print(line, soft_wrap=True)
     for result in results:
         if not result.is_same:
-            said = f"{result.contender} wrote something else for {result.job} ({result.layout}): not counted"
-            console.print(said)
+            note = (
+                f"{result.contender} generated another text for {result.job} ({result.layout}): not counted"
+            )
+            console.print(note)
     if json_out:
         json_out.write_text(json.dumps([asdict(result) for result in results], indent=1))
     if plot_out:

@@ -42,11 +42,11 @@ def _result(contender: str, seconds: float, *, is_same: bool = True, grammar_s: 
 
 def test_what_was_written_otherwise_is_not_counted(tmp_path: Path) -> None:
     results = [
-        _result("free", 1.0),
-        _result("bare", 1.0),
+        _result("unconstrained", 1.0),
+        _result("llama-cpp-python", 1.0),
         _result("full mask", 2.0),
-        _result("one by one", 1.1, grammar_s=0.01),
-        _result("jumping", 0.1, is_same=False),
+        _result("token by token", 1.1, grammar_s=0.01),
+        _result("jump-forward", 0.1, is_same=False),
     ]
     table = summary(results, "default")
     assert list(table.columns[1].cells) == ["1", "1", "1", "1", "0"]
@@ -58,7 +58,7 @@ def test_what_was_written_otherwise_is_not_counted(tmp_path: Path) -> None:
     plot(results, tmp_path / "plot.svg")
     drawn = (tmp_path / "plot.svg").read_text()
     assert "full mask (default)" in drawn
-    assert "jumping" not in drawn
+    assert "jump-forward" not in drawn
 
 
 @pytest.mark.parametrize("name", list(CALLS))
