@@ -130,7 +130,7 @@ def test_what_is_resolved_is_named_again_by_its_relative_path(
         ("folder/state/journal", "is reserved for the runtime"),
         ("folder/.gbnf/journal", "is reserved for the runtime"),
         ("new/deep/.Gbnf", "is reserved for the runtime"),
-        ("", "empty path"),
+        ("", "the path is empty"),
         ("a\0b", "NUL"),
         ("\ud800", "cannot be encoded"),
     ],
