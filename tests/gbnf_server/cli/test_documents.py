@@ -109,6 +109,7 @@ def test_the_options_in_the_documents_exist() -> None:
 def unknown_options(words: list[str]) -> set[tuple[str, str]]:
     """Return the options of a `gbnf` command line that its command does not have, with the command's name."""
     command: Any = get_command(app)
+    words = words[: words.index("--")] if "--" in words else words  # the rest is for another program
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     known = {option for each in command.params for option in each.opts} | {"--help"}
