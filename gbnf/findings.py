@@ -7,7 +7,7 @@ from typing import Literal
 
 Kind = Literal[
     "unenforced", "free_form", "declared_order",
-    "unknown_key", "undeclared", "loosened", "left_out", "not_executable",
+    "unknown_key", "undeclared", "loosened", "left_out", "not_executable", "unreachable",
 ]  # fmt: skip
 _OF_GRAMMARS = frozenset({"unenforced", "free_form", "declared_order"})
 
@@ -24,6 +24,8 @@ class Finding:
     Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
     that is; "undeclared" for a name that no property has; "loosened" if `keyword` was removed, because it is
     malformed; "not_executable" if no code executes it.
+
+    Of a tool in a pool, it is "unreachable" if no run can call it in the order that `[offer] after` demands.
 
     `pointer` is a JSON Pointer into the schema, for a tool into its arguments, or to the table of a manifest
     beside them, such as "/run". `validator` says whether validation after decoding checks what is unenforced.

@@ -48,16 +48,19 @@ def manifests(
       gbnf manifests my-tools/ --strict  in a test
     """
     from gbnf import args_complexity, is_complex
+    from gbnf.tools import ASK_USER
+    from gbnf.tools.prerequisites import unreachable_tools
     from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import ToolRow, show_tools
 
     with ToolSources.of_paths([path] if path else [], manifests, tools, context).open() as pool:
+        unreachable = unreachable_tools((*pool, ASK_USER))
         rows = [
             ToolRow(
                 tool,
                 complexity=args_complexity(tool.model_args()),
                 is_complex=is_complex(tool.model_args()),
-                findings=_findings(tool),
+                findings=_findings(tool, unreachable.get(tool)),
             )
             for tool in pool
         ]
@@ -69,8 +72,8 @@ def manifests(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _findings(tool: Tool) -> tuple[Finding, ...]:
-    """Return what is to be said about a tool: by its manifest, its grammar and its code."""
+def _findings(tool: Tool, unreachable: str | None) -> tuple[Finding, ...]:
+    """Return what is to be said about a tool: by its manifest, its grammar, its code and the other tools."""
     from gbnf import Finding, SchemaError, compile_pool
     from gbnf.compiler.pool import left_out_finding
 
@@ -81,6 +84,8 @@ def _findings(tool: Tool) -> tuple[Finding, ...]:
     if tool.function is None and (tool.path is None or not tool.path.with_name("executor.py").is_file()):
         reason = "there is no such file beside the manifest, so calls fail"
         found = (*found, Finding(tool.name, "", "executor.py", "not_executable", reason))
+    if unreachable is not None:
+        found = (*found, Finding(tool.name, "/offer", "after", "unreachable", unreachable))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from io import StringIO
 from pathlib import Path
@@ -277,8 +278,13 @@ def test_one_tool_that_cannot_be_compiled_does_not_take_the_pool_with_it(gbnf: G
 
 
 def test_mistakes_are_always_listed_and_fail_with_strict(gbnf: Gbnf, tmp_path: Path) -> None:
-    make_tool(tmp_path, "fine")
+    make_tool(tmp_path, "fine", offer={"after": ["ask_user"]})
     assert gbnf("manifests", tmp_path, "--strict").code == ExitCode.SUCCESS
+    late = make_tool(tmp_path, "late", offer={"after": ["fin"]})
+    assert gbnf("manifests", tmp_path, "--strict").code == ExitCode.FAILURE
+    reason = "it comes after 'fin', which the pool does not have; did you mean 'fine'?"
+    assert f"late: /offer: after: {reason}" in gbnf("manifests", tmp_path).out
+    shutil.rmtree(late.path.parent)  # type: ignore[union-attr]  # it was loaded from a file
     make_tool(tmp_path, "typo", args={"properties": {"a": {"type": "string", "maxlegth": 3}}})
     make_tool(tmp_path, "no_code")
     (tmp_path / "no_code" / "executor.py").unlink()
