@@ -117,7 +117,9 @@ def test_the_oldest_changes_are_forgotten_and_an_undo_says_so(
         apply(workspace, Write("a", str(number).encode()), turn="second")
     outcome = Journal(workspace).undo_last_turn("third")
     assert outcome.undone == ("restored the earlier content of 'a'",)
-    assert [kept for kept in outcome.kept if kept.startswith("the first 2 changes of the request are not undone")]
+    assert [
+        kept for kept in outcome.kept if kept.startswith("the first 2 changes of the request are not undone")
+    ]
     assert (tmp_path / "a").read_bytes() == b"1"
     with pytest.raises(ExecutorError, match="nothing left to undo: only the last"):
         Journal(workspace).undo_last_turn("fourth")
