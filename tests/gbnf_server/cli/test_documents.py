@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -74,10 +75,12 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
 def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path: Path) -> None:
     """Save each named block, run each `sh` block, and compare each `text` block with what was printed."""
     (tmp_path / "model.gguf").write_bytes(model_path().read_bytes())
-    commands = "".join(
-        f'{name}() {{ "{sys.executable}" {module} "$@"; }}\n'
-        for name, module in (("gbnf", "-m gbnf_server"), ("python", ""))
-    )
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, module in (("gbnf", "-m gbnf_server"), ("python", "")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        (programs / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
     printed = ""
     blocks = re.findall(
         r"(?:^`(\S+)`:\n\n)?^```(\w+)\n(.*?)^```$", page("docs/tutorial.md"), re.MULTILINE | re.DOTALL
@@ -88,13 +91,15 @@ def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path: Path) -> Non
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
         elif language == "sh":
-            script = ["bash", "-euo", "pipefail", "-c", commands + text]
-            done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+            script = ["bash", "-euo", "pipefail", "-c", text]
+            done = subprocess.run(
+                script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, (text, done.stderr)
             printed = done.stdout
         else:
             assert (language, text) == ("text", printed)
-    assert [language for _, language, _ in blocks].count("sh") >= 9
+    assert [language for _, language, _ in blocks].count("sh") >= 13
 
 
 def test_the_options_in_the_documents_exist() -> None:
