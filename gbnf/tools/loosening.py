@@ -1,11 +1,11 @@
-"""Argument schemas from elsewhere, of which malformed parts are removed and reported."""
+"""Argument schemas from elsewhere: malformed parts are removed and required names declared, and reported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from gbnf.findings import Finding
+from gbnf.findings import Finding, Kind
 from gbnf.schema.applicators import APPLICATORS, SchemaPath
 from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.metaschema import child_pointer
@@ -28,12 +28,17 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
             if not error.path:
                 break
             path, is_schema = _removable(error.path)
+            declares = path[-1] == "required" and isinstance(error.value, str)
             try:
-                schema = _without(schema, path, error.value, is_schema=is_schema)
+                schema = _changed(
+                    schema, path, declares=error.value if declares else None, is_schema=is_schema
+                )
             except (LookupError, TypeError):
                 break
-            reason = f"{error.problem}, so it is ignored"
-            findings.append(Finding(tool, _pointer(path[:-1]), str(path[-1]), "loosened", reason))
+            what = "so any value of it is accepted" if declares else "so it is ignored"
+            kind: Kind = "undeclared" if declares else "loosened"
+            found = Finding(tool, _pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
+            findings.append(found)
     problem = "the schema of the arguments cannot be used, so any arguments are accepted"
     findings.append(Finding(tool, "", "args", "loosened", problem))
     return {"type": "object", "additionalProperties": True}, tuple(findings)
@@ -57,16 +62,16 @@ def _removable(path: SchemaPath) -> tuple[SchemaPath, bool]:
     return path, end == len(path) and length == 2
 
 
-def _without(schema: Any, path: SchemaPath, value: Any, *, is_schema: bool) -> Any:
-    """Return `schema` without a keyword, or the name `value` of `required`; with True for a schema."""
+def _changed(schema: Any, path: SchemaPath, *, declares: str | None, is_schema: bool) -> Any:
+    """Return `schema` without a keyword, with True for a schema, or with a property that it requires."""
     step, *below = path
     copy: Any = list(schema) if isinstance(schema, list) else dict(schema)
     if below:
-        copy[step] = _without(schema[step], tuple(below), value, is_schema=is_schema)
+        copy[step] = _changed(schema[step], tuple(below), declares=declares, is_schema=is_schema)
     elif is_schema:
         copy[step] = True
-    elif step == "required" and isinstance(schema[step], list) and value in schema[step]:
-        copy[step] = [name for name in schema[step] if name != value]
+    elif declares is not None:
+        copy["properties"] = {**schema.get("properties", {}), declares: True}
     else:
         del copy[step]
     return copy

@@ -20,14 +20,20 @@ _ANNOTATIONS = frozenset(
         "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
         "contentEncoding", "contentMediaType", "contentSchema", "nullable", "discriminator", "xml",
         "externalDocs", "markdownDescription", "enumNames", "enumDescriptions", "enumTitles",
-        "deprecationMessage", "errorMessage", "propertyOrder",
+        "markdownEnumDescriptions", "deprecationMessage", "errorMessage", "propertyOrder",
     }
 )  # fmt: skip
 """Annotations of JSON Schema, OpenAPI and editors."""
 
 _OWN = frozenset({"requires_one_of", "fills", "runtime_resolved"})
-_KNOWN = KEYWORDS | APPLICATORS.keys() | _ANNOTATIONS | _OWN
-_SIMILARITY = 0.8
+_MEANT = KEYWORDS | APPLICATORS.keys() | _OWN | {"description", "default"}
+"""What a misspelt keyword may be meant to be: to misspell other annotations has no effect here."""
+
+_KNOWN = _MEANT | _ANNOTATIONS
+_OTHERS = ("x-", "X-", "_", "@")
+"""Beginnings of keys that others define, or that are commented out."""
+
+_SIMILARITY = 0.82
 
 
 def similar_key(key: str, known: Iterable[str]) -> str | None:
@@ -45,9 +51,9 @@ def misspelt_keywords(tool: str, schema: Any) -> Iterator[Finding]:
     """Yield a finding for each keyword of the schema, and of those below it, that is probably misspelt."""
     for path, here in walk(schema):
         for keyword in here if isinstance(here, Mapping) else ():
-            if keyword in _KNOWN or keyword.lower().startswith("x-"):
+            if keyword in _KNOWN or keyword.startswith(_OTHERS):
                 continue
-            if (meant := similar_key(keyword, _KNOWN)) is not None:
+            if (meant := similar_key(keyword, _MEANT)) is not None:
                 pointer = ""
                 for step in path:
                     pointer = child_pointer(pointer, step)

@@ -81,7 +81,7 @@ def _findings(tool: Tool, unreachable: str | None) -> tuple[Finding, ...]:
         found = compile_pool((tool,), steps=(1,)).report  # with a step, so that all arguments are included
     except SchemaError as error:
         found = (*tool.findings, left_out_finding(tool, error))
-    if tool.function is None and (tool.path is None or not tool.path.with_name("executor.py").is_file()):
+    if tool.path is not None and not tool.path.with_name("executor.py").is_file():
         reason = "there is no such file beside the manifest, so calls fail"
         found = (*found, Finding(tool.name, "", "executor.py", "not_executable", reason))
     if unreachable is not None:

@@ -299,6 +299,14 @@ def test_mistakes_are_always_listed_and_fail_with_strict(gbnf: Gbnf, tmp_path: P
     assert "did you mean `maxLength`?" in strict.err
 
 
+def test_tools_of_an_api_need_no_code(gbnf: Gbnf, tmp_path: Path) -> None:
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps([{"type": "function", "function": {"name": "ping"}}]))
+    left = gbnf("manifests", file, "--strict")
+    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
+    assert "executor.py" not in left.out
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_narrow_table_shortens_the_descriptions_only(width: int) -> None:
     rows = [
