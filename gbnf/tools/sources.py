@@ -154,12 +154,15 @@ class _Reader:
             self._read_mapping(source["result"], path, f"{key}.result".removeprefix("."))
         elif source.get("type") == "function" and isinstance(source.get("function"), Mapping):
             self._add(
-                self._described(source["function"]), path, f"{key}.function".removeprefix("."), named=True
+                described_tool(source["function"], self._named),
+                path,
+                f"{key}.function".removeprefix("."),
+                named=True,
             )
         elif "args" in source:
             self._add(Tool.from_mapping(source), path, key)
         elif any(name in source for name in _SCHEMA_KEYS) or _is_bare_function(source):
-            self._add(self._described(source), path, key, named=True)
+            self._add(described_tool(source, self._named), path, key, named=True)
         elif isinstance(source.get("title"), str) and not isinstance(source.get("name"), str):
             schema = {name: value for name, value in source.items() if name != "description"}
             text = source.get("description", "")
@@ -172,15 +175,6 @@ class _Reader:
             raise ManifestError(path, "", source["type"], problem, "Leave it out.")
         else:
             raise ManifestError(path, "", dict(source), "no description of a tool", _FORMS)
-
-    def _described(self, source: Mapping[Any, Any]) -> Tool:
-        """Return the tool of a function of OpenAI, or of a tool of Anthropic or MCP. Raises ManifestError."""
-        schema: Any = next((source[key] for key in _SCHEMA_KEYS if source.get(key) is not None), {})
-        known = {"type", "name", "description", "strict", "annotations", *_SCHEMA_KEYS}
-        extra = {str(key): value for key, value in source.items() if key not in known}
-        name = self._named(source.get("name"))
-        description = _text(source.get("description")) or _text(source.get("title"))
-        return build_tool(name, description, schema, run=_policy(source), extra=extra)
 
     def _named(self, name: Any) -> Any:
         """Return the name with the prefix, and in it only what APIs accept."""
@@ -211,6 +205,18 @@ class _Reader:
 def _is_bare_function(source: Mapping[Any, Any]) -> bool:
     """Return whether this is a function without parameters."""
     return isinstance(source.get("name"), str) and source.get("type", "function") == "function"
+
+
+def described_tool(source: Mapping[Any, Any], rename: Callable[[Any], Any] = lambda name: name) -> Tool:
+    """Return the tool of a function of OpenAI, or of a tool of Anthropic or of an MCP server.
+
+    `rename` returns its name here. Raises ManifestError, for the name only: a malformed schema is loosened.
+    """
+    schema: Any = next((source[key] for key in _SCHEMA_KEYS if source.get(key) is not None), {})
+    known = {"type", "name", "description", "strict", "annotations", *_SCHEMA_KEYS}
+    extra = {str(key): value for key, value in source.items() if key not in known}
+    description = _text(source.get("description")) or _text(source.get("title"))
+    return build_tool(rename(source.get("name")), description, schema, run=_policy(source), extra=extra)
 
 
 def _policy(source: Mapping[Any, Any]) -> dict[str, Any]:
