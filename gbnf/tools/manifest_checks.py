@@ -89,14 +89,17 @@ def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, 
 def _misspelt_keys(name: str, content: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding for each key outside of `[args]` that is probably misspelt, or in the wrong table."""
     inner = {f"{table}.{key}": key for table, keys in _TABLES.items() for key in keys}
-    for key in content.keys() - _KNOWN:
+    for key in content:
+        if key in _KNOWN:
+            continue
         meant = similar_key(key, _KNOWN) or similar_key(key, inner.values())
         if meant is not None or key in inner.values():
             full = next((place for place, each in inner.items() if each == (meant or key)), meant or key)
             yield misspelt(name, "", key, full)
     for table, keys in _TABLES.items():
-        for key in content.get(table, {}).keys() - keys:
-            if (meant := _MEANT.get(key) or similar_key(key, keys)) is not None:
+        for key in content.get(table, {}):
+            meant = None if key in keys else _MEANT.get(key) or similar_key(key, keys)
+            if meant is not None:
                 yield misspelt(name, f"/{table}", key, meant)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -179,3 +182,23 @@ def test_a_deep_schema_is_an_error_and_no_crash() -> None:
         args = {"properties": {"a": args}}
     with pytest.raises(Exception, match="nested deeper"):
         manifest(args=args)
+
+
+def test_findings_are_the_same_in_every_process() -> None:
+    """Sets of names have another order in each process, and a fingerprint includes the findings."""
+    code = """
+from gbnf import Tool
+args = {"minlength": 1, "maxlegth": 2, "properties": {"a": {"enums": [], "item": {}}}}
+run = {"timeout": 3, "effects": "read", "memory": 1}
+tool = Tool.from_mapping({"name": "a", "args": args, "run": run, "confirms": 1, "marker": 2, "effects": 3})
+print(tool.fingerprint, *tool.findings, sep="\\n")
+"""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in range(3)
+    }  # fmt: skip
+    assert len(printed) == 1
+    assert printed.pop().count("did you mean") == 10
