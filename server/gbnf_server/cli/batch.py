@@ -35,7 +35,7 @@ from gbnf_server.cli.model_options import (
     ThreadsOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,6 +93,7 @@ def batch(
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     language: LanguageOption = "en",
@@ -143,7 +144,7 @@ def batch(
     )
     with (
         interruptible("run the same command again to continue"),
-        ToolSources(manifests, tools).open() as pool,
+        ToolSources(manifests, tools, mcp).open() as pool,
     ):
         is_untrained = warn_about_demo_model(source, pool)
         counts = run_batch(

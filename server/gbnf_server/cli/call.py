@@ -14,7 +14,7 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin
 from gbnf_server.cli.model_options import ApproveAllOption, WorkspaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ def call(
     ] = "{}",
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
 ) -> None:
@@ -51,10 +52,10 @@ def call(
     """
     from gbnf_server.cli.errors import interruptible
 
-    if Path(name).is_dir() and ("/" in name or not (manifests or tools)):
-        manifests, tools = [Path(name)], None
+    if Path(name).is_dir() and ("/" in name or not (manifests or tools or mcp)):
+        manifests, tools, mcp = [Path(name)], None, None
     check_one_stdin(arguments, *(tools or ()))
-    with interruptible(), ToolSources(manifests, tools).open() as pool:
+    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
         tool = _named(name, pool)
         values = _valid_arguments(arguments, tool)
         code = _execute(tool, values, workspace, approve_all=yes)

@@ -37,7 +37,7 @@ from gbnf_server.cli.model_options import (
     WorkspaceOption,
 )
 from gbnf_server.cli.output import escape_line
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +64,7 @@ def chat(
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     quiet: QuietOption = False,
@@ -100,7 +101,7 @@ def chat(
     )
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
-    with ToolSources(manifests, tools).open() as pool:
+    with ToolSources(manifests, tools, mcp).open() as pool:
         is_untrained = warn_about_demo_model(source, pool)
         place = Workspace(workspace)
         console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)

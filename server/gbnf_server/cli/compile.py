@@ -14,7 +14,7 @@ import typer
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema
 from gbnf_server.cli.model_options import MaxToolsOption
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 
 def compile_(
@@ -28,6 +28,7 @@ def compile_(
     ] = None,
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     schema: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to compile instead of tools; -: standard input."),
@@ -79,7 +80,7 @@ def compile_(
     kept: list[str] = []
     dropped: dict[str, str] = {}
     given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
-    sources = ToolSources.of_paths(given, manifests, tools, context)
+    sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
     schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
     with ExitStack() as stack:
         if schemas:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +34,7 @@ def property_test(
     ] = None,
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
     vocab: Annotated[
@@ -61,7 +62,7 @@ def property_test(
     from gbnf_server.demo_model import model_path
     from gbnf_server.inference.grammar_checker import GrammarChecker
 
-    sources = ToolSources.of_paths([path] if path else [], manifests, tools, context)
+    sources = ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context)
     with interruptible(), sources.open() as pool:
         engine = GrammarChecker.load(vocab or model_path())
         found = _tested(pool, engine, examples, seed)

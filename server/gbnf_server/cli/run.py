@@ -41,7 +41,7 @@ from gbnf_server.cli.model_options import (
     VerboseOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,6 +96,7 @@ def run(
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     image: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Image for the request; repeatable.")
@@ -197,7 +198,7 @@ def run(
     )
     request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet, verbose)
-    with interruptible(), ToolSources(manifests, tools).open() as pool:
+    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
         is_untrained = warn_about_demo_model(source, pool)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])

@@ -30,30 +30,44 @@ ToolsOption: TypeAlias = Annotated[
         help="Tools in JSON: a list as of OpenAI, Anthropic or MCP; -: standard input; repeatable.",
     ),
 ]
+McpOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SERVER",
+        help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
     """The tools that a command line names; without any, the bundled ones.
 
-    `manifests` are paths, `tools` files that `gbnf.load_tools` reads, or "-".
+    `manifests` are paths, `tools` files that `gbnf.load_tools` reads, or "-", `mcp` sources of
+    `gbnf_server.mcp.mcp_tools`.
     """
 
     manifests: Sequence[Path] | None = None
     tools: Sequence[str] | None = None
+    mcp: Sequence[str] | None = None
 
     def __len__(self) -> int:
-        return len(self.manifests or ()) + len(self.tools or ())
+        return len(self.manifests or ()) + len(self.tools or ()) + len(self.mcp or ())
 
     @contextmanager
     def open(self) -> Iterator[tuple[Tool, ...]]:
-        """Load the tools, for use inside the block."""
+        """Load the tools, for use inside the block, in which MCP servers run."""
         from gbnf import load_manifests, load_tools
         from gbnf_server.bundled import manifests_path
 
         check_one_stdin(*(self.tools or ()))
         files: list[str | Path] = [*(self.manifests or ()), *(self.tools or ())]
-        if self.tools or any(is_json_file(Path(file)) for file in files):
+        if self.mcp:
+            from gbnf_server.mcp import mcp_tools
+
+            with mcp_tools(*self.mcp) as servers:
+                yield load_tools([*map(_content, files), *servers.tools])
+        elif self.tools or any(is_json_file(Path(file)) for file in files):
             yield load_tools([_content(file) for file in files])
         else:
             yield load_manifests(files or manifests_path())
@@ -64,6 +78,7 @@ class ToolSources:
         paths: Sequence[Path],
         manifests: Sequence[Path] | None,
         tools: Sequence[str] | None,
+        mcp: Sequence[str] | None,
         context: typer.Context,
     ) -> Self:
         """Return the tools of a command that takes paths, too, which replace those of the configuration."""
@@ -75,7 +90,8 @@ class ToolSources:
         if paths:
             manifests = [*paths, *(() if is_configured("manifests") else manifests or ())]
             tools = None if is_configured("tools") else tools
-        return cls(manifests, tools)
+            mcp = None if is_configured("mcp") else mcp
+        return cls(manifests, tools, mcp)
 
 
 def _content(file: str | Path) -> Any:

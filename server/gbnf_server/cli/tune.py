@@ -29,7 +29,7 @@ from gbnf_server.cli.model_options import (
     StyleOption,
     ThreadsOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
     from gbnf.tools import Tool
@@ -59,6 +59,7 @@ def tune(
     threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,7 +108,7 @@ def tune(
             console.print(line, style="dim", soft_wrap=True)
 
     options = TuneOptions(suite or (), strategy or (), style, language, max_tokens)
-    with interruptible(), ToolSources(manifests, tools).open() as pool:
+    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
         warn_about_demo_model(source, pool)
         results = compare_strategies(source, pool, options, progress)
     table = strategy_table(results)

@@ -114,7 +114,7 @@ class ToolServer:
             raise MCPError(INVALID_PARAMS, verdict.errors[0])
         if not verdict.ok:
             return _error("; ".join(verdict.errors))
-        conversation = _Conversation(request, params)
+        conversation = _CallRounds(request, params)
         context = self._context.for_turn()
         try:
             if (
@@ -149,7 +149,7 @@ class _ClientQuestion(Exception):  # noqa: N818 - not a fault: the client is ask
         )
 
 
-class _Conversation:
+class _CallRounds:
     """What a client has answered in the rounds of one call, and how it is asked."""
 
     def __init__(self, request: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
@@ -220,7 +220,7 @@ class _Conversation:
 class _ClientPerson:
     """The person at an MCP client. `question`: what ends this request."""
 
-    def __init__(self, conversation: _Conversation, tool: Tool, context: Context) -> None:
+    def __init__(self, conversation: _CallRounds, tool: Tool, context: Context) -> None:
         self._conversation, self._tool, self._context = conversation, tool, context
         self._forms = 0
         self.question: _ClientQuestion | None = None

@@ -1,13 +1,17 @@
-"""`gbnf mcp`: what it refuses before it serves."""
+"""`gbnf mcp`: what it refuses before it serves; and `--mcp` of the other commands."""
 
 from __future__ import annotations
 
+import json
+import shlex
 import socket
 from pathlib import Path
 
 import pytest
 
 from support.command_line import Gbnf
+from support.mcp_servers import hostile_server
+from support.toys import make_tool
 
 
 @pytest.mark.parametrize(
@@ -41,3 +45,29 @@ def test_a_folder_without_manifests_is_named(gbnf: Gbnf, tmp_path: Path) -> None
     left = gbnf("mcp", "--workspace", tmp_path / "w", "--manifests", tmp_path)
     assert left.code == 3
     assert "contains no manifest.toml" in left.err
+
+
+def test_commands_take_the_tools_of_servers(gbnf: Gbnf, tmp_path: Path) -> None:
+    called = gbnf("call", "ping", "--mcp", hostile_server("usual"), "--workspace", tmp_path)
+    assert (called.code, json.loads(called.out)) == (0, {"text": "pong"})
+    compiled = gbnf("compile", "--mcp", hostile_server("usual"))
+    assert (compiled.code, '"ping' in compiled.out.replace("\\", "")) == (0, True)
+    listed = gbnf("manifests", "--mcp", hostile_server("usual"), "--json")
+    assert [tool["name"] for tool in json.loads(listed.out)] == ["ping"]
+
+
+def test_servers_come_beside_other_tools(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "pong")
+    config = tmp_path / "mcp.json"
+    command, *arguments = shlex.split(hostile_server("usual"))
+    config.write_text(json.dumps({"mcpServers": {"toys": {"command": command, "args": arguments}}}))
+    listed = gbnf("manifests", "--mcp", config, "--manifests", tmp_path / "tools", "--json")
+    assert {tool["name"] for tool in json.loads(listed.out)} == {"ping", "pong"}
+
+
+def test_a_server_that_does_not_start_is_named(gbnf: Gbnf) -> None:
+    left = gbnf("compile", "--mcp", hostile_server("exits"))
+    assert left.code == 4
+    assert "it ended with status 2" in left.err
+    assert "no configuration found" in left.err
+    assert gbnf("compile", "--mcp", "missing.json").code == 3
