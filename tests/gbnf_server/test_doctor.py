@@ -33,7 +33,14 @@ def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
     assert left.code == 0, left.out
     checks = found(left)
     needed = {"Python", "C++ compiler", "llama.cpp", "CPU probe", "GPU offload", "llama-server", "model"}
-    assert needed | {"llguidance", "xgrammar", "port", "configuration", "cache folder", "profile folder"} == set(checks)
+    assert needed | {
+        "llguidance",
+        "xgrammar",
+        "port",
+        "configuration",
+        "cache folder",
+        "profile folder",
+    } == set(checks)
     assert all(check["fix"] for check in checks.values() if check["state"] != "ok")
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,6 +105,22 @@ def test_all_parts_of_a_split_model_and_a_second_time_none(
     assert sorted(served) == list(PARTS)
     assert download("http://127.0.0.1:1", tmp_path, "owner/split")[0] == path
     assert download(url, tmp_path, "owner/split", HF_HUB_OFFLINE="1")[0] == path
+
+
+def test_at_a_terminal_there_is_a_progress_bar(hub: tuple[str, list[str]], tmp_path: Path) -> None:
+    main, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-c", DOWNLOAD, "owner/one"]
+    variables = {"HF_ENDPOINT": hub[0], "HF_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stdout=child, stderr=child, env={**os.environ, **variables}):
+        os.close(child)
+        shown = b""
+        with suppress(OSError):  # the end of the other side
+            while data := os.read(main, 4096):
+                shown += data
+    os.close(main)
+    assert b"only-Q5_K_S.gguf" in shown
+    assert b"100%" in shown
 
 
 @pytest.mark.parametrize(
