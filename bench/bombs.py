@@ -212,6 +212,8 @@ BOMBS: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """A schema by its name, and the property order to compile it with."""
+
     name: str
     order: PropertyOrder
 

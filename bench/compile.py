@@ -163,6 +163,7 @@ def _median_time(work: Callable[[], Any], prepare: Callable[[], Any], times: int
 
 
 def schema_table(times: dict[str, dict[str, Any]]) -> Table:
+    """Return the times of each compiler as a table."""
     drawn = Table(title="Schemas, in ms")
     for column in ("", "held", "failed", "p50", "p95", "p99", "max", "ours ÷ this (median)"):
         drawn.add_column(column, justify="right" if column else "left")
@@ -177,6 +178,7 @@ def schema_table(times: dict[str, dict[str, Any]]) -> Table:
 
 
 def pool_table(times: dict[str, float], rules: int) -> Table:
+    """Return the times to compile and link a pool as a table."""
     drawn = Table(title=f"A pool of {len(POOL)} tools, {rules} rules")
     for column in ("", "ms", "÷ cold"):
         drawn.add_column(column, justify="right" if column else "left")

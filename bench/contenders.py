@@ -23,31 +23,33 @@ Judge = Callable[[str], bool]
 
 
 class Contender(Protocol):
-    """`errors` are what `compile` raises where it can't hold a schema."""
+    """A compiler of JSON Schema and the engine of its grammars. `errors` are the exceptions of `compile`."""
 
     name: str
     errors: tuple[type[Exception], ...]
 
-    def compile(self, schema_text: str) -> Any: ...
+    def compile(self, schema_text: str) -> Any:
+        """Return the compiled schema. Raises one of `errors`."""
+        ...
 
     def load(self, compiled: Any) -> Judge:
-        """Raise GrammarRefused where the engine does not take it."""
+        """Return a judge of instances. Raises GrammarRefused if the engine refuses the grammar."""
         ...
 
     def report(self, compiled: Any) -> tuple[bool, Sequence[Finding]] | None:
-        """Whether it says to be exact, and what it reports; None of a contender that says neither."""
+        """Return whether the grammar is exact, and the findings; None if the contender has no report."""
         ...
 
 
 def open_model(path: Path) -> NativeModel:
-    """Return a vocabulary, with all that judging needs of it at hand."""
+    """Return the vocabulary of a GGUF file, without its weights."""
     model = NativeModel(path, vocab_only=True)
     assert model.end_tokens, f"{path} has no end-of-generation token"
     return model
 
 
 def gbnf_judge(model: NativeModel, text: str) -> Judge:
-    """llama.cpp's engine on a grammar: test each token alone, accept it, at the end test the end.
+    """Return a judge that tests each token with llama.cpp's engine, and the end token after the last.
 
     Raises GrammarRefused.
     """
@@ -87,19 +89,22 @@ class Gbnf:
         compile_schema(True, **options)  # raise once for invalid options
 
     def compile(self, schema_text: str) -> Any:
+        """Return the grammar of a schema."""
         grammar = compile_schema(json.loads(schema_text), **self._options)
         assert str(grammar)
         return grammar
 
     def load(self, compiled: Any) -> Judge:
+        """Return a judge that tests instances with llama.cpp's engine."""
         return gbnf_judge(self._model, str(compiled))
 
     def report(self, compiled: Any) -> tuple[bool, Sequence[Finding]]:
+        """Return whether the grammar is exact, and its findings."""
         return compiled.exact, compiled.report
 
 
 class LlamaCpp:
-    """The converter that comes with llama-cpp-python. It says of no grammar what it leaves out."""
+    """The converter of llama-cpp-python. It does not report keywords that it ignores."""
 
     name = "llama-cpp"
     errors: tuple[type[Exception], ...] = (Exception,)
@@ -108,17 +113,19 @@ class LlamaCpp:
         self._model = model
 
     def compile(self, schema_text: str) -> Any:
+        """Return the GBNF text of a schema."""
         return json_schema_to_gbnf(schema_text)
 
     def load(self, compiled: Any) -> Judge:
+        """Return a judge that tests instances with llama.cpp's engine."""
         return gbnf_judge(self._model, compiled)
 
     def report(self, compiled: Any) -> None:  # noqa: ARG002  # the contenders' common form
-        return None
+        """Return None: the converter has no report."""
 
 
 class Llguidance:
-    """llguidance: compiling is reading the schema, building its grammar and its lexer, ready for a mask."""
+    """llguidance. Compiling includes the grammar and the lexer, so that a mask can be computed next."""
 
     errors: tuple[type[Exception], ...] = (ValueError,)
 
@@ -134,6 +141,7 @@ class Llguidance:
         self._tokenizer = lltokenizer_from_vocab(model.vocabulary)
 
     def compile(self, schema_text: str) -> Any:
+        """Return a matcher for a schema. Raises ValueError."""
         grammar = self._matcher.grammar_from_json_schema(schema_text, overrides={"lenient": self._lenient})
         matcher = self._matcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
@@ -141,6 +149,8 @@ class Llguidance:
         return matcher
 
     def load(self, compiled: Any) -> Judge:
+        """Return a judge that tests instances with the matcher."""
+
         def accepts(instance: str) -> bool:
             state, tokens = compiled.deep_copy(), _tokens(self._model, instance)
             return bool(state.try_consume_tokens(tokens) == len(tokens) and state.is_accepting())
@@ -148,7 +158,7 @@ class Llguidance:
         return accepts
 
     def report(self, compiled: Any) -> None:  # noqa: ARG002  # the contenders' common form
-        return None
+        """Return None: llguidance has no report."""
 
 
 #: By name; each takes the vocabulary.

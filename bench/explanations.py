@@ -51,6 +51,7 @@ class _Document:
         self._pointers = {id(node): pointer for pointer, node in _nodes(schema, ())}
 
     def explains(self, error: ValidationError, places: Sequence[_Path]) -> bool:
+        """Return whether a finding at one of `places` explains a validation error."""
         for path in self._error_paths(error):
             for place in places:
                 shorter = min(len(path), len(place))
@@ -64,6 +65,7 @@ class _Document:
         return any(self.explains(inner, places) for inner in error.context or ())
 
     def shown(self, error: ValidationError) -> str:
+        """Return a validation error as keyword and JSON Pointer."""
         *_, path, _ = self._error_paths(error)
         return f"{error.validator} at /{'/'.join(path)}"
 

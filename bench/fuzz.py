@@ -60,6 +60,7 @@ class Failure:
 
     @property
     def key(self) -> tuple[str, str]:
+        """The type of the error and where it was raised."""
         return self.error.partition(":")[0], self.place
 
     def program(self, target: str) -> str:
@@ -134,6 +135,7 @@ class _Search:
         self.new: dict[tuple[str, str], Failure] = {}
 
     def run(self, seed: str, examples: int) -> None:
+        """Check `examples` inputs with this seed, and collect the failures in `new`."""
         law = settings(
             max_examples=examples,
             database=None,

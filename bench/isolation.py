@@ -147,6 +147,7 @@ class Confined(Generic[Item]):
         return self._pipe.fileno()
 
     def left_s(self) -> float:
+        """Return the seconds until the time limit of the current item."""
         return max(self._begun + self._limit_s - time.monotonic(), 0.0)
 
     def is_ready(self) -> bool:

@@ -69,6 +69,7 @@ class Cost:
 
     @property
     def ratio(self) -> float:
+        """Seconds of our mask divided by seconds of theirs."""
         return self.mask_ours / self.mask_theirs
 
 
@@ -105,6 +106,7 @@ class Sampler:
         llama_cpp.llama_sampler_accept(self._sampler, token)
 
     def close(self) -> None:
+        """Release the native sampler."""
         llama_cpp.llama_sampler_free(self._sampler)
 
 
@@ -223,6 +225,7 @@ def measure_all(model: NativeModel, walks: Iterable[Walk], cases: int) -> list[C
 
 
 def cost_table(costs_by_model: dict[str, list[Cost]]) -> Table:
+    """Return the costs for each vocabulary as a table."""
     drawn = Table(title="Cost of a token: ours, theirs, and the ratio of sums by schema")
     for column in (
         "vocabulary",

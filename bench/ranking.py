@@ -61,6 +61,7 @@ class PlainBM25:
         self._documents: dict[Tool, Counter[str]] = {}
 
     def rank(self, query: str, tools: Sequence[Tool]) -> list[float]:
+        """Return the score of each tool for a query."""
         documents = [self._document(tool) for tool in tools]
         lengths = [document.total() for document in documents]
         average = statistics.mean(lengths)

@@ -36,6 +36,7 @@ def edits(pieces: Any) -> st.SearchStrategy[list[list[Any]]]:
 
 
 def edited(said: str, edits: list[list[Any]]) -> str:
+    """Return a text after edits, as `edits` draws them."""
     for place, gone, new in edits:
         at = place * len(said) // 1000
         said = said[:at] + new + said[at + gone :]

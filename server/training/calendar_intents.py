@@ -81,14 +81,17 @@ class Slots:
         return entries
 
     def step(self) -> Step:
+        """Return the call that finds the slots, with its result."""
         return Step(
             "find_events_empty", self.arguments, {"entries": self.entries, "count": len(self.entries)}
         )
 
     def part_said(self, random: Source) -> str:
+        """Return the part of the day as requests write it, "" if there is none."""
         return random.choice(PARTS_OF_DAY[random.language][self.part]) if self.part else ""
 
     def clause(self, random: Source, templates: Sequence[str]) -> str:
+        """Return the request for these slots, in one of `templates`."""
         if self.limit:
             number = count_text(random, self.limit)
         else:
@@ -108,6 +111,7 @@ class Slots:
 
 
 def find_slots(random: Source, _first: int) -> Part:
+    """Return a request to find free slots."""
     plain = random.random() < 0.35
     slots = Slots(
         random,
@@ -119,10 +123,12 @@ def find_slots(random: Source, _first: int) -> Part:
 
 
 def slots_said(random: Source, entries: Sequence[str]) -> str:
+    """Return the sentence of an answer that lists free slots."""
     return fixed(random, "free", x=spoken(entries, 3)) if entries else fixed(random, "none_free")
 
 
 def slots_send(random: Source, first: int) -> Part:
+    """Return a request to find free slots and email them."""
     slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
     template = random.choice(wordings(random, "slots_send"))
     asked = slots.clause(random, wordings(random, "slots"))
@@ -183,6 +189,7 @@ def slots_choose(random: Source, first: int) -> Part:
 
 
 def slots_book(random: Source, first: int) -> Part:
+    """Return a request to book the first free slot."""
     slots = Slots(random, limit=1, plain=True)
     shown, title = occasion(random)
     clause = closed(worded(random, "book_free", o=shown, part=slots.part_said(random), d=slots.when))
@@ -202,6 +209,7 @@ def booked(
     minutes: int | None = None,
     place: str | None = None,
 ) -> Step:
+    """Return the call that creates events, with its result. `minutes` is the duration."""
     arguments: dict[str, Any] = {"title": title}
     arguments |= {"starts": list(starts)} if from_step is None else {"from_step": from_step}
     if minutes is not None:
@@ -214,10 +222,12 @@ def booked(
 
 
 def event_said(random: Source, title: str) -> str:
+    """Return the sentence of an answer that names a created event."""
     return fixed(random, "booked", x=title)
 
 
 def create_events(random: Source, _first: int) -> Part:
+    """Return a request to create an event."""
     shown, title = occasion(random)
     if random.random() < 0.3:
         title = random.choice((v.text(random), v.noun(random), f"{v.noun(random)} {v.noun(random)}"))

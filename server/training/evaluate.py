@@ -53,6 +53,7 @@ class Line:
     missed: tuple[str, ...]
 
     def text(self) -> str:
+        """Return the result as a line of the report."""
         share = f"{self.converged}/{self.cases}"
         return f"  {self.suite:16} {self.configuration:9} {share:>8}  {self.converged / self.cases:6.1%}"
 

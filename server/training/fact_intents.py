@@ -65,6 +65,7 @@ def computed(random: Source, expression: str) -> tuple[Step, str]:
 
 
 def compute(random: Source, _first: int) -> Part:
+    """Return a request to compute an expression."""
     asked, expression = _sum(random)
     step, value = computed(random, expression)
     if not random.held_out and random.random() < STRANGE_SHARE:
@@ -75,6 +76,7 @@ def compute(random: Source, _first: int) -> Part:
 
 
 def compute_then(random: Source, first: int) -> Part:
+    """Return a request to compute an expression and email or save the result."""
     asked, expression = _sum(random)
     step, value = computed(random, expression)
     slots = {"compute": word(wordings(random, "compute")[:1], random, {"e": asked}), "e": asked}
@@ -96,6 +98,7 @@ def compute_then(random: Source, first: int) -> Part:
 
 
 def now_result(random: Source, zone: str = "UTC") -> dict[str, Any]:
+    """Return a result of `get_now` in the time zone `zone`."""
     moment = datetime.fromisoformat(f"{v.day(random)}T00:00") + timedelta(minutes=random.randint(0, 1439))
     return {
         "date": moment.date().isoformat(),
@@ -106,6 +109,7 @@ def now_result(random: Source, zone: str = "UTC") -> dict[str, Any]:
 
 
 def now_said(random: Source, result: dict[str, Any]) -> str:
+    """Return the sentence of an answer that gives the time of a result of `get_now`."""
     day = result["weekday"]
     if random.language == "it":
         day = v.WEEKDAYS_IT[datetime.fromisoformat(result["date"]).weekday()]
@@ -113,6 +117,7 @@ def now_said(random: Source, result: dict[str, Any]) -> str:
 
 
 def get_now(random: Source, _first: int) -> Part:
+    """Return a request for the current time."""
     if random.random() < 0.15:
         zones = ZONES[random.language]
         city = random.choice(tuple(zones))
@@ -130,6 +135,7 @@ def get_now(random: Source, _first: int) -> Part:
 
 
 def now_then(random: Source, _first: int) -> Part:
+    """Return a request for the current time and to email or save it."""
     result = now_result(random)
     step = Step("get_now", {}, result)
     said = now_said(random, result)

@@ -23,6 +23,7 @@ def _all_shown(random: Source, paths: Sequence[str]) -> str:
 
 
 def create_dirs(random: Source, _first: int) -> Part:
+    """Return a request to create folders."""
     kind = random.random()
     if kind < 0.18:
         paths = [v.folder(random) for _ in range(random.choice((2, 2, 3, 4)))]
@@ -47,6 +48,7 @@ def create_dirs(random: Source, _first: int) -> Part:
 
 
 def write_files(random: Source, _first: int) -> Part:
+    """Return a request to write files."""
     kind = random.random()
     contents = [v.text(random)]
     paths = [v.file_path(random)]
@@ -64,6 +66,7 @@ def write_files(random: Source, _first: int) -> Part:
 
 
 def create_then_write_inside(random: Source, _first: int) -> Part:
+    """Return a request to create a folder and write a file inside it."""
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
     create = worded(random, "folder", p=v.shown(random, parent))
     clause = worded(random, "write_inside", create=create, leaf=leaf, t=quoted(random, content))
@@ -83,16 +86,19 @@ def create_then_write_path(random: Source, _first: int) -> Part:
 
 
 def file_text(random: Source) -> str:
+    """Return the text of a file, sometimes a long one."""
     return v.long_text(random) if random.random() < 0.05 else v.text(random)
 
 
 def read_said(random: Source, paths: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the sentence of an answer that quotes the first two files."""
     pairs = zip(paths[:2], texts[:2], strict=True)
     said = "; ".join(fixed(random, "says", p=path, x=shortened(text)) for path, text in pairs)
     return said + (" …" if len(paths) > 2 else "")
 
 
 def read_step(random: Source, arguments: dict[str, Any], paths: Sequence[str]) -> tuple[Step, str]:
+    """Return the call that reads files with its result, and the sentence of the answer."""
     texts = [file_text(random) for _ in paths]
     return Step("read_files", arguments, {"entries": texts, "paths": list(paths)}), read_said(
         random, paths, texts
@@ -111,6 +117,7 @@ def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
 
 
 def read_files(random: Source, _first: int) -> Part:
+    """Return a request to read files."""
     paths = [v.file_path(random) for _ in range(random.choice((1, 1, 1, 1, 2)))]
     clause = _reading(random, "read", {"p": _all_shown(random, paths)})
     step, said = read_step(random, {"paths": paths}, paths)
@@ -118,6 +125,7 @@ def read_files(random: Source, _first: int) -> Part:
 
 
 def delete_files(random: Source, _first: int) -> Part:
+    """Return a request to delete files or folders."""
     make = v.file_path if random.random() < 0.75 else v.folder
     paths = [make(random) for _ in range(random.choice((1, 1, 1, 2)))]
     step = Step("delete_files", {"paths": paths}, {"entries": paths})
@@ -199,6 +207,7 @@ def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Foun
 
 
 def found_said(random: Source, entries: Sequence[str]) -> str:
+    """Return the sentence of an answer that lists found files."""
     if not entries:
         return fixed(random, "none_found")
     key = "found" if len(entries) > 1 else "found_one"
@@ -210,6 +219,7 @@ def _whole_folder(template: str, found: Found) -> bool:
 
 
 def find_files(random: Source, _first: int) -> Part:
+    """Return a request to find files."""
     found = find(random)
     templates = tuple(template for template in wordings(random, "find") if _whole_folder(template, found))
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "b": found.base}
@@ -217,6 +227,7 @@ def find_files(random: Source, _first: int) -> Part:
 
 
 def find_read(random: Source, first: int) -> Part:
+    """Return a request to find files and read them."""
     found = find(random, empty=0.08)
     clause = _reading(random, "find_read", {"f": found.what, "i": found.where})
     if not found.entries:
@@ -226,6 +237,7 @@ def find_read(random: Source, first: int) -> Part:
 
 
 def find_delete(random: Source, first: int) -> Part:
+    """Return a request to find files and delete them."""
     found = find(random, empty=0.08)
     if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.what.startswith("*"):
         return find_delete(random, first)

@@ -47,6 +47,7 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
         nn.init.zeros_(self.ffn_down)
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
+        """Return the vectors after this block. `x`: (rows, length, width)."""
         rows, length, width = x.shape
         normal = functional.rms_norm(x, (width,), self.attn_norm, self.epsilon)
 
@@ -97,6 +98,7 @@ class Model(nn.Module):  # type: ignore[misc]  # torch's types are not read
         return functional.rms_norm(x, (x.shape[-1],), self.output_norm, self.shape.epsilon)
 
     def logits(self, vectors: Tensor) -> Tensor:
+        """Return the logits of each token of the vocabulary, from the vectors of `forward`."""
         return functional.linear(vectors, self.token_embd)
 
 

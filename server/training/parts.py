@@ -44,6 +44,7 @@ class Part:
 
 
 def count_text(random: Source, number: int) -> str:
+    """Return a number in digits or as a word."""
     counts: list[str] = LISTS["counts"][random.language]
     return counts[number] if number < len(counts) and random.random() < 0.5 else str(number)
 
@@ -77,16 +78,19 @@ def quoted(random: Source, text: str) -> str:
 
 
 def written(paths: Sequence[str], contents: Sequence[str]) -> Step:
+    """Return the call that writes files, with its result."""
     pairs = zip(paths, contents, strict=True)
     found = [{"path": path, "content": content} for path, content in pairs]
     return Step("write_files", {"files": found}, {"entries": list(paths)})
 
 
 def sent_said(random: Source, to: Sequence[str]) -> str:
+    """Return the sentence of an answer that names the recipients."""
     return fixed(random, "sent_me") if list(to) == ["me"] else fixed(random, "sent", x=spoken(to))
 
 
 def recipients(random: Source) -> list[str]:
+    """Return one or two addresses, or "me"."""
     if random.random() < 0.22:
         return ["me"]
     return [v.address(random) for _ in range(random.choice((1, 1, 1, 1, 1, 1, 1, 1, 2)))]
@@ -95,6 +99,7 @@ def recipients(random: Source) -> list[str]:
 def sent(
     random: Source, to: Sequence[str], subject: str, *, body: str | None = None, step: int | None = None
 ) -> Step:
+    """Return the call that sends an email, with its result. Its text is `body` or the entries of `step`."""
     arguments: dict[str, Any] = {"to": list(to), "subject": subject}
     arguments |= {"body": body} if body is not None else {"from_step": step}
     plain = normalize("NFKD", subject).encode("ascii", "ignore").decode()
@@ -109,6 +114,7 @@ def sent(
 def choice(
     title: str, variable: str, prompt: str, value: str, first: int | None, options: Sequence[str] = ()
 ) -> Step:
+    """Return the call that asks for a choice of `options` or of the entries of step `first`."""
     schema: dict[str, Any] = {"kind": "choice"}
     if options:
         schema["options"] = list(options)

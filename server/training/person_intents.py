@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def get_inputs(random: Source, _first: int) -> Part:
+    """Return a request to ask the person a question, and sometimes to save the answer."""
     kind = random.random()
     if kind < 0.5:
         options = [v.noun(random) for _ in range(random.choice((2, 3, 3, 4)))]
@@ -59,6 +60,7 @@ def get_inputs(random: Source, _first: int) -> Part:
 
 
 def find_choose(random: Source, first: int) -> Part:
+    """Return a request to find files, let the person choose one, and use it."""
     found: Found = find(random, empty=0)
     verb = random.choice(("read", "open", "delete", "remove", "email"))
     italian = {
@@ -90,6 +92,7 @@ def find_choose(random: Source, first: int) -> Part:
 
 
 def undo_last_turn(random: Source, _first: int) -> Part:
+    """Return a request to undo the last changes."""
     shapes = ("removed folder '{p}'", "removed '{p}'", "restored '{p}'")
     undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
     said = fixed(random, "undone", x=spoken(undone))
@@ -97,6 +100,7 @@ def undo_last_turn(random: Source, _first: int) -> Part:
 
 
 def find_drive(random: Source, _first: int) -> Part:
+    """Return a request to search Google Drive."""
     query = " ".join(v.noun(random) for _ in range(random.choice((1, 1, 2, 3))))
     found = [f"{v.noun(random)}.{random.choice(v.EXTENSIONS)}" for _ in range(random.choice((1, 2, 3)))]
     step = Step("find_files_google_workspace", {"query": query}, {"entries": found, "count": len(found)})
@@ -105,6 +109,7 @@ def find_drive(random: Source, _first: int) -> Part:
 
 
 def location(random: Source, _first: int) -> Part:
+    """Return a request that needs the person's location."""
     place = random.word(v.PLACES).capitalize()
     step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})
     return Part(
