@@ -120,7 +120,7 @@ class LlamaCpp:
         """Return a judge that tests instances with llama.cpp's engine."""
         return gbnf_judge(self._model, compiled)
 
-    def report(self, compiled: Any) -> None:  # noqa: ARG002  # the contenders' common form
+    def report(self, compiled: Any) -> None:  # the contenders' common form
         """Return None: the converter has no report."""
 
 
@@ -157,7 +157,7 @@ class Llguidance:
 
         return accepts
 
-    def report(self, compiled: Any) -> None:  # noqa: ARG002  # the contenders' common form
+    def report(self, compiled: Any) -> None:  # the contenders' common form
         """Return None: llguidance has no report."""
 
 
