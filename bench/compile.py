@@ -57,7 +57,7 @@ class Task:
 
 
 def measure(task: Task) -> float | None:
-    """Seconds; None where the contender fails on the schema."""
+    """Seconds; None if the contender fails on the schema."""
     start = time.process_time()
     try:
         compiled = task.contender.compile(task.schema_text)
@@ -72,7 +72,7 @@ def measure(task: Task) -> float | None:
 def measure_schemas(
     contenders: Sequence[Contender], schemas: Sequence[str], *, is_read: bool, limit_s: float
 ) -> dict[str, list[float | None]]:
-    """For each contender the seconds for each schema; None where it fails, by error, crash or time."""
+    """For each contender the seconds for each schema; None if it fails, by error, crash or time."""
     tasks = [
         Task(contender, number, schema, is_read)
         for number, schema in enumerate(schemas)

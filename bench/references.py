@@ -10,7 +10,7 @@ REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def target(root: Any, reference: Any) -> Any:
-    """Return what a reference within the document leads to; None where that is outside, or hard to tell.
+    """Return what a reference within the document leads to; None if that is outside, or hard to tell.
 
     Base URIs aren't computed: a reference leads to the first `$id` that ends like it.
     """

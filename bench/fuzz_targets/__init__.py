@@ -1,7 +1,7 @@
 """What `fuzz` tries: for each target the strategy of its cases, and the property that each case must have.
 
 A case is a plain Python value, so that it can be pasted. A check returns one word for what came of the case,
-or raises: an AssertionError where a property is broken, anything else where something raised that must not.
+or raises: an AssertionError if a property is broken, anything else where something raised that must not.
 Judges are llama.cpp's engine, jsonschema and Python's `re`, never our own code, except where two parts of it
 must agree (a stream and the whole text). What only a report or a documented departure allows is let pass.
 """

@@ -75,7 +75,7 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
 
 
 def _judged(gbnf: str, texts: list[str]) -> list[tuple[bool, bool]] | None:
-    """The engine's verdicts; None where it takes too long: its time grows exponentially in some grammars."""
+    """The engine's verdicts; None if it takes too long: its time grows exponentially in some grammars."""
 
     def work(said: list[str]) -> list[tuple[bool, bool]]:
         found = engine().match_many(gbnf, said)

@@ -81,7 +81,7 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def _valid(schema: Any, value: Any) -> bool | None:
-    """Return jsonschema's verdict by the declared draft; None where it can't give one."""
+    """Return jsonschema's verdict by the declared draft; None if it can't give one."""
     try:
         return is_valid(schema, value)
     except BaseException as error:

@@ -56,7 +56,7 @@ def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, b
 
 
 def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
-    """Return at least one item, and as many as the bounds say; EMPTY_LANGUAGE where there can be none."""
+    """Return at least one item, and as many as the bounds say; EMPTY_LANGUAGE if there can be none."""
     prefix, rest, minimum, maximum = items.prefix, items.rest, items.minimum, items.maximum
     if maximum == 0:
         return EMPTY_LANGUAGE, True
@@ -80,7 +80,7 @@ def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool
 
 
 def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
-    """Return the arrays of which at least one item is a matching one; None where they take too many states.
+    """Return the arrays of which at least one item is a matching one; None if they take too many states.
 
     `matching` has an expression for matching items, for each index of the prefix and then for the rest.
     """

@@ -48,7 +48,7 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
     """Return the words of the language as they are; EMPTY_LANGUAGE if there is none.
 
-    Without a scope there are no productions: raises ValueError where a cycle of several states needs one.
+    Without a scope there are no productions: raises ValueError if a cycle of several states needs one.
     """
     if language.is_empty:
         return EMPTY_LANGUAGE

@@ -57,7 +57,7 @@ class Dfa:
     def from_transitions(transitions: Sequence[Iterable[Edge]], accepting: Iterable[int]) -> Dfa:
         """Return an explicit automaton: the edges that leave each state, state 0 being the start.
 
-        Edges may name one target several times. Raises ValueError where two targets share a character.
+        Edges may name one target several times. Raises ValueError if two targets share a character.
         """
         edges = [[(CharSet.of(chars), target) for chars, target in row] for row in transitions]
         sets = list(dict.fromkeys(chars for row in edges for chars, _ in row))
@@ -126,7 +126,7 @@ class Dfa:
         return len(shortest), longest[0]
 
     def shortest(self) -> str | None:
-        """Return a shortest word, the first of them by code points; None where there are no words."""
+        """Return a shortest word, the first of them by code points; None if there are no words."""
         if self.is_empty:
             return None
         firsts = [chr(chars.ranges[0][0]) for chars in self.table.alphabet.sets()]

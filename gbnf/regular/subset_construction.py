@@ -151,7 +151,7 @@ class _ConditionalSubsets:
     def _with_conditions(
         self, lookaheads: _PendingLookaheads, conditions: Iterable[Condition], behind: Sequence[int]
     ) -> _PendingLookaheads | None:
-        """Return the pending lookaheads with those of the conditions; None where a lookbehind fails."""
+        """Return the pending lookaheads with those of the conditions; None if a lookbehind fails."""
         for condition in conditions:
             number = self._numbers[condition]
             if not condition.lookaround.behind:
@@ -161,7 +161,7 @@ class _ConditionalSubsets:
         return lookaheads
 
     def _advance(self, lookaheads: _PendingLookaheads, classes: Sequence[int]) -> _PendingLookaheads | None:
-        """Return the lookaheads that are pending one character on; None where one has failed."""
+        """Return the lookaheads that are pending one character on; None if one has failed."""
         kept = []
         for number, at in lookaheads:
             rows = self._bodies[number].table.rows

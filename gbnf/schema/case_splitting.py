@@ -37,7 +37,7 @@ def cases(
 ) -> list[FlatSchema] | None:
     """Return the cases that deciding every choice leaves, with exclusive choices still open, at most `most`.
 
-    `impossible` says of a conjunction whether nothing satisfies it. None where there are too many cases, or
+    `impossible` says of a conjunction whether nothing satisfies it. None if there are too many cases, or
     nothing to decide.
     """
     found: list[FlatSchema] = []

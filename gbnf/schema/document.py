@@ -225,7 +225,7 @@ class Document:
     def allows(self, subschema: Subschema, value: Any) -> bool:
         """Return whether jsonschema finds `value` valid against `subschema`.
 
-        Raises UndecidedError where it can't tell, SchemaError for a reference that leads nowhere.
+        Raises UndecidedError if it can't tell, SchemaError for a reference that leads nowhere.
         """
         if self._validator is None:
             from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # most schemas need none
@@ -271,7 +271,7 @@ def _parents(root: Any) -> dict[int, tuple[int, str]]:
 
 
 def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
-    """Return the JSON Pointer of a string or key with half a surrogate pair; None where there is none."""
+    """Return the JSON Pointer of a string or key with half a surrogate pair; None if there is none."""
     pending = [(raw, pointer)]
     while pending:
         here, subschema = pending.pop()

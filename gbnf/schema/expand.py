@@ -76,7 +76,7 @@ class Expander:
     def expand(self, subschemas: Conjunction) -> ValueSet:
         """Return the values that satisfy all of `subschemas`, or more where that takes too much work.
 
-        Raises SchemaError where a subschema is malformed.
+        Raises SchemaError if a subschema is malformed.
         """
         if not subschemas:
             return ALL_VALUES
@@ -495,6 +495,6 @@ def _denied(raw: Any) -> frozenset[Hashable]:
 
 
 def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
-    """Return the subschema with only these keywords; None where it has none of them."""
+    """Return the subschema with only these keywords; None if it has none of them."""
     raw = {keyword: value for keyword, value in facet.raw.items() if keyword in keywords}
     return Subschema(raw, facet.pointer, facet.resolver) if raw else None

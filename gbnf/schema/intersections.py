@@ -1,7 +1,7 @@
 """The intersection of schema objects for numbers, arrays and objects (`gbnf.schema.strings` has strings).
 
 Each function takes the facets (schema objects that must all be satisfied; references, combinators and finite
-sets have been handled) and returns the shape of its type, or None where no value of the type is left.
+sets have been handled) and returns the shape of its type, or None if no value of the type is left.
 """
 
 from __future__ import annotations
@@ -455,7 +455,7 @@ def _bound(facet: Subschema, keyword: str) -> Bound | None:
 def _enforceable_bound(
     bound: Bound | None, facet: Subschema, keyword: str, report: ReportCallback
 ) -> Bound | None:
-    """Return the bound, or None where it has too many digits to be enforced."""
+    """Return the bound, or None if it has too many digits to be enforced."""
     if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
         return bound
     names = [name for name in (keyword, f"exclusive{keyword.capitalize()}") if name in facet.raw]

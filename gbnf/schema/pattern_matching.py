@@ -26,7 +26,7 @@ _TIMEOUT_S = 1.0
 
 
 def pattern_matches(pattern: str, text: str) -> bool | None:
-    """Return whether the pattern is found in the text; None where that is unknown.
+    """Return whether the pattern is found in the text; None if that is unknown.
 
     Where `may_backtrack` forbids it, only automata are used: a backtracking search takes an amount of work
     that can't be counted. Elsewhere `regex` gets `_TIMEOUT_S`.
@@ -39,7 +39,7 @@ def pattern_matches(pattern: str, text: str) -> bool | None:
 
 
 def _automaton_matches(pattern: str, text: str) -> bool | None:
-    """Match with the pattern's automaton; None where it has none."""
+    """Match with the pattern's automaton; None if it has none."""
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
 
     spend(1 + len(text) // 4)
@@ -90,7 +90,7 @@ def _expanded_length(pattern: str) -> int:
 
 @lru_cache(maxsize=128)
 def _regex_pattern(pattern: str) -> regex.Pattern[str] | None:
-    """Compile the pattern with `regex`, `$` being the very end; None where `regex` can't read it."""
+    """Compile the pattern with `regex`, `$` being the very end; None if `regex` can't read it."""
     import regex  # noqa: PLC0415  # most patterns have an automaton
 
     if _COMMENTS.search(pattern) or _expanded_length(pattern) > _MAX_EXPANDED_LENGTH:

@@ -30,7 +30,7 @@ ReportCallback = Callable[[str, str, str], None]
 
 
 def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String | None:
-    """Return the strings that satisfy all facets; None where there are none."""
+    """Return the strings that satisfy all facets; None if there are none."""
     low = max((integer_keyword(facet, "minLength") or 0 for facet in facets), default=0)
     high = smallest(integer_keyword(facet, "maxLength") for facet in facets)
     language: Dfa | None = None
@@ -109,7 +109,7 @@ def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[
 
 
 def _language(keyword: str, value: object, pointer: str, report: ReportCallback) -> Dfa | None:
-    """Return the strings that one keyword allows; None where it allows all or can't be enforced."""
+    """Return the strings that one keyword allows; None if it allows all or can't be enforced."""
     # Imported where a schema asks for them: most ask for neither.
     from gbnf.regular.ecma262 import search  # noqa: PLC0415
     from gbnf.regular.formats import FORMATS, format_language  # noqa: PLC0415

@@ -66,7 +66,7 @@ def _kind(one: Trace) -> str:
 
 
 def _case(one: Trace) -> dict[str, Any] | None:
-    """Return the case of a trace; None where it cannot be one."""
+    """Return the case of a trace; None if it cannot be one."""
     if one.given or any(step.result is None or step.name in ELSEWHERE for step in one.steps):
         return None
     table: dict[str, Any] = {"query": one.request, "language": one.language}

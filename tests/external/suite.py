@@ -63,7 +63,7 @@ class Group:
 
 
 def suite_path() -> Path | None:
-    """The folder of the suite: JSON_SCHEMA_TEST_SUITE, else among the shared data; None where it is not."""
+    """The folder of the suite: JSON_SCHEMA_TEST_SUITE, else among the shared data; None if it is not."""
     if named := os.environ.get("JSON_SCHEMA_TEST_SUITE"):
         return Path(named)
     try:

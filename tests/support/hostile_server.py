@@ -279,7 +279,7 @@ class Server:
 
 
 def _request(reader: io.BufferedReader) -> tuple[str, Any] | None:
-    """The path and the JSON of the next request, None where there is none."""
+    """The path and the JSON of the next request, None if there is none."""
     head = reader.readline().split()
     if len(head) != 3:
         return None

@@ -55,7 +55,7 @@ def transitions(language: Dfa) -> tuple[tuple[tuple[int, int, int], ...], ...]:
 
 
 def finite_words(language: Dfa, limit: int) -> tuple[str, ...] | None:
-    """All words, sorted; None where there are more than `limit`."""
+    """All words, sorted; None if there are more than `limit`."""
     if language.is_empty:
         return ()
     if language.lengths[1] is None:

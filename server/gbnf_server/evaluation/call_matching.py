@@ -54,7 +54,7 @@ def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None
 def best_assignment(
     plans: Sequence[Plan], made: Sequence[ActualCall], references: References
 ) -> Assignment | None:
-    """Return the assignment to the plan that fits best; None where there is no plan."""
+    """Return the assignment to the plan that fits best; None if there is no plan."""
     found = [_assign(plan, made, references) for plan in plans]
     return max(
         found,

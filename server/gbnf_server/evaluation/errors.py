@@ -13,7 +13,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
-    """One fault. Fields: `at`, `value` (None where none stands there), `problem`, `hint`."""
+    """One fault. Fields: `at`, `value` (None if none stands there), `problem`, `hint`."""
 
     def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
         self.at, self.value, self.problem, self.hint = at, value, problem, hint

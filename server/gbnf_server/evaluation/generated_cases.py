@@ -31,7 +31,7 @@ _ASKED = {
 def generate_suite(tools: Sequence[Tool], *, language: str = "en") -> tuple[Suite, tuple[str, ...]]:
     """Return a suite, and the names of tools that no case could be generated for.
 
-    Raises SetupError where none could.
+    Raises SetupError if none could.
     """
     cases: list[Table] = []
     left_out: list[str] = []

@@ -11,7 +11,7 @@ _Value = TypeVar("_Value")
 
 
 def inside(path: str, at: KeyPath) -> str:
-    """`./trips/` -> `trips`. Raises Fault where the path is none below the workspace."""
+    """`./trips/` -> `trips`. Raises Fault if the path is none below the workspace."""
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if path.startswith("/") or ".." in parts or not parts:
         raise Fault(
@@ -38,7 +38,7 @@ def keyed_inside(table: Mapping[str, _Value], at: KeyPath) -> dict[str, _Value]:
 
 
 def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) -> None:
-    """Raise Fault where something would have to lie in a file, or a file be a folder."""
+    """Raise Fault if something would have to lie in a file, or a file be a folder."""
     for path in files:
         for other in (*files, *folders):
             if other.startswith(f"{path}/") or path in folders:
@@ -49,7 +49,7 @@ def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) ->
 
 
 def check_after(files: Collection[str], folders: Sequence[str], gone: Sequence[str], at: KeyPath) -> None:
-    """Raise Fault where what is to be gone is to be there."""
+    """Raise Fault if what is to be gone is to be there."""
     there = [path for path in files if "*" not in path]
     for index, path in enumerate(gone):
         for other in (*there, *folders):

@@ -98,7 +98,7 @@ class Results:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError where the value is no stored bench."""
+        """Raise KeyError, TypeError or ValueError if the value is no stored bench."""
         computed = {
             "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
         }  # fmt: skip

@@ -54,7 +54,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError or TypeError where the value is no record."""
+        """Raise KeyError or TypeError if the value is no record."""
         return cls(**{**value, "before": Snapshot(**value["before"]), "after": Snapshot(**value["after"])})
 
 
@@ -70,7 +70,7 @@ class RunLog:
     """A file of records, opened for one bench; with `fresh` its runs are forgotten, readable or not.
 
     `records` has them by key and fingerprint, so that runs of several seeds or models stay beside each other.
-    Raises ResultsFileError where the file is none of the bench's, or is in use, SetupError where it cannot be
+    Raises ResultsFileError if the file is none of the bench's, or is in use, SetupError if it cannot be
     written.
     """
 

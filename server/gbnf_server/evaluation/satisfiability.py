@@ -14,7 +14,7 @@ from gbnf_server.executors.calendar_file import FILE as CALENDAR
 
 
 def check_call(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
-    """Raise Fault where no valid call of the tool is the expected one; its arguments are known to exist."""
+    """Raise Fault if no valid call of the tool is the expected one; its arguments are known to exist."""
     args = dict(tool.model_args())
     filled = {target for name, target in tool.step_references.items() if name in call.known}
     needed = [name for name in args.get("required", ()) if name not in filled]
@@ -42,7 +42,7 @@ def check_call(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
 
 
 def check_gone(table: Mapping[str, Any], before: InitialState) -> None:
-    """Raise Fault where more is to go than there is; what earlier calls have made is not known here."""
+    """Raise Fault if more is to go than there is; what earlier calls have made is not known here."""
     if before.calls or any(path == CALENDAR or path.startswith(f"{OUTBOX}/") for path in before.files):
         return
     for after, at in expected_states(table):

@@ -49,7 +49,7 @@ class Snapshot:
 def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Context:
     """Return a context with the case's initial state in the folder `root`, its person and its clock.
 
-    `tools` are those that earlier calls of the case name. Raises SetupError where the state cannot be made.
+    `tools` are those that earlier calls of the case name. Raises SetupError if the state cannot be made.
     """
     workspace = Workspace(root)
     context = Context(
@@ -119,7 +119,7 @@ def _moment(text: str, now: datetime) -> calendar_file.Moment:
 
 
 def _events(context: Context) -> list[dict[str, str]] | None:
-    """Return the calendar's events; None where the run has written something else over it."""
+    """Return the calendar's events; None if the run has written something else over it."""
     try:
         return _read_events(context)
     except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
@@ -151,7 +151,7 @@ def _local(moment: calendar_file.Moment, context: Context) -> str:
 
 
 def _message(data: bytes) -> dict[str, Any] | None:
-    """Return what a mail says; None where the run has written none that can be read."""
+    """Return what a mail says; None if the run has written none that can be read."""
     try:
         return _read_message(data)
     except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over

@@ -32,7 +32,7 @@ _Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and its 95 % interval over `cases` cases; None where there is none."""
+    """A value and its 95 % interval over `cases` cases; None if there is none."""
 
     value: float | None
     low: float | None = None
@@ -114,7 +114,7 @@ def _interval(statistic: Callable[[_Draw], _Floats], cases: int, least: int = MI
 
 
 def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
-    """From draws (rows of case numbers) to the metric of each; NaN where it has no value."""
+    """From draws (rows of case numbers) to the metric of each; NaN if it has no value."""
     match metric:
         case Quotient():
             part = np.array([sum(metric.part(score) for score in group) for group in groups], float)

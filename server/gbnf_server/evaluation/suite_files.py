@@ -115,7 +115,7 @@ def _whole(path: Path, problem: str, hint: str) -> InvalidSuite:
 
 
 def _plain(value: Any, at: KeyPath = ()) -> Any:
-    """JSON's types: TOML's dates and times become their text. Raises Fault where there is another type."""
+    """JSON's types: TOML's dates and times become their text. Raises Fault if there is another type."""
     match value:
         case Mapping():
             return {key: _plain(member, (*at, key)) for key, member in value.items()}
@@ -236,7 +236,7 @@ class _CaseReader:
         self._tools, self._decoys = tools, decoys
 
     def case(self, table: Mapping[str, Any]) -> tuple[Case | None, list[Fault]]:
-        """One case with the suite's defaults, None where a value of it cannot be read; and what is wrong."""
+        """One case with the suite's defaults, None if a value of it cannot be read; and what is wrong."""
         merged = {**self._defaults, **table, "id": _identifier(table)}
         if {"calls", "plans"} & table.keys():
             merged = {

@@ -18,7 +18,7 @@ _LEFT, _RIGHT, _ROW, _TOP, _AXIS = 110, 136, 34, 8, 30
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A value between 0 and 1 with its interval, None where it has none, and the text beside it."""
+    """A value between 0 and 1 with its interval, None if it has none, and the text beside it."""
 
     name: str
     value: float

@@ -204,7 +204,7 @@ def distinct_labels(first: str, second: str) -> tuple[str, str]:
 
 
 def _unpaired(first: Results, second: Results) -> TextTable | None:
-    """Return the configurations and cases that only one has; None where there are none."""
+    """Return the configurations and cases that only one has; None if there are none."""
     configurations, cases = [], []
     for results in (first, second):
         scored = results.scored()

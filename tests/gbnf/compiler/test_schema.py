@@ -34,7 +34,7 @@ from support.values import (
 
 
 def compiled(schema: Any, **options: Any) -> Any:
-    """The grammar, or None where no value satisfies the schema."""
+    """The grammar, or None if no value satisfies the schema."""
     try:
         return compile_schema(schema, **options)
     except SchemaError:

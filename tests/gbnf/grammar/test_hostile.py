@@ -19,7 +19,7 @@ from support.random_texts import generate, shortest_text
 
 
 def parsed(text: str) -> Rules | None:
-    """The rules; None where the text is refused as it should be."""
+    """The rules; None if the text is refused as it should be."""
     try:
         return parse_gbnf(text)
     except GrammarSyntaxError as error:

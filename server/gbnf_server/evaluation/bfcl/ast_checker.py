@@ -30,7 +30,7 @@ _LEFT_OUT = ""
 
 
 def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
-    """Why the calls are wrong, None where they are right."""
+    """Why the calls are wrong, None if they are right."""
     match entry.kind:
         case "none":
             return f"{calls[0][0]} was called, and no function is relevant" if calls else None
@@ -57,7 +57,7 @@ def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
 
 
 def call_fault(function: Mapping[str, Any], expected: Mapping[str, Sequence[Any]], call: Call) -> str | None:
-    """Why one call is not the expected one of this function, None where it is."""
+    """Why one call is not the expected one of this function, None if it is."""
     name, arguments = call
     if name != function["name"]:
         return f"{name} was called, expected {function['name']}"
@@ -111,7 +111,7 @@ def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[Any]) -> bool | None:
-    """Whether the value's type is another than the declared one and right even so; None where it is wrong."""
+    """Whether the value's type is another than the declared one and right even so; None if it is wrong."""
     kind, written = type(value), next((type(each) for each in acceptable if each != _LEFT_OUT), None)
     if kind is wanted:
         fits = inner is None or _items_typed(value, inner, acceptable)

@@ -42,7 +42,7 @@ def tools_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Tool]:
 
     Of two with one name, the first.
 
-    An executor's name differs from the function's where a tool can't have it. Raises ManifestError where the
+    An executor's name differs from the function's where a tool can't have it. Raises ManifestError if the
     parameters are no schema even so.
     """
     found: dict[str, Tool] = {}

@@ -28,7 +28,7 @@ class Grades:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError where the value is none that `write` has written."""
+        """Raise KeyError, TypeError or ValueError if the value is none that `write` has written."""
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
         correct: dict[str, dict[tuple[str, str], bool]] = {}
