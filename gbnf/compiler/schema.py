@@ -44,7 +44,7 @@ def compile_schema(
     type that has no JSON Schema.
     """
     check_whitespace(whitespace)
-    if not isinstance(schema, Mapping | bool):
+    if not isinstance(schema, Mapping | list | tuple | str | float | int | None):  # JSON values are no types
         schema = json_schema_of(schema)
     with compilation(schema):
         return _compile(schema, CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits))

@@ -17,14 +17,6 @@ Invariants: validity is decided by jsonschema, and nothing here uses the compile
 schema, so that an error of the compiler cannot hide itself.
 """
 
-from importlib.util import find_spec
-
-if find_spec("hypothesis") is None:
-    raise ImportError(
-        "gbnf.testing needs Hypothesis, which is not installed. Run: pip install 'gbnf-toolkit[test]'",
-        name="hypothesis",
-    )
-
 from gbnf.testing.derivations import derivations
 from gbnf.testing.mutations import BrokenConstraint, NearMiss, near_misses
 from gbnf.testing.properties import (

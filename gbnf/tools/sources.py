@@ -55,7 +55,7 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     Raises ManifestErrors with every tool that cannot be loaded, every invalid name and every name that two
     different tools have.
     """
-    reader = _Reader(prefix)
+    reader = _SourceReader(prefix)
     reader.read(source, _NO_FILE, "")
     if strict:
         hint = "Correct it, or load the tools without strict."
@@ -82,7 +82,7 @@ class _Origin:
 
 
 @dataclass
-class _Reader:
+class _SourceReader:
     """Reads sources, and collects tools and errors."""
 
     prefix: str | None

@@ -56,7 +56,7 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     if path is None:
         return
     given = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
-    context.default_map = _Reader(path).defaults(context.command, _overridden(given))
+    context.default_map = _ConfigReader(path).defaults(context.command, _overridden(given))
     if context.invoked_subcommand in context.default_map:
         from gbnf_server.cli.output import stderr_console
 
@@ -76,7 +76,7 @@ def _overridden(given: set[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ConfigReader:
     path: Path
 
     def defaults(self, application: Any, overridden: frozenset[str]) -> dict[str, Any]:

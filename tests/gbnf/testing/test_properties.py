@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -305,20 +303,6 @@ def test_no_tool_that_can_be_called_is_an_error() -> None:
     )
     with pytest.raises(ValueError, match="no tool can be called"):
         calls([needs_step])
-
-
-def test_without_hypothesis_a_hint_is_shown() -> None:
-    program = """
-import sys
-sys.modules["hypothesis"] = None
-import gbnf
-try:
-    import gbnf.testing
-except ImportError as error:
-    print(error)
-"""
-    left = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'gbnf-toolkit[test]'" in left.stdout
 
 
 def test_a_strategy_over_many_tools_is_shown_by_their_names() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +81,3 @@ def test_what_is_in_the_way_has_its_exit_code(gbnf: Gbnf, painter: Path, tmp_pat
     assert left.code == ExitCode.ENVIRONMENT
     assert "nothing.gguf" in left.err
     assert gbnf("test", painter, "--examples", 0).code == ExitCode.USAGE
-
-
-def test_without_hypothesis_a_hint_is_shown(
-    gbnf: Gbnf, painter: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("gbnf.testing")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    left = gbnf("test", painter)
-    assert left.code == ExitCode.ENVIRONMENT
-    assert "pip install 'gbnf-toolkit[test]'" in left.err
