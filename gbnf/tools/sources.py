@@ -47,7 +47,7 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     - a mapping with the content of a manifest;
     - a typed Python function, or one marked by `tool`, or a pydantic model;
     - a `Tool`;
-    - a sequence of these, and of paths.
+    - a sequence of these, and of paths (but a file names no other files).
 
     `prefix` is put before each name, and characters that APIs do not accept in names become "_". Of a schema,
     what is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
@@ -110,8 +110,10 @@ class _SourceReader:
         match source:
             case Tool():
                 self._add(source, path, key)
-            case str() | os.PathLike():
+            case str() | os.PathLike() if path == _NO_FILE:  # a file names no other files
                 self._read_path(Path(source))
+            case str():
+                raise ManifestError(path, "", source, "no description of a tool", _FORMS)
             case Mapping():
                 self._read_mapping(source, path, key)
             case _ if is_model(source):

@@ -222,3 +222,11 @@ def test_any_value_is_tools_or_an_error(source: Any, prefix: str | None) -> None
 def test_an_object_that_describes_nothing() -> None:
     with pytest.raises(ManifestErrors, match="no description of a tool"):
         load_tools(SimpleNamespace(name="a"))
+
+
+def test_a_file_names_no_other_files(tmp_path: Path) -> None:
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps([str(file), MCP]))
+    with pytest.raises(ManifestErrors) as caught:
+        load_tools(file)
+    assert [(error.path, error.key) for error in caught.value.errors] == [(file, "[0]")]
