@@ -15,6 +15,7 @@ import pytest
 
 from gbnf_server.cli.exit_codes import ExitCode
 from support.command_line import Gbnf
+from support.models import make_model
 from support.toys import make_tool
 
 
@@ -72,9 +73,10 @@ def test_an_empty_conversation(gbnf: Gbnf, tmp_path: Path) -> None:
 class Terminal:
     """A terminal with `gbnf chat` in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: object) -> None:
         self._main, child = pty.openpty()
         command = [sys.executable, "-m", "gbnf_server", "chat", "--workspace", str(folder / "work")]
+        command += map(str, options)
         self.process = subprocess.Popen(
             command,
             stdin=child,
@@ -125,5 +127,22 @@ def test_at_a_terminal_ctrl_c_ends_a_line_and_ctrl_d_the_conversation(tmp_path: 
     terminal.expect("Created trips")
     terminal.expect("> ")
     assert (tmp_path / "work" / "trips").is_dir()
+    terminal.type("\x04")
+    assert terminal.process.wait(120) == ExitCode.SUCCESS
+
+
+def test_at_a_terminal_ctrl_c_ends_a_request_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    """With one tool, the first call can be no other, whatever the model."""
+    make_tool(tmp_path / "tools", "linger", "time.sleep(300)", timeout_s=600)
+    model = make_model(tmp_path / "tiny.gguf", context=4096)
+    terminal = Terminal(tmp_path, "--model", model, "--manifests", tmp_path / "tools")
+    terminal.expect("> ")
+    terminal.type("go\n")
+    terminal.expect("linger  {}")
+    terminal.type("\x03")
+    terminal.expect("interrupted: linger was running")
+    terminal.expect("> ")
+    terminal.type("/undo\n")
+    terminal.expect("there is no request to undo")
     terminal.type("\x04")
     assert terminal.process.wait(120) == ExitCode.SUCCESS
