@@ -402,3 +402,15 @@ def test_names_that_need_a_dot_before_them(tmp_path: Path) -> None:
     assert contents_of(tmp_path) == {"~": None, "~/x": b"1", " ": b"2"}
     Journal(workspace).undo_last_turn("fourth")
     assert contents_of(tmp_path) == {}
+
+
+def test_the_last_turn_is_the_one_that_is_undone_next(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    journal = Journal(workspace)
+    assert journal.last_turn() is None
+    for turn in ("first", "second"):
+        apply(workspace, MakeFolder(turn), turn=turn)
+        assert journal.last_turn() == turn
+    for turn, before in (("second", "first"), ("first", None)):
+        assert journal.undo_last_turn(f"undo {turn}").undone == (f"removed folder '{turn}'",)
+        assert journal.last_turn() == before
