@@ -66,7 +66,7 @@ class HttpServer:
     transport: Literal["http", "sse"] | None = None
 
     def __str__(self) -> str:
-        return self.url
+        return re.sub("//[^/@]*@", "//", self.url)
 
 
 McpServerConfig: TypeAlias = StdioServer | HttpServer

@@ -20,12 +20,11 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import Client, MCPError
-from mcp.client._transport import Transport, TransportStreams
+from mcp.client import Transport
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -51,6 +50,7 @@ from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
 MOST_TOOLS = 4000
 _MOST_PAGES = 1000
 _LIST_S = 30.0
+_REQUEST_S = 30.0  # to connect and to send a request
 _LONGEST_S = 24 * 3600.0  # without an event of a server
 _SHOWN_LINES = 5
 _LONGEST_REASON = 500
@@ -166,7 +166,6 @@ class Connection:
                 await self.close()
             if self._client is None:
                 await self.start()
-                self.changed = True
         assert self._client is not None
         return self._client
 
@@ -305,9 +304,12 @@ class Connection:
 
 
 @asynccontextmanager
-async def _http(server: HttpServer) -> AsyncIterator[TransportStreams]:
-    http = create_mcp_http_client(headers={"Accept-Encoding": "identity", **server.headers})
-    http.event_hooks["response"].append(_limit_body)
+async def _http(server: HttpServer) -> AsyncIterator[Any]:
+    http = httpx2.AsyncClient(
+        headers={"Accept-Encoding": "identity", **server.headers},
+        timeout=httpx2.Timeout(_REQUEST_S, read=_LONGEST_S),  # a call is cancelled by its caller
+        event_hooks={"response": [_limit_body]},
+    )
     async with (
         http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=LONGEST_MESSAGE) as streams,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 OnLog: TypeAlias = Callable[[str, str], None]
@@ -28,7 +29,8 @@ class ServerLog:
             entry = f"{about}: {shown}" if about else shown
             self._lines.append(entry)
             if self._on_line is not None:
-                self._on_line(self._name, entry)
+                with suppress(Exception):
+                    self._on_line(self._name, entry)
 
     def last(self, count: int = _KEPT) -> str:
         """Return the last lines."""
