@@ -61,6 +61,7 @@ from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
 
 _NAME = "gbnf"
+_MOST_CALLS = 16  # at a time; others wait
 _OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
 _APPROVAL, _APPROVED, _FORM = "approval", "approve", "form"
 
@@ -79,6 +80,7 @@ class ToolServer:
     ) -> None:
         self._tools = {tool.name: tool for tool in tools if offered_args(tool, ()) is not None}
         self._context, self._approve_all = context, approve_all
+        self._free = asyncio.Semaphore(_MOST_CALLS)
         self._listed = [_listed(tool, language) for tool in self._tools.values()]
         self._server: Server[Any] = Server(
             _NAME, version=_version(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
@@ -126,7 +128,8 @@ class ToolServer:
             person = _ClientPerson(conversation, tool, context)
             work = partial(run_executor, tool, arguments, replace(context, person=person))
             try:
-                result = await _in_thread(work)
+                async with self._free:
+                    result = await _in_thread(work)
             except GbnfError as error:
                 if person.question is not None:
                     raise person.question from None
