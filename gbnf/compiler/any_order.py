@@ -33,21 +33,6 @@ MAX_PAIRS = 1500
 MAX_INTERLEAVED_PAIRS = 30_000
 
 
-def split_expr(
-    names: Sequence[str],
-    required: frozenset[str],
-    values: Mapping[str, Expr],
-    others: Sequence[Expr],
-    layout: Layout,
-    scope: Scope,
-) -> Expr:
-    """Return the objects of the properties `names` (at least one), in the orders that splitting allows.
-
-    The arguments are those of `gbnf.compiler.declared_order.chain_expr`.
-    """
-    return _Splits(names, required, values, others, layout, scope).expression()
-
-
 def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
     """Return all of the pairs, in any order. A state is the set of the remaining ones."""
 
@@ -100,8 +85,12 @@ class OrderBudget:
         return True
 
 
-class _Splits:
-    """The splits of one object. A part is a pair of indices: of the first property, and after the last."""
+class Splits:
+    """The objects of the properties `names` (at least one), in the orders that splitting allows.
+
+    The arguments are those of `gbnf.compiler.declared_order.DeclaredOrder`. A part is a pair of indices: of
+    the first property, and after the last.
+    """
 
     def __init__(
         self,

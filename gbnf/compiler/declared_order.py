@@ -19,23 +19,13 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, alt, seq
 CHUNK = 16
 
 
-def declared_order_expr(
-    names: Sequence[str],
-    required: frozenset[str],
-    values: Mapping[str, Expr],
-    others: Sequence[Expr],
-    layout: Layout,
-    scope: Scope,
-) -> Expr:
-    """Return the objects of the properties `names`, of which `required` are always present.
+class DeclaredOrder:
+    """The objects of the properties `names`, of which `required` are always present.
 
     `values` are expressions by name, none of them empty; `others` are pairs of key and value that may come
     anywhere in between.
     """
-    return _DeclaredOrder(names, required, values, others, layout, scope).expression()
 
-
-class _DeclaredOrder:
     def __init__(
         self,
         names: Sequence[str],

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.any_order import OrderBudget, split_expr, split_pairs
-from gbnf.compiler.declared_order import CHUNK, declared_order_expr
+from gbnf.compiler.any_order import OrderBudget, Splits, split_pairs
+from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, json_string, key_except
 from gbnf.compiler.rules import Scope
@@ -82,7 +82,7 @@ def object_expr(
         chains = _joined(chains, budget)
         plain = len(chains) == 1 and not shape.one_of_groups and not counted
         if wanted and plain and budget.reserve_any_order(split_pairs(declared), share=2):
-            expr = split_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
+            expr = Splits(chains[0], frozenset(shape.required), values, pairs, layout, scope).expression()
             return ObjectExpr(expr, rejected_orders=f"not every order of {declared} properties is accepted")
         if wanted:
             rejected_orders = f"{declared} properties come in declared order only"
@@ -93,7 +93,7 @@ def object_expr(
     elif least > 1 and pairs:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
     if len(chains) == 1 and not shape.one_of_groups and not least and most is None:
-        expr = declared_order_expr(chains[0], frozenset(shape.required), values, pairs, layout, scope)
+        expr = DeclaredOrder(chains[0], frozenset(shape.required), values, pairs, layout, scope).expression()
     else:
         try:
             expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()

@@ -131,32 +131,28 @@ class _Composite:
         return f"{type(self).__name__}({', '.join(map(repr, self._parts()))})"
 
 
-class Seq(_Composite):
+class _Items(_Composite):
+    __match_args__ = ("items",)
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[Expr, ...]) -> None:
+        self.items: Final = items
+        self._hash = self.references = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self.items,)
+
+
+class Seq(_Items):
     """One expression after another. `Seq(())` derives the empty string."""
 
-    __match_args__ = ("items",)
-    __slots__ = ("items",)
-
-    def __init__(self, items: tuple[Expr, ...]) -> None:
-        self.items: Final = items
-        self._hash = self.references = None
-
-    def _parts(self) -> tuple[Any, ...]:
-        return (self.items,)
+    __slots__ = ()
 
 
-class Alt(_Composite):
+class Alt(_Items):
     """One of several expressions. `Alt(())` derives nothing at all."""
 
-    __match_args__ = ("items",)
-    __slots__ = ("items",)
-
-    def __init__(self, items: tuple[Expr, ...]) -> None:
-        self.items: Final = items
-        self._hash = self.references = None
-
-    def _parts(self) -> tuple[Any, ...]:
-        return (self.items,)
+    __slots__ = ()
 
 
 class Repeat(_Composite):

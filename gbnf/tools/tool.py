@@ -160,72 +160,56 @@ def without_runtime_resolved(schema: Any) -> Any:
     return map_subschemas(kept, below)
 
 
-FINAL_ANSWER = Tool(
-    name="final_answer",
-    version="1.0.0",
-    descriptions={
-        "en": "Answer the person and finish.",
-        "it": "Risponde alla persona e conclude.",
+def _built_in(name: str, required: str, *, en: str, it: str, properties: dict[str, Any]) -> Tool:
+    """Return a tool that the planner itself carries out."""
+    return Tool(
+        name=name,
+        version="1.0.0",
+        descriptions={"en": en, "it": it},
+        args={"type": "object", "required": [required], "properties": properties},
+        run=RunPolicy(effect="read", timeout_s=0),
+    )
+
+
+FINAL_ANSWER = _built_in(
+    "final_answer",
+    "message",
+    en="Answer the person and finish.",
+    it="Risponde alla persona e conclude.",
+    properties={
+        "message": {"type": "string", "description": {"en": "The answer", "it": "La risposta"}},
     },
-    args={
-        "type": "object",
-        "required": ["message"],
-        "properties": {
-            "message": {
-                "type": "string",
-                "description": {"en": "The answer", "it": "La risposta"},
-            }
-        },
-    },
-    run=RunPolicy(effect="read", timeout_s=0),
 )
 """Ends a run with a message for the user; the planner itself carries it out."""
 
-ASK_USER = Tool(
-    name="ask_user",
-    version="1.0.0",
-    descriptions={
-        "en": "Ask the person a question.",
-        "it": "Fa una domanda alla persona.",
-    },
-    args={
-        "type": "object",
-        "required": ["question"],
-        "properties": {
-            "question": {
-                "type": "string",
-                "description": {"en": "The question", "it": "La domanda"},
-            },
-            "options": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": {"en": "Answers to choose from", "it": "Le risposte tra cui scegliere"},
-            },
+ASK_USER = _built_in(
+    "ask_user",
+    "question",
+    en="Ask the person a question.",
+    it="Fa una domanda alla persona.",
+    properties={
+        "question": {"type": "string", "description": {"en": "The question", "it": "La domanda"}},
+        "options": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": {"en": "Answers to choose from", "it": "Le risposte tra cui scegliere"},
         },
     },
-    run=RunPolicy(effect="read", timeout_s=0),
 )
 """Asks the user a question; the planner itself carries it out."""
 
-FIND_TOOLS = Tool(
-    name="find_tools",
-    version="1.0.0",
-    descriptions={
-        "en": "Search for more tools, if none of these can do what is needed.",
-        "it": "Cerca altri strumenti, se nessuno di questi può fare ciò che serve.",
+FIND_TOOLS = _built_in(
+    "find_tools",
+    "query",
+    en="Search for more tools, if none of these can do what is needed.",
+    it="Cerca altri strumenti, se nessuno di questi può fare ciò che serve.",
+    properties={
+        "query": {
+            "type": "string",
+            "minLength": 1,
+            "description": {"en": "What the tool should do", "it": "Che cosa deve fare lo strumento"},
+        }
     },
-    args={
-        "type": "object",
-        "required": ["query"],
-        "properties": {
-            "query": {
-                "type": "string",
-                "minLength": 1,
-                "description": {"en": "What the tool should do", "it": "Che cosa deve fare lo strumento"},
-            }
-        },
-    },
-    run=RunPolicy(effect="read", timeout_s=0),
 )
 """Offers more of the tools that were dropped for their rank; the planner itself carries it out."""
 
