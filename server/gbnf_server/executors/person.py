@@ -127,11 +127,12 @@ class TerminalPerson:
             self._print(f"  {number}. {option}")
             if field.kind == "choice_with_preview":
                 self._print(self._preview(option), style="dim")
+        hint = _HINTS.get(field.kind, "").format(len(field.options))
         while True:
             try:
                 return check_answer(
                     field,
-                    self._input(f"{field.prompt}{_hint(field)}: ", hidden=field.kind == "credentials"),
+                    self._input(f"{field.prompt}{hint}: ", hidden=field.kind == "credentials"),
                     self._workspace,
                 )
             except ValueError as error:
@@ -327,19 +328,12 @@ def _date(given: Any) -> str:
         raise ValueError(f"'{text}': answer with a date such as 2026-11-21") from None
 
 
-def _hint(field: Field) -> str:
-    match field.kind:
-        case "yes_no":
-            return " [y/n]"
-        case "choice" | "choice_with_preview":
-            return f" [1-{len(field.options)}]"
-        case "multi_choice":
-            return f" [1-{len(field.options)}, several with commas]"
-        case "date":
-            return " [YYYY-MM-DD]"
-        case "file_path":
-            return " [path in the workspace]"
-        case "text" | "credentials" | "number" | "location":
-            return ""
-        case _:
-            assert_never(field.kind)
+_HINTS: dict[FieldKind, str] = {
+    "yes_no": " [y/n]",
+    "choice": " [1-{}]",
+    "choice_with_preview": " [1-{}]",
+    "multi_choice": " [1-{}, several with commas]",
+    "date": " [YYYY-MM-DD]",
+    "file_path": " [path in the workspace]",
+}
+"""What the prompt of a kind adds; `{}` is the number of its options."""

@@ -13,7 +13,7 @@ more is buffered than the largest message may have.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -94,11 +94,7 @@ def encode_call(name: str, message: Mapping[str, Any]) -> bytes:
 
 def ask(form: Form) -> dict[str, Any]:
     """Build the message that asks the person."""
-    fields = [
-        {"var": each.var, "prompt": each.prompt, "kind": each.kind, "options": each.options}
-        for each in form.fields
-    ]
-    return {"is": "ask", "title": form.title, "fields": fields}
+    return {"is": "ask", **asdict(form)}
 
 
 def secret(handle: str) -> dict[str, Any]:

@@ -138,6 +138,8 @@ def start(
     llama-server. Raises SetupError with the end of the log if it does not start, ModelLoadError if the file
     is not a model.
     """
+    from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
     check_port(port)
     binary = find_llama_server()
     if binary is None:
@@ -145,17 +147,14 @@ def start(
             "llama-server is not installed. Build it with `gbnf server install`, "
             f"or set ${SERVER_VARIABLE} to its path."
         )
-    return start_binary(
-        binary,
-        Path(model),
-        port=port,
-        context_length=context_length,
-        slots=slots,
-        threads=threads,
-        api_key=api_key,
-        timeout=timeout,
-        extra=extra,
-    )
+    vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
+    length = context_length or vocabulary.default_context
+    arguments = ["--model", str(model), "--alias", vocabulary.name]
+    arguments += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
+    arguments += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
+    if threads or vocabulary.is_small:
+        arguments += ["--threads", str(threads or 1)]
+    return start_binary([str(binary), *arguments], extra, api_key, timeout)
 
 
 def compiler() -> str | None:

@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Self
 
 import httpx
@@ -156,27 +155,9 @@ def check_port(port: int) -> None:
 
 
 def start_binary(
-    binary: Path,
-    model: Path,
-    *,
-    port: int,
-    context_length: int | None,
-    slots: int,
-    threads: int | None,
-    api_key: str | None,
-    timeout: float,
-    extra: Sequence[str],
+    command: Sequence[str], extra: Sequence[str], api_key: str | None, timeout: float
 ) -> LlamaServerProcess:
-    """Run this llama-server; see `gbnf_server.llama_server.build.start` for the arguments."""
-    from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
-
-    vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
-    length = context_length or vocabulary.default_context
-    command = [str(binary), "--model", str(model), "--alias", vocabulary.name]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
-    command += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
-    if threads or vocabulary.is_small:
-        command += ["--threads", str(threads or 1)]
+    """Run a llama-server, with `extra` as its last arguments; see `gbnf_server.llama_server.build.start`."""
     chosen = api_key or os.environ.get(API_KEY_VARIABLE)
     key = chosen or secrets.token_urlsafe(32)
     environment = {
