@@ -8,6 +8,6 @@ runner, run_log                cases to event streams, kept in a file, never run
 call_matching, state_checks    event streams and states against expectations
 scoring, statistics            event streams to numbers with intervals: pure, so that stored runs score too
 results                        stored results
-report, tables, svg_plots      numbers to a page
+report, tables, plot_axis      numbers to a page
 bfcl                           the Berkeley Function-Calling Leaderboard's files
 """

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.evaluation.cases import PersonScript
-from gbnf_server.executors import Field, Form, Workspace
+from gbnf_server.executors import Field, ScriptedPerson, Workspace
 from gbnf_server.executors.person import check_answer
 
 
-class CasePerson:
+class CasePerson(ScriptedPerson):
     """Answers by a field's name, else by its kind; picks the script's option where there is a choice.
 
     A question without an answer is an `ExecutorError`, which the model reads.
     """
 
     def __init__(self, script: PersonScript, workspace: Workspace) -> None:
-        self._script, self._workspace = script, workspace
-
-    def answer(self, form: Form) -> dict[str, Any]:
-        """Return the script's answer to each field."""
-        return {field.var: self._value(field) for field in form.fields}
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        """Return whether the script approves calls."""
-        del call
-        return self._script.approve
+        super().__init__(approvals=script.approve, workspace=workspace)
+        self._script = script
 
     def _value(self, field: Field) -> Any:
         try:

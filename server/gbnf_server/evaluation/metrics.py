@@ -58,6 +58,13 @@ def _per_run(key: str, title: str, about: str, unit: Unit, better: Literal["more
     return Quotient(key, title, about, unit, better, attrgetter(key), _one)
 
 
+def _share(
+    key: str, title: str, about: str, part: Callable[[RunScore], float], of: Callable[[RunScore], float]
+) -> Quotient:
+    """Return a share of which more is better."""
+    return Quotient(key, title, about, "share", "more", part, of)
+
+
 def _step_times(
     key: str, title: str, about: str, unit: Unit, values: Callable[[RunScore], tuple[float, ...]]
 ) -> tuple[Percentile, Percentile]:
@@ -70,39 +77,31 @@ def _step_times(
 
 METRICS: tuple[Metric, ...] = (
     _per_run("converged", "converged", "runs that ended with an answer and the right world", "share", "more"),
-    Quotient(
+    _share(
         "first_tool",
         "first tool",
         "runs whose first call names an acceptable tool",
-        "share",
-        "more",
         attrgetter("first_matches"),
         _one,
     ),
-    Quotient(
+    _share(
         "valid",
         "valid",
         "steps whose text was a valid call or answer",
-        "share",
-        "more",
         lambda score: score.steps - score.blocked,
         attrgetter("steps"),
     ),
-    Quotient(
+    _share(
         "arguments",
         "arguments",
         "expected calls with the right arguments, of those made at least by name",
-        "share",
-        "more",
         attrgetter("exact_matches"),
         attrgetter("named"),
     ),
-    Quotient(
+    _share(
         "calls",
         "expected calls",
         "expected calls that were made with the right arguments",
-        "share",
-        "more",
         attrgetter("exact_matches"),
         attrgetter("needed"),
     ),
@@ -115,21 +114,17 @@ METRICS: tuple[Metric, ...] = (
         attrgetter("false_positives"),
         attrgetter("executed"),
     ),
-    Quotient(
+    _share(
         "abstention_precision",
         "abstention precision",
         "of the runs that called no tool, those that had none to call",
-        "share",
-        "more",
         lambda score: score.abstained and score.should_abstain,
         attrgetter("abstained"),
     ),
-    Quotient(
+    _share(
         "abstention_recall",
         "abstention recall",
         "of the runs that had no tool to call, those that called none",
-        "share",
-        "more",
         lambda score: score.abstained and score.should_abstain,
         attrgetter("should_abstain"),
     ),

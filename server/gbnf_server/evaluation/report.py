@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 
 from gbnf_server.evaluation.cases import COMPLEXITIES, Case
 from gbnf_server.evaluation.metrics import BY_KEY, METRICS, format_value
-from gbnf_server.evaluation.results import Results, ScoredRun
-from gbnf_server.evaluation.statistics import by_case, estimate, value
-from gbnf_server.evaluation.svg_plots import Bar, BoxPlot, bar_chart, box_plots, stacked_bars
+from gbnf_server.evaluation.plot_axis import SecondsAxis
+from gbnf_server.evaluation.results import Results, ScoredRun, by_case
+from gbnf_server.evaluation.statistics import estimate, value
 from gbnf_server.evaluation.tables import (
     TextTable,
     by_configuration,
@@ -36,6 +37,7 @@ def report(results: Results) -> str:
     """Return the report as HTML."""
     scored = results.scored()
     groups = by_configuration(results, scored)
+    latencies = [_spread(name, runs) for name, runs in groups.items()]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("gbnf_server.evaluation", "."),
         autoescape=True,
@@ -53,12 +55,11 @@ def report(results: Results) -> str:
         cost=cost_table(results),
         gains=gain_table(results) if len(groups) > 1 else None,
         complexities=complexity_table(results),
-        convergence=bar_chart([_bar(name, runs) for name, runs in groups.items()]),
+        convergence=[_bar(name, runs) for name, runs in groups.items()],
         fates=OUTCOMES,
-        outcomes=stacked_bars(
-            {name: Counter(map(outcome_of, runs)) for name, runs in groups.items()}, OUTCOMES
-        ),
-        latencies=box_plots([_spread(name, runs) for name, runs in groups.items()]),
+        outcomes=[{"name": name, "counts": Counter(map(outcome_of, runs))} for name, runs in groups.items()],
+        latencies=latencies,
+        time_axis=SecondsAxis([seconds for row in latencies for seconds in row["percentiles"]]),
         details=_details(groups, scored),
         all_metrics=_all_metrics(groups),
         parts=_by_complexity(groups),
@@ -73,24 +74,20 @@ def outcome_of(run: ScoredRun) -> str:
     return OUTCOMES[1] if run.score.outcome == "answered" else run.score.outcome
 
 
-def _bar(name: str, runs: Sequence[ScoredRun]) -> Bar:
+def _bar(name: str, runs: Sequence[ScoredRun]) -> dict[str, Any]:
     metric = BY_KEY["converged"]
-    found = estimate(metric, list(by_case((run.identity, run.score) for run in runs).values()))
-    return Bar(name, found.value or 0.0, found.low, found.high, cell(metric, found))
+    found = estimate(metric, list(by_case(runs).values()))
+    return {"name": name, "text": cell(metric, found), **asdict(found)}
 
 
-def _spread(name: str, runs: Sequence[ScoredRun]) -> BoxPlot:
-    p5, p25, p50, p75, p95 = map(
-        float, np.percentile([run.score.run_s for run in runs], (5, 25, 50, 75, 95), method="inverted_cdf")
-    )
-    return BoxPlot(name, (p5, p25, p50, p75, p95), len(runs))
+def _spread(name: str, runs: Sequence[ScoredRun]) -> dict[str, Any]:
+    seconds = [run.score.run_s for run in runs]
+    percentiles = np.percentile(seconds, (5, 25, 50, 75, 95), method="inverted_cdf").tolist()
+    return {"name": name, "percentiles": percentiles, "count": len(runs)}
 
 
 def _all_metrics(groups: Mapping[str, Sequence[ScoredRun]]) -> list[dict[str, Any]]:
-    by_name = {
-        name: list(by_case((run.identity, run.score) for run in runs).values())
-        for name, runs in groups.items()
-    }
+    by_name = {name: list(by_case(runs).values()) for name, runs in groups.items()}
     return [
         {
             "heading": heading(metric),

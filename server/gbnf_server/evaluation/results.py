@@ -18,7 +18,7 @@ from gbnf_server.evaluation.metrics import METRICS
 from gbnf_server.evaluation.result_files import load_stored
 from gbnf_server.evaluation.run_log import RunRecord
 from gbnf_server.evaluation.scoring import RunScore, score
-from gbnf_server.evaluation.statistics import by_case, estimate
+from gbnf_server.evaluation.statistics import estimate
 
 FORMAT = 2
 
@@ -65,10 +65,7 @@ class Results:
         return {
             "format": FORMAT,
             **self.about,
-            "configurations": [
-                {"name": each.name, "description": each.description, "settings": dict(each.settings)}
-                for each in self.configurations
-            ],
+            "configurations": list(map(asdict, self.configurations)),
             "numbers": {
                 each.name: numbers([run for run in scored if run.record.configuration == each.name])
                 for each in self.configurations
@@ -137,6 +134,14 @@ class Results:
         return results
 
 
+def by_case(runs: Iterable[ScoredRun]) -> dict[str, list[RunScore]]:
+    """Return the scores of each case, in the order in which cases appear."""
+    groups: dict[str, list[RunScore]] = {}
+    for run in runs:
+        groups.setdefault(run.identity, []).append(run.score)
+    return groups
+
+
 def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     """Every metric of these runs, over all and by complexity."""
     parts: dict[str, Iterable[ScoredRun]] = {"all": runs}
@@ -144,7 +149,7 @@ def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
         parts[complexity] = [run for run in runs if run.case.complexity == complexity]
     tables = {}
     for name, part in parts.items():
-        groups = list(by_case((run.identity, run.score) for run in part).values())
+        groups = list(by_case(part).values())
         if groups:
             tables[name] = {metric.key: estimate(metric, groups).to_json() for metric in METRICS}
     return tables
@@ -156,7 +161,7 @@ def by_case_numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     What the others have is the score of their run.
     """
     tables: dict[str, Any] = {}
-    for case, scores in by_case((run.identity, run.score) for run in runs).items():
+    for case, scores in by_case(runs).items():
         if len(scores) == 1:
             continue
         found = {metric.key: estimate(metric, [[score] for score in scores]) for metric in METRICS}

@@ -18,7 +18,7 @@ from gbnf_server.evaluation.snapshots import make_case_context, snapshot
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
-from gbnf_server.planner.loop import plan
+from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
 
@@ -109,11 +109,7 @@ class Bench:
             )
             if not self.options.warm:
                 self._backend.clear_prompt_cache()
-            monitor = _BackendMonitor(self._backend)
-            environment = RunEnvironment(monitor, context.for_turn("bench"), execute=self._execute)
-            events = tuple(event.to_json() for event in drive(planning, environment))
-            if monitor.backend_error is not None:
-                raise monitor.backend_error
+            events = run_events(planning, self._backend, context.for_turn("bench"), self._execute)
             return RunRecord(*job.key, options.seed, job.fingerprint, events, before, snapshot(context))
 
     def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
@@ -150,6 +146,18 @@ class Bench:
             "model": self._model,
         }
         return digest(content)
+
+
+def run_events(
+    planning: Planning, backend: Backend, context: Context, execute: ToolRunner
+) -> tuple[dict[str, Any], ...]:
+    """Run to the end, and return the events as JSON. Raises BackendUnreachable where the server went away."""
+    monitor = _BackendMonitor(backend)
+    environment = RunEnvironment(monitor, context, execute=execute)
+    events = tuple(event.to_json() for event in drive(planning, environment))
+    if monitor.backend_error is not None:
+        raise monitor.backend_error
+    return events
 
 
 class _BackendMonitor:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf_server.evaluation.call_matching import ActualCall, References, best_assignment
+from gbnf_server.evaluation.call_matching import ActualCall, Assignment, References, best_assignment
 from gbnf_server.evaluation.cases import ABSTENTION_TOOLS, Case
 from gbnf_server.evaluation.expectations import accepts
 from gbnf_server.evaluation.run_log import RunRecord
@@ -69,7 +69,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
     run = events[-1]["run"]
     made = _made(run["steps"], events)
     acting = [call for call in made if call.name not in ABSTENTION_TOOLS]
-    assigned = best_assignment(case.plans, made, references)
+    assigned = best_assignment(case.plans, made, references) or Assignment(0, 0, 0, 0)
     answered = run["outcome"] == "answered"
     wrong = [] if answered else [f"the run ended {run['outcome']}: {run['error']}"]
     wrong += faults(case.after, record.before, record.after)
@@ -77,7 +77,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
         wrong.append(f"the answer is not as expected: {run['answer']}")
     if case.abstain and acting:
         wrong.append(f"{acting[0].name} was called, and no tool fits")
-    if case.checks_calls and assigned is not None and assigned.exact_matches < assigned.needed:
+    if case.checks_calls and assigned.exact_matches < assigned.needed:
         wrong.append(f"{assigned.exact_matches} of {assigned.needed} expected calls were made")
     first = next((step["call"]["name"] for step in run["steps"] if step["call"] is not None), None)
     called = [event for event in events if event["event"] == "model_called"]
@@ -87,15 +87,11 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
         faults=tuple(wrong),
         first=first,
         first_matches=first in (ABSTENTION_TOOLS if case.abstain else case.first),
-        needed=assigned.needed if assigned is not None else 0,
-        named=assigned.named if assigned is not None else 0,
-        exact_matches=assigned.exact_matches if assigned is not None else 0,
-        executed=len(made) if assigned is not None or case.abstain else 0,
-        false_positives=len(acting)
-        if case.abstain
-        else assigned.false_positives
-        if assigned is not None
-        else 0,
+        needed=assigned.needed,
+        named=assigned.named,
+        exact_matches=assigned.exact_matches,
+        executed=len(made) if case.plans or case.abstain else 0,
+        false_positives=len(acting) if case.abstain else assigned.false_positives,
         should_abstain=case.abstain,
         abstained=answered and not acting,
         salvaged=run["outcome"] == "salvaged",

@@ -121,24 +121,17 @@ def _moment(text: str, now: datetime) -> calendar_file.Moment:
 def _events(context: Context) -> list[dict[str, str]] | None:
     """Return the calendar's events; None if the run has written something else over it."""
     try:
-        return _read_events(context)
-    except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
-        return None
-
-
-def _read_events(context: Context) -> list[dict[str, str]]:
-    calendar = calendar_file.load(context.workspace)
-    events = []
-    for event in calendar.walk("VEVENT"):
-        start = event["DTSTART"].dt
-        events.append(
+        events = [
             {
                 "title": str(event.get("SUMMARY", "")),
-                "start": _local(start, context),
-                "end": _local(event["DTEND"].dt if "DTEND" in event else start, context),
+                "start": _local(event["DTSTART"].dt, context),
+                "end": _local(event.get("DTEND", event["DTSTART"]).dt, context),
                 "location": str(event.get("LOCATION", "")),
             }
-        )
+            for event in calendar_file.load(context.workspace).walk("VEVENT")
+        ]
+    except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
+        return None
     return sorted(events, key=lambda each: (each["start"], each["title"]))
 
 
@@ -153,16 +146,12 @@ def _local(moment: calendar_file.Moment, context: Context) -> str:
 def _message(data: bytes) -> dict[str, Any] | None:
     """Return what a mail says; None if the run has written none that can be read."""
     try:
-        return _read_message(data)
+        message = message_from_bytes(data, policy=policy.default)
+        body = message.get_body(("plain",))
+        return {
+            "to": [address for _, address in getaddresses(message.get_all("To", []))],
+            "subject": str(message["Subject"]),
+            "body": body.get_content().replace("\r\n", "\n").strip() if body is not None else "",
+        }
     except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over
         return None
-
-
-def _read_message(data: bytes) -> dict[str, Any]:
-    message = message_from_bytes(data, policy=policy.default)
-    body = message.get_body(("plain",))
-    return {
-        "to": [address for _, address in getaddresses(message.get_all("To", []))],
-        "subject": str(message["Subject"]),
-        "body": body.get_content().replace("\r\n", "\n").strip() if body is not None else "",
-    }

@@ -9,7 +9,7 @@ leaves its own estimate out. There is none where the draws can't tell: below `MI
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, TypeAlias
@@ -67,14 +67,6 @@ def min_cases(metric: Metric) -> int:
     if isinstance(metric, Quotient):
         return MIN_CASES
     return math.ceil(MIN_CASES * 50 / min(metric.percent, 100 - metric.percent))
-
-
-def by_case(scores: Iterable[tuple[str, RunScore]]) -> dict[str, list[RunScore]]:
-    """Return the scores of each case, in the order in which cases appear."""
-    groups: dict[str, list[RunScore]] = {}
-    for case, score in scores:
-        groups.setdefault(case, []).append(score)
-    return groups
 
 
 def paired(

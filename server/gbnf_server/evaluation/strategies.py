@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gbnf_server.evaluation.metrics import BY_KEY
-from gbnf_server.evaluation.results import Results, ScoredRun
-from gbnf_server.evaluation.statistics import by_case, estimate
-from gbnf_server.evaluation.tables import TextTable, by_configuration, cell, heading, title
+from gbnf_server.evaluation.results import Results, ScoredRun, by_case
+from gbnf_server.evaluation.statistics import estimate
+from gbnf_server.evaluation.tables import TextTable, by_configuration, metric_table, title
 
 COLUMNS = (
     "converged",
@@ -26,13 +26,7 @@ _PREFERRED = ("grammar", "field", "free", "text", "lines", "none")
 
 def strategy_table(results: Results) -> TextTable:
     """Return a table with a row for each strategy."""
-    metrics = [BY_KEY[key] for key in COLUMNS]
-    rows = []
-    for strategy, runs in by_configuration(results, results.scored()).items():
-        groups = list(by_case((run.identity, run.score) for run in runs).values())
-        rows.append((strategy, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
-    heads = ("strategy", *(heading(each) for each in metrics))
-    return TextTable(title(results), heads, tuple(rows), tuple(each.about for each in metrics))
+    return metric_table(results, title(results), [BY_KEY[key] for key in COLUMNS], "strategy")
 
 
 def best_strategy(results: Results) -> str:
@@ -47,7 +41,7 @@ def best_strategy(results: Results) -> str:
 
 
 def _standing(runs: Sequence[ScoredRun]) -> tuple[float, ...]:
-    groups = list(by_case((run.identity, run.score) for run in runs).values())
+    groups = list(by_case(runs).values())
 
     def value(key: str) -> float:
         return estimate(BY_KEY[key], groups).value or 0.0

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from gbnf_server.evaluation.cases import COMPLEXITIES
 from gbnf_server.evaluation.metrics import BY_KEY, METRICS, Metric, format_value
-from gbnf_server.evaluation.results import Results, ScoredRun
-from gbnf_server.evaluation.statistics import Estimate, by_case, difference, estimate, paired
+from gbnf_server.evaluation.results import Results, ScoredRun, by_case
+from gbnf_server.evaluation.scoring import RunScore
+from gbnf_server.evaluation.statistics import Estimate, difference, estimate, paired
 
 _ABSTENTION = ("abstention_precision", "abstention_recall")
 QUALITY = (
@@ -74,23 +75,23 @@ _STYLES = {"✓": "green", "✗": "red"}
 
 def quality_table(results: Results) -> TextTable:
     """Return the quality of the runs: one line for each configuration."""
-    return _metric_table(results, title(results), QUALITY)
+    return metric_table(results, title(results), informative_metrics(results.scored(), QUALITY))
 
 
 def cost_table(results: Results) -> TextTable:
     """Return the cost of the runs: one line for each configuration."""
-    return _metric_table(results, "what it took", COST)
+    return metric_table(results, "what it took", informative_metrics(results.scored(), COST))
 
 
-def _metric_table(results: Results, name: str, keys: Sequence[str]) -> TextTable:
-    scored = results.scored()
-    metrics = informative_metrics(scored, keys)
+def metric_table(
+    results: Results, name: str, metrics: Sequence[Metric], first_head: str = "configuration"
+) -> TextTable:
+    """Return a table with a line for each configuration, and a column for each metric."""
     rows = []
-    for configuration, runs in by_configuration(results, scored).items():
-        groups = list(by_case((run.identity, run.score) for run in runs).values())
-        estimates = [estimate(metric, groups) for metric in metrics]
-        rows.append((configuration, *(cell(*pair) for pair in zip(metrics, estimates, strict=True))))
-    heads = ("configuration", *(heading(each) for each in metrics))
+    for configuration, runs in by_configuration(results, results.scored()).items():
+        groups = list(by_case(runs).values())
+        rows.append((configuration, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
+    heads = (first_head, *map(heading, metrics))
     return TextTable(name, heads, tuple(rows), tuple(each.about for each in metrics))
 
 
@@ -131,11 +132,7 @@ def case_table(results: Results) -> TextTable:
 
 def gain_table(results: Results) -> TextTable:
     """Return the difference of each configuration from the first, paired by case."""
-    scored = results.scored()
-    groups = {
-        name: by_case((run.identity, run.score) for run in runs)
-        for name, runs in by_configuration(results, scored).items()
-    }
+    groups = _cases_by_configuration(results)
     first, *others = groups
     metrics = [BY_KEY[key] for key in ("converged", "first_tool", "arguments", "blocked", "run_p50")]
     rows = [
@@ -155,13 +152,7 @@ def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
     Cases of one id that are not the same are left out, and a table's title says how many.
     """
     differing = different_cases(first, second)
-    groups = [
-        {
-            name: by_case((run.identity, run.score) for run in runs)
-            for name, runs in by_configuration(results, results.scored()).items()
-        }
-        for results in (first, second)
-    ]
+    groups = [_cases_by_configuration(results) for results in (first, second)]
     tables = []
     for name in groups[0]:
         if name not in groups[1]:
@@ -261,6 +252,11 @@ def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[s
         for each in results.configurations
     }
     return {name: runs for name, runs in groups.items() if runs}
+
+
+def _cases_by_configuration(results: Results) -> dict[str, dict[str, list[RunScore]]]:
+    groups = by_configuration(results, results.scored())
+    return {name: by_case(runs) for name, runs in groups.items()}
 
 
 def title(results: Results) -> str:

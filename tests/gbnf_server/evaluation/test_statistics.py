@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from gbnf_server.evaluation.metrics import BY_KEY, METRICS, Percentile, Quotient, format_value
 from gbnf_server.evaluation.scoring import RunScore
 from gbnf_server.evaluation.statistics import (
-    by_case,
     difference,
     estimate,
     min_cases,
@@ -122,8 +121,8 @@ def test_a_clear_gain_is_distinguished_from_chance() -> None:
 
 
 def test_only_common_cases_are_paired() -> None:
-    one = by_case([("a", PLAIN), ("b", PLAIN), ("a", PLAIN)])
-    other = by_case([("c", PLAIN), ("a", PLAIN)])
+    one = {"a": [PLAIN, PLAIN], "b": [PLAIN]}
+    other = {"c": [PLAIN], "a": [PLAIN]}
     assert paired(one, other) == ([[PLAIN, PLAIN]], [[PLAIN]])
     with pytest.raises(ValueError, match="cannot be paired"):
         difference(BY_KEY["converged"], [[PLAIN]], [])

@@ -8,25 +8,24 @@ that does not suit its schema is one, and wrong by itself. There is no second tr
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any
 
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.evaluation.configurations import Configuration
 from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
-from gbnf_server.evaluation.runner import RunOptions
+from gbnf_server.evaluation.runner import RunOptions, run_events
 from gbnf_server.evaluation.snapshots import Snapshot
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
-from gbnf_server.planner.events import Event
+from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner.fingerprints import digest, options_identity, versions
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
@@ -96,55 +95,21 @@ class LeaderboardRun:
         except GbnfError as error:
             events: tuple[Any, ...] = ({"event": "unusable", "error": str(error)},)
         else:
-            events = tuple(event.to_json() for event in self._events(question, tools))
+            events = self._events(question, tools)
         return RunRecord(
             *question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot()
         )
 
-    def _events(self, question: Question, tools: tuple[Tool, ...]) -> Iterator[Event]:
+    def _events(self, question: Question, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
         options = self._options_of(question.entry, question.configuration)
         clock = steady_clock(datetime.now(UTC))
         if not self._options.warm:
             self._backend.clear_prompt_cache()
         planning = plan(_query(question.entry), tools, options, turn="bfcl", clock=clock)
-        reply: Any = None
-        error: GbnfError | None = None
-        while True:
-            try:
-                request = planning.send(reply) if error is None else planning.throw(error)
-            except StopIteration:
-                return
-            reply = error = None
-            if isinstance(request, Event):
-                yield request
-                continue
-            try:
-                reply = self._perform(request)
-            except BackendUnreachable:
-                raise
-            except GbnfError as fault:
-                error = fault
-
-    def _perform(self, effect: Effect) -> Any:
-        """Return the model's answer, or that a call is done.
-
-        No function of the leaderboard is there to be run.
-        """
-        match effect:
-            case CallModel():
-                return self._backend.complete(
-                    effect.messages,
-                    grammar=effect.grammar,
-                    max_tokens=effect.max_tokens,
-                    temperature=effect.temperature,
-                    seed=effect.seed,
-                )
-            case ExecuteTool():
-                return {"done": True}
-            case AskApproval() | AskPerson():
-                raise AssertionError(f"{effect} needs a person, and no function asks for one")
-            case _:
-                assert_never(effect)
+        with tempfile.TemporaryDirectory(prefix="gbnf-bfcl-") as folder:
+            # no function of the leaderboard is there to be run: a call is told to be done
+            context = Context(Workspace(folder))
+            return run_events(planning, self._backend, context, lambda *_: {"done": True})
 
     def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
         options = PlannerOptions(
