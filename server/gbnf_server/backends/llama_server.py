@@ -103,6 +103,11 @@ class LlamaServer(HttpBackend):
         return self._http.drive(self._fetch_properties()).model
 
     @property
+    def props(self) -> dict[str, Any]:
+        """The properties of the server and its model, as the server reports them."""
+        return self._http.drive(self._fetch_properties()).props
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the model supports: images only if the server was started with `--mmproj`."""
         return self._http.drive(self._fetch_properties()).capabilities

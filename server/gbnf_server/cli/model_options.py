@@ -289,24 +289,18 @@ class ModelSource:
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """Return what is known of the backend's model, as JSON; queries a llama-server."""
-        from gbnf_server.evaluation.metadata import (
-            describe_model_file,
-            describe_server_model,
-        )
+        from gbnf_server.evaluation.metadata import describe_model_file, describe_server_model
 
         match self.backend_name:
             case BackendName.IN_PROCESS:
                 return describe_model_file(self.path(), backend)
             case BackendName.LLAMA_SERVER:
-                return describe_server_model(self._url, self.api_key, backend)
+                return describe_server_model(cast("LlamaServer", backend))
             case _:
                 return {"name": backend.name}
-
-    @property
-    def _url(self) -> str:
-        return self.server or "http://127.0.0.1:8080"
 
     def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
         from gbnf_server.backends.llama_server import LlamaServer
 
-        return LlamaServer(self._url, api_key=self.api_key, prompt_style=style)
+        url = self.server or "http://127.0.0.1:8080"
+        return LlamaServer(url, api_key=self.api_key, prompt_style=style)

@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from gbnf_server.backends.base import Backend
-from gbnf_server.errors import BackendUnreachable
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.wire import parse_count
 from gbnf_server.evaluation.runner import RunOptions
-from gbnf_server.llama_server import api_keys
 from gbnf_server.planner.fingerprints import digest, versions
 
 
@@ -51,30 +49,18 @@ def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
     }
 
 
-def describe_server_model(url: str, api_key: str | None, backend: Backend) -> dict[str, Any]:
+def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
     """Return what a llama-server reports of its model.
 
-    No hash, so that the file's name and the build stand for it.
-
-    Raises BackendUnreachable or ServerError.
+    No hash, so that the file's name and the build stand for it. Raises BackendError.
     """
-    length = backend.context_length  # asked for first: the backend is patient, and says what can be done
-    api_key = api_key or api_keys.find(url)
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    try:
-        answer = httpx.get(f"{url.rstrip('/')}/props", headers=headers, timeout=30)
-        props = answer.json() if answer.is_success else {}
-    except (httpx.HTTPError, ValueError) as error:
-        raise BackendUnreachable(
-            f"{url}/props stopped answering: {error}. The server's log says more."
-        ) from None
-    path = str(props.get("model_path", ""))
+    props = backend.props
     return {
         "name": backend.name,
-        "file": Path(path).name,
+        "file": Path(str(props.get("model_path", ""))).name,
         "build": str(props.get("build_info", "")),
-        "slots": int(props.get("total_slots", 1)),
-        "context_length": length,
+        "slots": parse_count(props.get("total_slots")) or 1,
+        "context_length": backend.context_length,
         "prompt_style": backend.prompt_style,
     }
 

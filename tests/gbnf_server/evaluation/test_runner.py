@@ -457,7 +457,7 @@ def test_the_page_confines_long_and_right_to_left_texts(tmp_path: Path) -> None:
 
 def test_a_server_tells_what_stands_for_its_model(llama_server: LlamaServerProcess, tmp_path: Path) -> None:
     with LlamaServer(llama_server.url) as backend:
-        facts = describe_server_model(llama_server.url, None, backend)
+        facts = describe_server_model(backend)
         assert facts["file"] == "tiny.gguf"
         assert identity(facts) == identity({**facts})
         bench = Bench(
@@ -469,4 +469,4 @@ def test_a_server_tells_what_stands_for_its_model(llama_server: LlamaServerProce
 
 def test_a_server_that_is_gone_stops_the_bench(tmp_path: Path) -> None:
     with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachable):
-        describe_server_model("http://127.0.0.1:1", None, backend)
+        describe_server_model(backend)
