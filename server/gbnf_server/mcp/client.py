@@ -121,7 +121,7 @@ class McpFunction:
         self.__qualname__ = f"{connection.server}#{listed.name}"
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Return the result of a call. Raises ExecutorError."""
+        """Return the result of a call. What the server logs meanwhile is its output. Raises ExecutorError."""
         here = asyncio.get_running_loop()
 
         async def answer(params: ElicitRequestParams) -> ElicitResult:
@@ -134,9 +134,18 @@ class McpFunction:
             raise ExecutorError(
                 f"the MCP server '{self._connection.name}' no longer has the tool '{self._name}'"
             )
-        caller = Caller(ask, context.workspace.root)
-        result = await self._loop.await_here(self._connection.call(self._name, arguments, caller))
-        return result_object(context.tool or self._name, result, self._output_schema, context)
+        log = self._connection.log
+        before = log.count
+        try:
+            caller = Caller(ask, context.workspace.root)
+            result = await self._loop.await_here(self._connection.call(self._name, arguments, caller))
+            value = result_object(context.tool or self._name, result, self._output_schema, context)
+        except ExecutorError as error:
+            error.add_note(log.since(before))
+            raise
+        if context.on_output is not None and (logged := log.since(before)):
+            context.on_output(context.secrets.redact(logged))
+        return value
 
 
 async def _start(connections: Sequence[Connection]) -> None:

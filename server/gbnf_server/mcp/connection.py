@@ -183,12 +183,10 @@ class Connection:
             return ExecutorError(f"'{name}' failed: {_reason(inner)}")
         how = self._stdio.ended if self._stdio is not None and self._stdio.ended_itself else _reason(inner)
         await self.close()
-        failure = ExecutorError(
+        return ExecutorError(
             f"'{name}' failed: the connection with its MCP server broke ({how}). "
             "Its effects are unknown; the next call starts the server again."
         )
-        failure.add_note(self.log.last())
-        return failure
 
     async def _live(self, started: asyncio.Future[None]) -> None:
         """Keep a session open until the task is cancelled."""

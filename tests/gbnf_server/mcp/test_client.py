@@ -144,7 +144,9 @@ def test_calls_run_at_the_same_time(session: Session, there: Context) -> None:
 
 
 def test_progress_and_log_messages_are_logged(session: Session, there: Context) -> None:
-    session.call("steps", {}, there)
+    output: list[str] = []
+    session.call("steps", {}, replace(there, on_output=output.append))
+    assert "steps: 1/2 half" in output[0].splitlines()
     wait_until(lambda: "steps: 1/2 half" in session.log)
     if not session.is_modern:  # later ones send only what is asked for
         wait_until(lambda: "info: a note" in session.log)
