@@ -61,19 +61,10 @@ def extend_validator(validator: Any, *, every_draft: bool = False, closed: bool 
     }
     if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
         overridden |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
-    private = {
-        NOT_PATTERN: _not_pattern,
-        NOT_FORMAT: _not_format,
-        NOT_WORDS: _not_words,
-        NOT_INTEGER: _not_integer,
-        ABOVE: _above,
-        BELOW: _below,
-        HAS_ITEM: _has_item,
-    }
     old = {"dependencies": _dependencies} if every_draft else {}
     if closed:
         overridden["unevaluatedProperties"] = _unevaluated_properties
-    rules = {**known, **old, **overridden, **private}
+    rules = {**known, **old, **overridden, **_PRIVATE}
     counted = {
         keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()
     }
@@ -243,38 +234,35 @@ def _dependencies(
             yield from validator.descend(instance, needed, schema_path=name)
 
 
-def _not_pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and pattern_matches(pattern, instance):
-        yield ValidationError(f"{instance!r} matches {pattern!r}")
-
-
-def _not_format(validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and validator.format_checker.conforms(instance, name):
-        yield ValidationError(f"{instance!r} is a {name}")
-
-
-def _not_words(validator: Any, words: list[str], instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and instance in words:
-        yield ValidationError(f"{instance!r} is one of {words!r}")
-
-
-def _not_integer(validator: Any, _value: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "integer") or (isinstance(instance, float) and instance.is_integer()):
-        yield ValidationError(f"{instance!r} is an integer")
-
-
-def _above(validator: Any, bound: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "number") and instance <= bound:
-        yield ValidationError(f"{instance!r} is not above {bound!r}")
-
-
-def _below(validator: Any, bound: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "number") and instance >= bound:
-        yield ValidationError(f"{instance!r} is not below {bound!r}")
-
-
 def _has_item(validator: Any, schema: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(instance, "array") and not any(
         _is_valid(validator, one, schema) for one in instance
     ):
         yield ValidationError(f"no item of {instance!r} is valid under {schema!r}")
+
+
+def _refusal(kind: str, is_refused: Callable[[Any, Any, Any], object], text: str) -> _Rule:
+    """Return a rule that refuses values of type `kind` for which `is_refused(validator, value, instance)`."""
+
+    def rule(validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+        if validator.is_type(instance, kind) and is_refused(validator, value, instance):
+            yield ValidationError(f"{instance!r} {text.format(value)}")
+
+    return rule
+
+
+_PRIVATE: Mapping[str, _Rule] = {
+    NOT_PATTERN: _refusal("string", lambda _, pattern, text: pattern_matches(pattern, text), "matches {!r}"),
+    NOT_FORMAT: _refusal("string", lambda of, name, text: of.format_checker.conforms(text, name), "is a {}"),
+    NOT_WORDS: _refusal("string", lambda _, words, text: text in words, "is one of {!r}"),
+    NOT_INTEGER: _refusal(
+        "number",
+        lambda of, _, number: (
+            of.is_type(number, "integer") or (isinstance(number, float) and number.is_integer())
+        ),
+        "is an integer",
+    ),
+    ABOVE: _refusal("number", lambda _, bound, number: number <= bound, "is not above {!r}"),
+    BELOW: _refusal("number", lambda _, bound, number: number >= bound, "is not below {!r}"),
+    HAS_ITEM: _has_item,
+}
