@@ -1,4 +1,4 @@
-"""Maximum matchings: as many seekers as possible get an offer of their own."""
+"""Maximum bipartite matchings of seekers and offers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 def maximum_matching(seekers: int, offers: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
     """Return seeker -> offer, for as many seekers as possible, in the order of the offers.
 
-    Both are counted from 0; `fits(seeker, offer)`. Of equals, the first seekers and offers are taken.
+    Both are counted from 0; `fits(seeker, offer)`. Among equal matchings, the first seekers and offers are
+    preferred.
     """
     owner: dict[int, int] = {}
 

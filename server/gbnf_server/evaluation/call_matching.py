@@ -1,4 +1,4 @@
-"""Which of a run's calls are those that a case expects: pure, from plans and calls to an assignment."""
+"""Match the calls of a run with the expected calls of a case. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gbnf_server.evaluation.cases import ExpectedCall, Plan
 from gbnf_server.evaluation.expectations import step_number
 
 References: TypeAlias = Mapping[str, Mapping[str, tuple[str | None, bool]]]
-"""Tool -> its arguments that take a step's number -> the argument that each fills, and whether it is text."""
+"""Tool -> its step references -> the argument that each fills, and whether that is a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActualCall:
-    """A call that a run executed: its step, what the model wrote, and the entries that came of it."""
+    """A call that a run executed: its step, the model's arguments, and the entries of its result."""
 
     step: int
     name: str
@@ -29,8 +29,8 @@ class ActualCall:
 class Assignment:
     """How well calls match a plan.
 
-    Of the `needed` calls, `exact_matches` were made, and `named` at least by name; `false_positives` calls
-    were made and match nothing of the plan.
+    Of the `needed` calls, `exact_matches` were made, and `named` at least by name; `false_positives` executed
+    calls match nothing in the plan.
     """
 
     needed: int
@@ -54,7 +54,7 @@ def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None
 def best_assignment(
     plans: Sequence[Plan], made: Sequence[ActualCall], references: References
 ) -> Assignment | None:
-    """Return the assignment to the plan that fits best; None if there is no plan."""
+    """Return the assignment to the plan that matches best; None if there is no plan."""
     found = [_assign(plan, made, references) for plan in plans]
     return max(
         found,
@@ -82,9 +82,9 @@ _Chosen: TypeAlias = tuple[int | None, ...]
 
 
 def _search(plan: Plan, made: Sequence[ActualCall], references: References) -> _Chosen:
-    """For each expected call a made one or none, so that as many as can be have one.
+    """Assign a made call or none to each expected call, so that as many as possible have one.
 
-    What is referred to is tried out; the others are matched, for which there is no need to try.
+    Calls that others refer to are assigned by search, the others by a maximum matching.
     """
     referred = sorted({number - 1 for call in plan for number in _referred(call, references)})
     best_assignment: _Chosen = (None,) * len(plan)
@@ -104,7 +104,7 @@ def _tries(
     places: Sequence[int],
     tried: Mapping[int, int | None],
 ) -> Iterator[Mapping[int, int | None]]:
-    """Each way to give these places a made call of its own that fits, or none."""
+    """Yield each assignment of different matching calls, or none, to these expected calls."""
     if not places:
         yield tried
         return
@@ -122,10 +122,7 @@ def _matched(
     references: References,
     tried: Mapping[int, int | None],
 ) -> _Chosen:
-    """Return the choices with those that were tried, and as many others as can be.
-
-    Needed ones before optional.
-    """
+    """Extend the assignment found by search to as many other calls as possible, required ones first."""
     places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
     left = [index for index in range(len(made)) if index not in tried.values()]
     calls = _calls(tried, made, len(plan))
@@ -141,7 +138,7 @@ def _matched(
 def _calls(
     tried: Mapping[int, int | None], made: Sequence[ActualCall], places: int
 ) -> list[ActualCall | None]:
-    """Return the made call of each of the first `places` expected ones, as far as they were tried."""
+    """Return the call assigned by search to each of the first `places` expected ones, or None."""
     return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
 
 
@@ -164,7 +161,7 @@ def _worth(plan: Plan, chosen: _Chosen) -> tuple[int, int]:
 def _fits(
     expected: ExpectedCall, call: ActualCall, references: References, earlier: Sequence[ActualCall | None]
 ) -> bool:
-    """Whether the call is the expected one, by reference or with the referred entries written out."""
+    """Return whether the call is the expected one, by reference or with the referred entries written out."""
     if expected.name != call.name:
         return False
     referring = written_out = expected

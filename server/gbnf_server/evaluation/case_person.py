@@ -1,4 +1,4 @@
-"""The person of a case: answers given beforehand, whatever names the model gives to its questions."""
+"""The person of a case: scripted answers, independent of the names that the model gives to its fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gbnf_server.executors.person import check_answer
 
 
 class CasePerson(ScriptedPerson):
-    """Answers by a field's name, else by its kind; picks the script's option where there is a choice.
+    """Answer by a field's name, else by its kind; for a choice, select the scripted option.
 
     A question without an answer is an `ExecutorError`, which the model reads.
     """

@@ -1,7 +1,7 @@
 """A case as a value: the request, the initial state, and the expected calls, state and answer.
 
-Cases are made by `read_case` from the table that a suite file or the Python notation gives; `source` is that
-table, defaults included, so that a case travels with its stored runs and is the same when it is read again.
+`read_case` creates cases from the tables of suite files and of the Python functions. `source` is that table
+with defaults, stored with the runs of the case; reading it again gives an equal case.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ Complexity: TypeAlias = Literal["simple", "medium", "complex", "ambiguous"]
 COMPLEXITIES: tuple[Complexity, ...] = ("simple", "medium", "complex", "ambiguous")
 
 NOW, TIMEZONE, USER_EMAIL = "2026-11-21T10:32", "Europe/Rome", "me@example.com"
-"""A Saturday, its place, and the address of the person who asks, unless a case says otherwise."""
+"""Defaults: the time, a Saturday; its time zone; the address of the person."""
 
 MAX_STEPS = 12
 SPARE_STEPS = 2
-"""How many steps more than the least are still acceptable where a case does not say."""
+"""Default number of acceptable steps beyond the minimum."""
 
 ABSTENTION_TOOLS = frozenset({FINAL_ANSWER.name, ASK_USER.name, "request_new_executor"})
-"""What a model may call where no tool fits."""
+"""Tools that a model may call although no tool fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
-    """An expected call. `arguments` have to be given, `optional_arguments` may be, and no others.
+    """An expected call. It must have all of `arguments`, may have `optional_arguments`, and no others.
 
-    Where an expectation for a step reference is an integer, it counts the expected calls of the plan, from
-    1: the step that made that call is meant, whatever its number is in a run.
+    An integer that is expected for a step reference is the number of an expected call in the plan, from 1. It
+    stands for the step that made that call, whatever its number in the run.
     """
 
     name: str
@@ -53,11 +53,11 @@ class ExpectedCall:
 
     @property
     def known(self) -> Mapping[str, Expectation]:
-        """All arguments that may be given, with what is expected of each."""
+        """All allowed arguments, with the expectation for each."""
         return {**self.arguments, **self.optional_arguments}
 
     def schema(self) -> Expectation:
-        """Return the schema of the arguments that are accepted."""
+        """Return the schema of the accepted arguments."""
         return {
             "type": "object",
             "properties": dict(self.known),
@@ -70,7 +70,7 @@ class ExpectedCall:
         return accepts(self.schema(), arguments)
 
     def replacing(self, name: str, value: Any) -> ExpectedCall:
-        """Return this call with `value` for an argument that it has."""
+        """Return this call with another value for one of its arguments."""
         changed = {name: {"const": value}}
         if name in self.arguments:
             return replace(self, arguments={**self.arguments, **changed})
@@ -90,7 +90,7 @@ Plan: TypeAlias = tuple[ExpectedCall, ...]
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The state at the start; see the suite format for the fields."""
+    """The state before a run; the suite format describes the fields."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """An expected state at the end. With `others`, other changes are allowed."""
+    """An expected state after a run. With `others`, other changes are allowed."""
 
     files: Mapping[str, Expectation] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -125,8 +125,8 @@ class PersonScript:
 class Case:
     """One request with its initial state and what is expected. Made by `read_case`.
 
-    `pool` None: every tool there is. `plans`: expected calls, one plan is enough; empty where `abstain`, or
-    where only the world and the answer are looked at. `least_steps` and `most_steps` count the answer.
+    `pool` None: all tools. `plans`: expected calls, one plan is enough; empty with `abstain`, or if only the
+    state and the answer are compared. `least_steps` and `most_steps` count the answer.
     `checks_calls`: neither a state nor an answer is expected, so calls are compared.
     """
 
@@ -162,7 +162,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suite:
-    """Cases under one name, and the decoys that they may put into their pools."""
+    """Cases under one name, and the decoys that they may add to their pools."""
 
     name: str
     description: str
@@ -171,9 +171,9 @@ class Suite:
 
 
 def read_case(table: Mapping[str, Any]) -> Case:
-    """Return the case that a table of the suite format describes; its keys and types are checked already.
+    """Return the case that a table of the suite format describes; its keys and types must have been checked.
 
-    Raises Fault, whose place is inside the table.
+    Raises Fault, located inside the table.
     """
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
@@ -213,7 +213,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
 
 def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
     if "calls" in table and "plans" in table:
-        raise Fault(("plans",), None, "calls and plans are both given", "Put the calls into plans.")
+        raise Fault(("plans",), None, "calls and plans are both given", "Move the calls into plans.")
     if "calls" in table:
         return (_plan(table["calls"], ("calls",)),)
     return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
@@ -230,8 +230,8 @@ def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
     )
     for name in required.keys() & optional.keys():
         raise Fault(
-            (*at, "optional_arguments", name), None, "the argument is among the arguments too",
-            "Take one of them out.",
+            (*at, "optional_arguments", name), None, "the argument is in arguments too",
+            "Remove one of them.",
         )  # fmt: skip
     return ExpectedCall(call["name"], required, optional, optional=call.get("optional", False))
 
@@ -244,11 +244,11 @@ def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: b
     else:
         least, most = map(int, given)
     if least > most:
-        raise Fault(("steps",), given, "the least is above the most", "Write [least, most].")
-    if checks_calls and least < needed:  # where the world or the answer tells, there may be a shorter way
+        raise Fault(("steps",), given, "the minimum exceeds the maximum", "Write [minimum, maximum].")
+    if checks_calls and least < needed:  # if the state or the answer is compared, there may be a shorter plan
         raise Fault(
             ("steps",), given, f"the calls and the answer take {needed} steps",
-            "Correct the number, or leave it out.",
+            "Correct the number, or omit it.",
         )  # fmt: skip
     return least, most
 
@@ -279,7 +279,7 @@ def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain:
     if abstain and plans:
         raise Fault(
             ("abstain",), True, "a case that abstains has expected calls",
-            "Take out calls and plans, or abstain.",
+            "Remove calls and plans, or abstain.",
         )  # fmt: skip
     if not (abstain or plans or "after" in table or "answer" in table):
         raise Fault(
@@ -328,13 +328,13 @@ def _before(table: Mapping[str, Any]) -> InitialState:
 
 
 _COMPARED = {"start": MOMENT, "end": MOMENT, "to": ADDRESSES}
-"""Fields of events and messages that are no plain texts."""
+"""Fields of events and messages that are not plain text."""
 
 
 def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], KeyPath]]:
     """Return the expected states of a case, each a table and its location.
 
-    One, or several in an array.
+    There may be one, or several in an array.
     """
     given = table.get("after", {})
     if isinstance(given, Mapping):

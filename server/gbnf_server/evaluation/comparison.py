@@ -1,4 +1,4 @@
-"""Two stored benches, of suites or of the leaderboard, against each other."""
+"""Compare two stored benches, of suites or of the leaderboard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gbnf_server.evaluation.tables import TextTable, compare_tables, different_c
 
 
 def compare_files(first: Path, second: Path) -> tuple[TextTable, ...]:
-    """Return what changed, a table for each configuration that both have. Raises ResultsFileError."""
+    """Return the differences, a table for each configuration that both have. Raises ResultsFileError."""
     kinds = [_is_leaderboard(path) for path in (first, second)]
     if all(kinds):
         grades = [leaderboard.Grades.load(path) for path in (first, second)]
@@ -21,7 +21,7 @@ def compare_files(first: Path, second: Path) -> tuple[TextTable, ...]:
     if any(kinds):
         graded, other = (first, second) if kinds[0] else (second, first)
         raise ResultsFileError(
-            f"{graded} holds the leaderboard's answers and {other} does not: give two of one kind"
+            f"{graded} contains results of the leaderboard and {other} does not: give two of one kind"
         )
     benches = Results.load(first), Results.load(second)
     tables = compare_tables(*benches)
@@ -37,5 +37,5 @@ def _is_leaderboard(path: Path) -> bool:
     try:
         value: Any = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
-        return False  # reading it as a bench of suites says what is wrong
+        return False  # reading it as a bench of suites raises the error
     return isinstance(value, dict) and value.get("format") == leaderboard.FORMAT

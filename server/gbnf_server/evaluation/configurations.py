@@ -1,6 +1,6 @@
-"""What the bench compares: one line each, of settings that differ from the planner's own.
+"""The configurations that the bench compares: an entry for each, with the options that are not defaults.
 
-The order is that of the claim: each line adds one thing to the one before it.
+Each configuration adds one thing to the previous one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ class Configuration:
     settings: Mapping[str, Any]
 
 
-_TEXT = "no grammar; calls read in any common syntax, and repaired"
+_TEXT = "no grammar; calls parsed in any common syntax, and repaired"
 
 CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("baseline", "no grammar; only clean JSON counts", {"call_format": "json", "filter": False}),
     Configuration("text", _TEXT, {"call_format": "text", "filter": False}),
-    Configuration("grammar", "a grammar of any name with any arguments", {"union": False, "filter": False}),
+    Configuration(
+        "grammar", "a grammar that combines any name with any arguments", {"union": False, "filter": False}
+    ),
     Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
     Configuration("filter", "the same, over the tools that the request needs", {}),
 )
@@ -37,9 +39,9 @@ STRATEGIES: tuple[Configuration, ...] = (
     Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
     Configuration("grammar", "a grammar that binds each name to its arguments", {}),
     Configuration("field", "the same, each call beginning with reasoning", {"reasoning": "field"}),
-    Configuration("free", "reasoning without a grammar, then the call under it", {"reasoning": "free"}),
+    Configuration("free", "reasoning without a grammar, then a constrained call", {"reasoning": "free"}),
 )
-"""The ways to get calls from a model, each over the tools that the request needs."""
+"""The strategies: ways to get calls from a model, each with the tools that the request needs."""
 
 
 def supported_strategies(dialect: Dialect, names: Sequence[str] = ()) -> tuple[Configuration, ...]:

@@ -1,4 +1,4 @@
-"""Suites in Python: the same tables as in TOML, made by functions, and read by the same reader.
+"""Suites in Python: functions that create the same tables as TOML, for the same reader.
 
     from gbnf_server.evaluation.dsl import call, case, contains, suite
 
@@ -11,7 +11,7 @@
         ),
     )
 
-`gbnf bench --suite mine.py` takes the suites that a file defines at its top level.
+`gbnf bench --suite mine.py` loads the suites that a file defines at its top level.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def suite(
 ) -> Suite:
     """Return a suite of these cases.
 
-    `tools` are the tools to choose from; by default those that the file is loaded for, else the bundled ones.
+    `tools` are the available tools; by default those that the file is loaded for, else the bundled ones.
 
-    Raises InvalidSuite with every fault.
+    Raises InvalidSuite with all faults.
     """
     content = {
         "name": name,
@@ -81,7 +81,7 @@ def call(
 
 
 def contains(*texts: str) -> Table:
-    """Return the schema of texts that contain all of these, whatever their case."""
+    """Return the schema of texts that contain all of these, ignoring case."""
     patterns = [{"pattern": contained(text)} for text in texts]
     return patterns[0] if len(patterns) == 1 else {"allOf": patterns}
 
@@ -96,7 +96,7 @@ def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...
 
 
 def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite, ...]:
-    """Return the suites that a Python file defines, in its order. It is executed. Raises InvalidSuite.
+    """Execute a Python file, and return the suites that it defines, in order. Raises InvalidSuite.
 
     `tools` are those that cases choose from; by default the bundled ones.
     """
@@ -122,7 +122,7 @@ def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite,
 
 
 def _failure(path: Path, error: BaseException) -> Fault:
-    """Return what went wrong in a Python file, and at which of its lines."""
+    """Return the error in a Python file, with its line."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]

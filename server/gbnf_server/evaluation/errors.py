@@ -13,7 +13,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
-    """One fault. Fields: `at`, `value` (None if none stands there), `problem`, `hint`."""
+    """One fault. Fields: `at`, `value` (None if there is none), `problem`, `hint`."""
 
     def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
         self.at, self.value, self.problem, self.hint = at, value, problem, hint
@@ -26,7 +26,7 @@ class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the er
 
 @dataclass(frozen=True, slots=True)
 class SuiteError:
-    """A fault with the file that it stands in; `key` is its dotted path, such as `cases[3].steps`."""
+    """A fault in a file; `key` is its dotted path, such as `cases[3].steps`."""
 
     path: str
     key: str
@@ -40,7 +40,7 @@ class SuiteError:
 
 
 class InvalidSuite(InputError):  # noqa: N818 - several errors, so the plural says it
-    """Every fault of one suite, in the file's order. Field: `errors`."""
+    """All faults of one suite, in the file's order. Field: `errors`."""
 
     def __init__(self, path: str, faults: Sequence[Fault]) -> None:
         self.errors = tuple(
@@ -55,7 +55,7 @@ class ResultsFileError(InputError):
 
 
 def dotted(at: KeyPath) -> str:
-    """`("cases", 3, "steps")` -> `cases[3].steps`; indices count from 1, as people do."""
+    """`("cases", 3, "steps")` -> `cases[3].steps`; indices start at 1."""
     text = ""
     for part in at:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part

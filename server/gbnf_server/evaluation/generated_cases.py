@@ -1,10 +1,10 @@
 """Cases generated from manifests, for tools without a suite.
 
-For each tool one request that says what its description says and gives a value for each argument that it
-needs, and one like it over a pool without that tool, which is to be declined. The tools are not run: these
-cases ask which call a model makes, and `stub_result` stands in for what would come of it.
+For each tool there is a request that contains its description and a value for each required argument, and the
+same request with a pool without that tool, which should be declined. The tools are not executed: these cases
+test which call a model makes, and `stub_result` replaces its result.
 
-Such requests are plain; they tell one way of calling from another, not how good a model is.
+Such requests are simple; they compare strategies, and do not measure the quality of a model.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def _shown(value: Any) -> str:
 
 
 def _arguments(tool: Tool) -> dict[str, Any]:
-    """Return a value for each argument that the tool needs.
+    """Return a value for each required argument.
 
-    Raises LookupError for one that none is known for.
+    Raises LookupError if no value is known for one.
     """
     args = tool.model_args()
     references = set(tool.step_references)

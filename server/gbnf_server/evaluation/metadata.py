@@ -1,4 +1,4 @@
-"""What a stored bench says of itself: versions, machine, model, settings."""
+"""The metadata of a stored bench: versions, machine, model, settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def about(
 ) -> dict[str, Any]:
     """Return the header of a stored bench, as JSON.
 
-    `made_at`: when its latest run was done; now where absent.
+    `made_at`: the time of its latest run; by default now.
     """
     return {
         "label": label,
@@ -52,7 +52,7 @@ def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
 def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
     """Return what a llama-server reports of its model.
 
-    No hash, so that the file's name and the build stand for it. Raises BackendError.
+    It has no hash; the file's name and the build identify it. Raises BackendError.
     """
     props = backend.props
     return {
@@ -66,7 +66,7 @@ def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
 
 
 def identity(model: Mapping[str, Any]) -> str:
-    """Return the part of a run's fingerprint that stands for the model, wherever its server listens."""
+    """Return the part of a run's fingerprint that identifies the model, without the server's URL."""
     told = {
         key: value
         for key, value in model.items()

@@ -1,7 +1,7 @@
-"""What the bench measures, as data: each metric is a quotient of sums over runs, or a percentile of times.
+"""The metrics of the bench: quotients of sums over runs, and percentiles of times.
 
-A quotient of sums makes all of them the same thing: a share (runs that converged over runs), a mean (tokens
-over runs), a precision (right abstentions over abstentions). Where the divisor is 0 there is no value.
+A quotient of sums can be a share (converged runs over runs), a mean (tokens over runs) or a precision
+(correct abstentions over abstentions). If the divisor is 0, the metric has no value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Unit: TypeAlias = Literal["share", "count", "ratio", "s", "ms"]
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """`part` over `of`, each summed over the runs. `better`: which direction is good, "" for neither."""
+    """`part` over `of`, each summed over the runs. `better`: the better direction, "" for neither."""
 
     key: str
     title: str
@@ -31,7 +31,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """The `percent`-th percentile of `values`, seconds, over all runs."""
+    """The `percent`-th percentile of `values`, in seconds, over all runs."""
 
     key: str
     title: str
@@ -54,7 +54,7 @@ def _run_time(score: RunScore) -> tuple[float, ...]:
 
 
 def _per_run(key: str, title: str, about: str, unit: Unit, better: Literal["more", "less", ""]) -> Quotient:
-    """Return the mean of a number of the score over the runs."""
+    """Return the mean of a field of the score over the runs."""
     return Quotient(key, title, about, unit, better, attrgetter(key), _one)
 
 
@@ -68,7 +68,7 @@ def _share(
 def _step_times(
     key: str, title: str, about: str, unit: Unit, values: Callable[[RunScore], tuple[float, ...]]
 ) -> tuple[Percentile, Percentile]:
-    """Return the median of the steps' times, and their 95th percentile."""
+    """Return the median and the 95th percentile of the steps' times."""
     return (
         Percentile(f"{key}_p50", f"{title} p50", about, unit, 50, values),
         Percentile(f"{key}_p95", f"{title} p95", "the same, 95th percentile", unit, 95, values),
@@ -76,7 +76,9 @@ def _step_times(
 
 
 METRICS: tuple[Metric, ...] = (
-    _per_run("converged", "converged", "runs that ended with an answer and the right world", "share", "more"),
+    _per_run(
+        "converged", "converged", "runs that ended with an answer and the expected state", "share", "more"
+    ),
     _share(
         "first_tool",
         "first tool",
@@ -94,21 +96,21 @@ METRICS: tuple[Metric, ...] = (
     _share(
         "arguments",
         "arguments",
-        "expected calls with the right arguments, of those made at least by name",
+        "expected calls with the correct arguments, of those made at least by name",
         attrgetter("exact_matches"),
         attrgetter("named"),
     ),
     _share(
         "calls",
         "expected calls",
-        "expected calls that were made with the right arguments",
+        "expected calls that were made with the correct arguments",
         attrgetter("exact_matches"),
         attrgetter("needed"),
     ),
     Quotient(
         "wrong_but_valid",
         "wrong but valid",
-        "executed calls that fit nothing that was expected",
+        "executed calls that match no expected call",
         "share",
         "less",
         attrgetter("false_positives"),
@@ -148,17 +150,21 @@ METRICS: tuple[Metric, ...] = (
     _per_run(
         "salvaged",
         "salvaged",
-        "runs without an answer of their own that got one out of their results; they have not converged",
+        "runs whose answer was made from their results; they have not converged",
         "share",
         "",
     ),
-    _per_run("repaired", "repaired / run", "steps whose call took repairs to read", "count", "less"),
-    _per_run("prompt_tokens", "tokens read", "prompt tokens a run, cached ones included", "count", "less"),
+    _per_run("repaired", "repaired / run", "steps whose call was repaired during parsing", "count", "less"),
+    _per_run("prompt_tokens", "tokens read", "prompt tokens a run, including cached ones", "count", "less"),
     _per_run(
-        "cached_tokens", "tokens cached", "prompt tokens a run that the backend still had", "count", "more"
+        "cached_tokens", "tokens cached", "prompt tokens a run that the backend had cached", "count", "more"
     ),
-    _per_run("completion_tokens", "tokens written", "tokens that the model wrote in a run", "count", "less"),
-    Percentile("run_p50", "run p50", "seconds of a run, tools included: half are faster", "s", 50, _run_time),
+    _per_run(
+        "completion_tokens", "tokens written", "tokens that the model generated in a run", "count", "less"
+    ),
+    Percentile(
+        "run_p50", "run p50", "seconds of a run, including tools: half are faster", "s", 50, _run_time
+    ),
     Percentile("run_p95", "run p95", "seconds of a run: 95 % are faster", "s", 95, _run_time),
     *_step_times("model", "step", "seconds that the model took for a step", "s", attrgetter("model_s")),
     *_step_times(

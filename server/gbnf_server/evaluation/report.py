@@ -1,4 +1,4 @@
-"""A bench as one HTML page: nothing is loaded from elsewhere, so that it can be mailed and kept."""
+"""A bench as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gbnf_server.evaluation.tables import (
 )
 
 OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
-"""What can become of a run, the good one first; the page has a colour for each."""
+"""The outcomes of a run, the best first; the page has a colour for each."""
 _EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
 
 
@@ -45,7 +45,7 @@ def report(results: Results) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # not `tojson`, which writes an apostrophe as an escape; the page's own escaping makes the text safe
+    # not `tojson`, which escapes apostrophes; the template's autoescaping makes the text safe
     environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False)
     return environment.get_template("report.html.j2").render(
         about=results.about,
@@ -99,7 +99,7 @@ def _all_metrics(groups: Mapping[str, Sequence[ScoredRun]]) -> list[dict[str, An
 
 
 def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]:
-    """Every metric by complexity, a table for each configuration."""
+    """Return every metric by complexity, a table for each configuration."""
     tables = []
     for name, runs in groups.items():
         there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in runs)]
@@ -113,12 +113,12 @@ def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]
 
 
 def _expected(case: Case) -> dict[str, Any]:
-    """Return the case's expectations, as its suite has them."""
+    """Return the case's expectations, as written in its suite."""
     return {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
 
 
 def _details(groups: Mapping[str, Sequence[ScoredRun]], scored: Sequence[ScoredRun]) -> list[dict[str, Any]]:
-    """Each case with its runs, a list for each configuration."""
+    """Return each case with its runs, a list for each configuration."""
     cases: dict[str, dict[str, Any]] = {}
     for run in scored:
         entry = cases.setdefault(

@@ -1,4 +1,4 @@
-"""The files of a finished bench: read again, and replaced as a whole."""
+"""The result files of a bench: read, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Read = TypeVar("_Read")
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file; until all of it is there, the one before it stays. Raises OSError."""
+    """Replace a file atomically. Raises OSError."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         temporary.write_text(text, "utf-8", "replace")
@@ -24,15 +24,14 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read:
-    """Return `read` of the file's value. Raises ResultsFileError, also where `read` refuses the value."""
+    """Return `read` of the file's JSON value. Raises ResultsFileError, also if `read` refuses the value."""
     try:
         return read(json.loads(path.read_text("utf-8")))
     except OSError as error:
         raise ResultsFileError(
-            f"{path} cannot be read: {error.strerror or error}. "
-            f"Give a JSON file that `{command}` has written."
+            f"{path} cannot be read: {error.strerror or error}. Use a JSON file from `{command}`."
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ResultsFileError(
-            f"{path} is no JSON file that `{command}` has written: {error!r}. Give one of those."
+            f"{path} is not a JSON file from `{command}`: {error!r}. Use a JSON file from that command."
         ) from None

@@ -1,7 +1,7 @@
-"""A finished bench as one JSON file: what was compared, on what, every run with its events, and the numbers.
+"""A bench as one JSON file: what was compared, the machine, every run with its events, and the metrics.
 
-The numbers are there for other programs. Reading takes the runs and computes them anew, so that a stored
-bench is scored by the present rules.
+The metrics are for other programs. Reading a file computes them again from the runs, so that a stored bench
+is scored by the current rules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class ScoredRun:
-    """One run, with its case and what it was worth."""
+    """One run, with its case and its score."""
 
     suite: str
     case: Case
@@ -34,13 +34,13 @@ class ScoredRun:
 
     @property
     def identity(self) -> str:
-        """The case, across suites."""
+        """Suite and case, which identify the case across suites."""
         return f"{self.suite}/{self.case.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All of one bench. `about`: label, time, versions, model, options, as JSON."""
+    """One bench. `about`: label, time, versions, model, options, as JSON."""
 
     about: Mapping[str, Any]
     configurations: tuple[Configuration, ...]
@@ -60,7 +60,7 @@ class Results:
         return tuple(sorted(found, key=lambda each: (order[each.suite, each.case.id], each.record.run)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's content, with numbers and scores for other programs."""
+        """Return the file's content, with metrics and scores for other programs."""
         scored = self.scored()
         return {
             "format": FORMAT,
@@ -95,7 +95,7 @@ class Results:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError if the value is no stored bench."""
+        """Raise KeyError, TypeError or ValueError if the value is not a stored bench."""
         computed = {
             "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
         }  # fmt: skip
@@ -130,7 +130,7 @@ class Results:
             raise TypeError("label and model.name are texts")
         names = {each.name for each in results.configurations}
         if not any(run.record.configuration in names for run in results.scored()):
-            raise ValueError("it holds no run of its own cases and configurations")
+            raise ValueError("it contains no run of its cases and configurations")
         return results
 
 
@@ -143,7 +143,7 @@ def by_case(runs: Iterable[ScoredRun]) -> dict[str, list[RunScore]]:
 
 
 def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
-    """Every metric of these runs, over all and by complexity."""
+    """Return every metric of these runs, in total and by complexity."""
     parts: dict[str, Iterable[ScoredRun]] = {"all": runs}
     for complexity in COMPLEXITIES:
         parts[complexity] = [run for run in runs if run.case.complexity == complexity]
@@ -156,9 +156,9 @@ def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
 
 
 def by_case_numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
-    """Every metric of each case that has several runs: its value, and an interval where they are enough.
+    """Return every metric of each case with several runs, with an interval if there are enough runs.
 
-    What the others have is the score of their run.
+    For a case with one run, the score of that run is enough.
     """
     tables: dict[str, Any] = {}
     for case, scores in by_case(runs).items():

@@ -1,7 +1,7 @@
-"""What a run leaves behind: its events and the world before and after, kept in a file that only grows.
+"""The log of a bench: for each run its events and the state before and after, appended to a JSON Lines file.
 
-A log is lines of JSON, one a run. What must stay true: a run that is in the log is never executed again; a
-line that an interruption cut is dropped; two benches do not write to one log at a time.
+Invariants: a logged run is never executed again; a truncated last line is dropped; two benches do not write
+to the same log at the same time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Key: TypeAlias = tuple[str, str, str, int]
 class RunRecord:
     """One run, whose `events` are the planner's, as JSON.
 
-    `fingerprint` stands for all that decides it: the case, the tools and their code, the model, the settings,
-    the versions.
+    `fingerprint` covers everything that the run depends on: the case, the tools and their code, the model,
+    the settings, the versions.
     """
 
     suite: str
@@ -54,11 +54,11 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError or TypeError if the value is no record."""
+        """Raise KeyError or TypeError if the value is not a record."""
         return cls(**{**value, "before": Snapshot(**value["before"]), "after": Snapshot(**value["after"])})
 
 
-def unwritable(path: Path, error: OSError, hint: str = "give another --out") -> SetupError:
+def unwritable(path: Path, error: OSError, hint: str = "use another --out") -> SetupError:
     """Return the error for a results file that cannot be written."""
     reason: object = error.strerror or error
     if isinstance(error, FileExistsError | NotADirectoryError):
@@ -67,11 +67,10 @@ def unwritable(path: Path, error: OSError, hint: str = "give another --out") -> 
 
 
 class RunLog:
-    """A file of records, opened for one bench; with `fresh` its runs are forgotten, readable or not.
+    """A log, opened for one bench; with `fresh`, its content is discarded, readable or not.
 
-    `records` has them by key and fingerprint, so that runs of several seeds or models stay beside each other.
-    Raises ResultsFileError if the file is none of the bench's, or is in use, SetupError if it cannot be
-    written.
+    `records` has the runs by key and fingerprint, so that runs with several seeds or models are kept. Raises
+    ResultsFileError if the file is not a log or is in use, SetupError if it cannot be written.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -97,25 +96,22 @@ class RunLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # of what could not be written, `append` has told
+        with suppress(OSError):  # `append` has reported what could not be written
             self._log.close()
 
     def append(self, record: RunRecord) -> None:
-        """Keep a run, in `records` as it is read again: an interruption loses nothing of it now.
-
-        Raises SetupError.
-        """
+        """Write a run to the file, and add it to `records`. Raises SetupError."""
         text = json.dumps(record.to_json(), ensure_ascii=False)
-        value = json.loads(text.encode("utf-8", "replace"))  # half a surrogate pair is no text of a file
+        value = json.loads(text.encode("utf-8", "replace"))  # a lone surrogate can't be encoded
         try:
             self._log.append(value)
         except OSError as error:
-            raise unwritable(self.path, error, "make room: the runs before this one are kept") from None
+            raise unwritable(self.path, error, "free some space: the earlier runs are kept") from None
         self.records[record.key, record.fingerprint] = RunRecord.from_json(value)
 
     @property
     def latest(self) -> datetime:
-        """When a run was last kept."""
+        """The time when a run was last logged."""
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def _opened(self, *, fresh: bool) -> AppendLog:
@@ -124,7 +120,7 @@ class RunLog:
         except LogDamagedError:
             if not fresh:
                 raise
-            self.path.unlink()  # it is nobody's: a log that is in use is not read
+            self.path.unlink()  # no other bench has it: a log that is in use is not read
             return AppendLog(self.path, RunRecord.from_json)
         if fresh:
             log.clear()

@@ -1,4 +1,4 @@
-"""Cases to records: each run in a fresh workspace, with real executors and the planner as it is."""
+"""Run cases: each run in a new workspace, with real executors and the planner."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gbnf_server.planner.planner import steady_clock
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What is the same for every run. Run `n` (from 0) of a case has the seed `seed + n`.
+    """The settings of all runs. Run `n` (from 0) of a case has the seed `seed + n`.
 
-    `warm`: runs reuse what the model remembers of earlier ones' prompts. Else none does, so that neither
-    latencies nor near ties depend on what ran before.
+    `warm`: runs reuse the KV cache of earlier ones. Otherwise each run starts with an empty cache, so that
+    neither latencies nor near ties depend on earlier runs.
     """
 
     runs: int = 1
@@ -40,7 +40,7 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """One run to do."""
+    """One run to execute."""
 
     suite: Suite
     case: Case
@@ -58,10 +58,10 @@ ToolRunner: TypeAlias = Callable[[Tool, Mapping[str, Any], Context], dict[str, A
 
 
 class Bench:
-    """Suites, configurations, tools and a model: the jobs, and how to do one.
+    """The jobs of suites, configurations, tools and a model.
 
-    `model` tells models apart (a file's hash). `execute` runs a tool: by default for real. Raises
-    BackendUnreachable from `run` where the server went away; such a run leaves no record.
+    `model` identifies the model (a file's hash). `execute` executes a tool, by default its executor. `run`
+    raises BackendUnreachable if the server is unreachable; such a run is not logged.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Bench:
         )
 
     def remaining(self, log: RunLog) -> tuple[RunJob, ...]:
-        """Return the jobs of which the log has no record that was made with all that is there now."""
+        """Return the jobs without a record of the same fingerprint in the log."""
         return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
 
     def run(self, job: RunJob) -> RunRecord:
-        """Do one job, in a workspace that is gone afterwards."""
+        """Execute one job, in a temporary workspace."""
         case = job.case
         options = self._options(case, job.configuration, job.run)
         with tempfile.TemporaryDirectory(prefix="gbnf-bench-") as folder:
@@ -113,7 +113,7 @@ class Bench:
             return RunRecord(*job.key, options.seed, job.fingerprint, events, before, snapshot(context))
 
     def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
-        """Do what is left, keeping each record before it is given."""
+        """Execute the remaining jobs, and yield each record after logging it."""
         for job in self.remaining(log):
             record = self.run(job)
             log.append(record)
@@ -128,7 +128,7 @@ class Bench:
             seed=self.options.seed + run,
             language=case.language,
             salvage=False,
-            max_tools=None,  # decoys are for the model to refuse, not for the ranking to drop
+            max_tools=None,  # the model has to refuse decoys, so the ranking must not drop them
             **configuration.settings,
         )
         return ResolvedOptions.resolve(options, self._backend)
@@ -161,7 +161,7 @@ def run_events(
 
 
 class _BackendMonitor:
-    """Completes by a backend, and records that its server went away: the planner only ends the run."""
+    """A backend that records when its server becomes unreachable, because the planner only ends the run."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -1,4 +1,4 @@
-"""Whether a case can pass: whether a valid call meets each expected one, and whether what goes was there."""
+"""Check whether a case can pass: whether valid calls match the expected ones, and what is deleted exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gbnf_server.executors.calendar_file import FILE as CALENDAR
 
 
 def check_call(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
-    """Raise Fault if no valid call of the tool is the expected one; its arguments are known to exist."""
+    """Raise Fault if no valid call of the tool matches the expected one, whose arguments must exist."""
     args = dict(tool.model_args())
     filled = {target for name, target in tool.step_references.items() if name in call.known}
     needed = [name for name in args.get("required", ()) if name not in filled]
@@ -42,7 +42,10 @@ def check_call(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
 
 
 def check_gone(table: Mapping[str, Any], before: InitialState) -> None:
-    """Raise Fault if more is to go than there is; what earlier calls have made is not known here."""
+    """Raise Fault if more events or messages are expected to be gone than exist.
+
+    With earlier calls this is unknown, and not checked.
+    """
     if before.calls or any(path == CALENDAR or path.startswith(f"{OUTBOX}/") for path in before.files):
         return
     for after, at in expected_states(table):
@@ -50,5 +53,5 @@ def check_gone(table: Mapping[str, Any], before: InitialState) -> None:
             if len(after.get(key, ())) > there:
                 raise Fault(
                     (*at, key), after[key], f"before the run there are {there} of these",
-                    "Put them into before (events, or calls that make them), or take them out.",
+                    "Add them to before (events, or calls that create them), or remove them.",
                 )  # fmt: skip

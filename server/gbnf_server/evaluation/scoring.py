@@ -1,7 +1,6 @@
-"""From a run's record to its score: pure, so that a stored run can be scored again.
+"""Score the record of a run. Pure, so that a stored run can be scored again.
 
-Everything is read from the events' JSON form and the two snapshots; the live run and the stored one go the
-same way.
+The only inputs are the events as JSON and the two snapshots, for live and for stored runs.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from gbnf_server.evaluation.state_checks import faults
 class RunScore:
     """The score of one run.
 
-    `converged`: it ended with an answer, and state and answer (or, where a case gives neither, the calls)
-    are as expected; `faults` say why not. A `salvaged` run gave no answer of its own, and so has not
-    converged. Of the `needed` expected calls, `named` were made at least by name and `exact_matches` with the
-    expected arguments; `false_positives` of the `executed` calls match nothing that was expected. `refusals`
-    counts steps whose text was not executed, by reason; `repaired` those whose call was repaired to be read.
-    Times are seconds: of the run, and of each step's model call, compilation and grammar (() where the
+    `converged`: it ended with an answer, and state and answer (or the calls, if the case expects neither) are
+    as expected; `faults` are the reasons why not. A `salvaged` run has not converged, because its answer was
+    made afterwards. Of the `needed` expected calls, `named` were made at least by name and `exact_matches`
+    with the expected arguments; `false_positives` of the `executed` calls match no expected call. `refusals`
+    counts steps whose text was not executed, by reason; `repaired` those whose call was repaired during
+    parsing. Times are seconds: of the run, and of each step's model call, compilation and grammar (() if the
     backend does not report it).
     """
 
@@ -64,7 +63,7 @@ class RunScore:
 
 
 def score(case: Case, record: RunRecord, references: References) -> RunScore:
-    """Score one run. `references` are those of the case's tools, as they were when it ran."""
+    """Score one run. `references` are the step references of the case's tools at the time of the run."""
     events = record.events
     run = events[-1]["run"]
     made = _made(run["steps"], events)
@@ -120,7 +119,7 @@ def _model_seconds(called: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def _made(steps: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[ActualCall]:
-    """Return the calls that were executed, a failed one too, in order; the final answer is none."""
+    """Return the executed calls in order, including failed ones, without the final answer."""
     executed = {event["step"] for event in events if event["event"] == "tool_called"}
     return [
         ActualCall(

@@ -1,7 +1,8 @@
-"""The state that a case starts from, in a folder of its own, and the state at the end of a run.
+"""Create the initial state of a case in a folder, and take a snapshot of the state after a run.
 
-A `Snapshot` has what a person would see: files, folders, events, messages. It is JSON, stored with the run
-and scored again later. Executors get nothing of the machine's environment: no mail server, no token.
+A `Snapshot` contains what a person would see: files, folders, events, messages. It is JSON and stored with
+the run, so that the run can be scored again. Executors get no environment variables: no mail server, no
+token.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _LIMIT = 32 * 1024 * 1024
 class Snapshot:
     """The workspace's content, calendar and outbox parsed.
 
-    `files`: path -> text, without line breaks at its end; what is no UTF-8 has its bytes replaced. A calendar
-    or a mail that cannot be read is a file like any other. `events` have title, start, end and location, with
+    `files`: path -> text, without line breaks at its end; bytes that are not UTF-8 are replaced. A calendar
+    or message that cannot be parsed is listed as a file. `events` have title, start, end and location, with
     local times; `messages` have to (bare addresses), subject, body.
     """
 
@@ -49,7 +50,7 @@ class Snapshot:
 def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Context:
     """Return a context with the case's initial state in the folder `root`, its person and its clock.
 
-    `tools` are those that earlier calls of the case name. Raises SetupError if the state cannot be made.
+    `tools` are those of the earlier calls of the case. Raises SetupError if the state cannot be made.
     """
     workspace = Workspace(root)
     context = Context(
@@ -81,7 +82,7 @@ def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Cont
 
 
 def snapshot(context: Context) -> Snapshot:
-    """Return what is in the context's workspace now; the runtime's own folder is left out."""
+    """Return the current content of the context's workspace, without the runtime's own folder."""
     root = context.workspace.root
     files: dict[str, str] = {}
     folders: list[str] = []
@@ -119,7 +120,7 @@ def _moment(text: str, now: datetime) -> calendar_file.Moment:
 
 
 def _events(context: Context) -> list[dict[str, str]] | None:
-    """Return the calendar's events; None if the run has written something else over it."""
+    """Return the calendar's events; None if its file is not a calendar."""
     try:
         events = [
             {
@@ -144,7 +145,7 @@ def _local(moment: calendar_file.Moment, context: Context) -> str:
 
 
 def _message(data: bytes) -> dict[str, Any] | None:
-    """Return what a mail says; None if the run has written none that can be read."""
+    """Return the parsed message; None if its file is not a readable message."""
     try:
         message = message_from_bytes(data, policy=policy.default)
         body = message.get_body(("plain",))

@@ -1,4 +1,4 @@
-"""Whether a final state is as expected: pure, from snapshots before and after to a list of faults."""
+"""Compare the final state with the expected one. Pure: from two snapshots to a list of faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gbnf_server.evaluation.text_matching import body_fits, file_fits
 
 
 def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
-    """Return how the final state differs from the expected one; () where it does not.
+    """Return the differences of the final state from the expected one; () if there are none.
 
     Of several expected states, the faults are those of the nearest one.
     """
@@ -59,9 +59,9 @@ def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[s
 
 
 def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed: set[str]) -> dict[str, str]:
-    """Return expected path -> the file that meets it, for those that are met, each by a file of its own.
+    """Return expected path -> the matching file, for those that are matched, each by a different file.
 
-    A path with a `*` means one of the files that the run wrote and that no other path names.
+    A path with a `*` matches files that the run wrote and that no other path names.
     """
     met = {
         path: path
@@ -83,7 +83,7 @@ def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is wrong with rows: expected ones that did not come, or did not go; others that did either."""
+    """Return the faults in events or messages: expected changes that are missing, and other changes."""
 
     missing: int
     kept: int
@@ -115,7 +115,7 @@ def _rows(
 
 
 def _fits(expected: Mapping[str, Expectation], row: Mapping[str, Any]) -> bool:
-    """Whether the named fields are as expected; the others may have any value."""
+    """Return whether the named fields are as expected; the others may have any value."""
     return all(
         key in row and (body_fits if key == "body" else accepts)(expectation, row[key])
         for key, expectation in expected.items()

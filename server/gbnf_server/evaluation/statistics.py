@@ -1,9 +1,9 @@
-"""Numbers with intervals: the cluster bootstrap over cases, paired where two sets of runs are compared.
+"""Metrics with intervals: the cluster bootstrap over cases, paired to compare two sets of runs.
 
-Runs of one case are no independent witnesses, so it is cases that are drawn (Efron and Tibshirani, An
-Introduction to the Bootstrap, 1993: percentile intervals, 95 %). Draws have a fixed seed. An interval never
-leaves its own estimate out. There is none where the draws can't tell: below `MIN_CASES` cases, for a tail
-(p95) with too few cases beyond it, and where every case says the same.
+Runs of one case are not independent, so cases are resampled (Efron and Tibshirani, An Introduction to the
+Bootstrap, 1993: percentile intervals, 95 %), with a fixed seed. An interval always contains its estimate.
+There is no interval if resampling is not informative: below `MIN_CASES` cases, for a tail (p95) with too few
+cases beyond it, and if all cases have the same value.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def estimate(metric: Metric, groups: Groups) -> Estimate:
 
 
 def value(metric: Metric, groups: Groups) -> float | None:
-    """Return the metric alone, without drawing."""
+    """Return the metric without an interval."""
     return _interval(_statistic(metric, groups), len(groups), len(groups) + 1).value
 
 
 def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
-    """`second` less `first`. Both hold the same cases in the same order, and are drawn together."""
+    """Return `second` minus `first`. Both must have the same cases in the same order."""
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} cases cannot be paired")
     one, other = _statistic(metric, first), _statistic(metric, second)
@@ -63,7 +63,7 @@ def difference(metric: Metric, first: Groups, second: Groups) -> Estimate:
 
 
 def min_cases(metric: Metric) -> int:
-    """Below so many cases a metric has no interval: a tail needs as many beyond it as a median has."""
+    """Return the minimum number of cases for an interval: a tail needs as many beyond it as a median."""
     if isinstance(metric, Quotient):
         return MIN_CASES
     return math.ceil(MIN_CASES * 50 / min(metric.percent, 100 - metric.percent))
@@ -72,7 +72,7 @@ def min_cases(metric: Metric) -> int:
 def paired(
     first: Mapping[str, list[RunScore]], second: Mapping[str, list[RunScore]]
 ) -> tuple[Groups, Groups]:
-    """Return the cases that both have, in one order."""
+    """Return the cases that both have, in the same order."""
     common = [case for case in first if case in second]
     return [first[case] for case in common], [second[case] for case in common]
 
@@ -83,12 +83,12 @@ def _draws(cases: int) -> _Draw:
 
 
 def _varied(found: Estimate) -> Estimate:
-    """Return the estimate, without the interval that has no width: every case says the same."""
+    """Return the estimate, without its interval if that has no width: all cases are equal."""
     return Estimate(found.value, cases=found.cases) if found.low == found.high else found
 
 
 def _known(change: Estimate) -> Estimate:
-    """Return a difference; that no case differs says nothing of other cases, so that it has no interval."""
+    """Return a difference. If no case differs it has no interval, since other cases may differ."""
     return Estimate(change.value, cases=change.cases) if change.low == change.high == 0 else change
 
 
@@ -106,7 +106,7 @@ def _interval(statistic: Callable[[_Draw], _Floats], cases: int, least: int = MI
 
 
 def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
-    """From draws (rows of case numbers) to the metric of each; NaN if it has no value."""
+    """Return the metric of each resample (a row of case numbers); NaN if it has no value."""
     match metric:
         case Quotient():
             part = np.array([sum(metric.part(score) for score in group) for group in groups], float)
@@ -125,7 +125,7 @@ def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
 
 
 def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats]:
-    """Return the smallest value that at least `percent` of the values do not exceed, in each draw."""
+    """Return the smallest value that at least `percent` of the values do not exceed, in each resample."""
     found = [
         (value, case)
         for case, group in enumerate(groups)
@@ -152,12 +152,12 @@ def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats
 
 
 def share(hits: Sequence[bool]) -> Estimate:
-    """Return the share of hits among cases that each count once."""
+    """Return the share of hits among cases of equal weight."""
     values = np.array(hits, float)
     return _varied(_interval(lambda draws: values[draws].mean(axis=1), len(hits)))
 
 
 def share_difference(first: Sequence[bool], second: Sequence[bool]) -> Estimate:
-    """Return the share of `second` less that of `first`: the same cases in the same order, drawn together."""
+    """Return the share of `second` minus that of `first`; the same cases in the same order."""
     changes = np.array(second, float) - np.array(first, float)
     return _known(_interval(lambda draws: changes[draws].mean(axis=1), len(changes)))

@@ -1,4 +1,4 @@
-"""Compare strategies: one model over the same suites with each, as a table, and the best of them."""
+"""Compare strategies with one model and the same suites: a table, and the best strategy."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def strategy_table(results: Results) -> TextTable:
 
 
 def best_strategy(results: Results) -> str:
-    """Return the strategy with most converged runs; of equals, with most valid texts, then right calls.
+    """Return the strategy with most converged runs; of equals, with most valid texts, then correct calls.
 
-    Of equals in all of these, the first of `grammar`, `field`, `free`, `text`, `lines`, `none`.
+    If all of these are equal, the first of `grammar`, `field`, `free`, `text`, `lines`, `none`.
     """
     strategies = by_configuration(results, results.scored())
     return max(

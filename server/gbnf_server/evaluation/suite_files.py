@@ -1,9 +1,8 @@
 """Suites from TOML files, whose faults are reported together.
 
-The format is `suite.schema.json`, beside this file: JSON Schema judges keys and types, whose descriptions
-are the hints that an error shows; what JSON Schema cannot say (names that exist, references that lead
-somewhere, patterns that can be read) is checked after it, in the cases that passed. `docs/bench.md` explains
-each key.
+The format is `suite.schema.json` in this folder: JSON Schema validates keys and types, and its descriptions
+are the hints of errors. Other constraints (existing names, resolvable references, valid patterns) are checked
+afterwards, in the cases that are valid. `docs/bench.md` explains each key.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def bundled_suites() -> tuple[str, ...]:
 def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite:
     """Return the suite in a TOML file, or the bundled one of that name.
 
-    `tools` are those that cases choose from; by default the bundled ones. Raises InvalidSuite.
+    `tools` are those available to the cases; by default the bundled ones. Raises InvalidSuite.
     """
     path = _find(source)
     try:
@@ -56,7 +55,7 @@ def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite
 
 
 def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | None = None) -> Suite:
-    """Return the suite that a file's parsed content describes.
+    """Return the suite of a file's parsed content.
 
     `origin`: its name in errors. Raises InvalidSuite.
     """
@@ -66,7 +65,9 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
         raise InvalidSuite(origin, [fault]) from None
     malformed = list(_malformed(content))
     if any(len(fault.at) < 2 or fault.at[0] != "cases" for fault in malformed):
-        raise InvalidSuite(origin, _in_order(malformed))  # of what every case is read with
+        raise InvalidSuite(
+            origin, _in_order(malformed)
+        )  # only the faults outside the cases, which affect every case
     broken = {fault.at[1] for fault in malformed}
     if tools is None:
         tools = load_manifests(manifests_path())
@@ -91,7 +92,7 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
 
 
 def _in_order(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the file's order, as far as paths tell: cases by number."""
+    """Sort faults as in the file, as far as paths determine it: cases by number."""
     return sorted(faults, key=lambda fault: [str(part).zfill(9) for part in fault.at])
 
 
@@ -102,7 +103,7 @@ def _find(source: str | Path) -> Path:
 
 
 def _legal_name(stem: str) -> str:
-    """Return a suite's name out of its file's: `My_suite` -> `my-suite`."""
+    """Return the name of a suite from its file name: `My_suite` -> `my-suite`."""
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "suite"
 
 
@@ -115,7 +116,7 @@ def _whole(path: Path, problem: str, hint: str) -> InvalidSuite:
 
 
 def _plain(value: Any, at: KeyPath = ()) -> Any:
-    """JSON's types: TOML's dates and times become their text. Raises Fault if there is another type."""
+    """Return a value with JSON types: dates and times become text. Raises Fault for other types."""
     match value:
         case Mapping():
             return {key: _plain(member, (*at, key)) for key, member in value.items()}
@@ -124,7 +125,7 @@ def _plain(value: Any, at: KeyPath = ()) -> Any:
         case None | str() | bool() | int() | float():
             return value
         case datetime() if value.tzinfo is not None:
-            return value.isoformat()  # whole: where a local time is meant, its offset is a fault
+            return value.isoformat()  # with its offset, which is a fault where a local time is required
         case datetime() | time():
             return value.isoformat()[:16]
         case date():
@@ -152,12 +153,12 @@ def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
             case "additionalProperties":
                 known = parent.get("properties", {})
                 for key in error.instance.keys() - known.keys():
-                    yield Fault((*at, key), error.instance[key], "there is no such key", _nearest(key, known))
+                    yield Fault((*at, key), error.instance[key], "unknown key", _nearest(key, known))
             case "required":
                 missing = [key for key in error.validator_value if key not in error.instance]
                 yield Fault(at, None, f"{', '.join(missing)} is missing", hint)
             case "not":
-                yield Fault(at, None, "id and query are each case's own", "Take them out.")
+                yield Fault(at, None, "id and query cannot have defaults", "Remove them.")
             case "anyOf":
                 yield Fault(at, error.instance, f"this does not fit{_deepest(error)}", hint)
             case _:
@@ -167,7 +168,7 @@ def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _deepest(error: ValidationError) -> str:
-    """Return what is wrong inside the alternative that was most likely meant."""
+    """Return the faults in the alternative that was most likely intended."""
     inner = max(error.context or (), key=lambda each: len(each.path), default=None)
     return f": {inner.message}" if inner is not None and inner.path else ""
 
@@ -206,16 +207,13 @@ def _same_ids(cases: Mapping[int, Mapping[str, Any]]) -> Iterator[Fault]:
                 ("cases", index, "id"),
                 name,
                 f"case {seen[name] + 1} has the same id",
-                "Give it an id of its own.",
+                "Use another id.",
             )
         seen.setdefault(name, index)
 
 
 def _identifier(table: Mapping[str, Any]) -> str:
-    """Return the given id, or one made of the query's first words.
-
-    Of its hash too, where letters are lost.
-    """
+    """Return the given id, or one from the query's first words, with its hash if characters are lost."""
     if "id" in table:
         return str(table["id"])
     letters = unicodedata.normalize("NFKD", table["query"])
@@ -227,7 +225,7 @@ def _identifier(table: Mapping[str, Any]) -> str:
 
 
 class _CaseReader:
-    """What every case of a suite is read with."""
+    """Reads cases with the defaults, tools and decoys of their suite."""
 
     def __init__(
         self, content: Mapping[str, Any], tools: Mapping[str, Tool], decoys: Mapping[str, Tool]
@@ -236,7 +234,7 @@ class _CaseReader:
         self._tools, self._decoys = tools, decoys
 
     def case(self, table: Mapping[str, Any]) -> tuple[Case | None, list[Fault]]:
-        """One case with the suite's defaults, None if a value of it cannot be read; and what is wrong."""
+        """Return a case with the suite's defaults, None if one of its values is invalid; and the faults."""
         merged = {**self._defaults, **table, "id": _identifier(table)}
         if {"calls", "plans"} & table.keys():
             merged = {
@@ -256,7 +254,7 @@ class _CaseReader:
             *_unknown(("pool",), case.pool or (), self._tools, "tool"),
             *_unknown(("decoys",), case.decoys, self._decoys, "decoy"),
         ]
-        # with tools missing from the pool, what its calls name would be found missing too
+        # if tools of the pool are missing, the names in its calls would be reported too
         return case, [*faults, *unknown] if unknown else [*faults, *self._of_pool(case, merged)]
 
     def _of_pool(self, case: Case, table: Mapping[str, Any]) -> Iterator[Fault]:
@@ -267,7 +265,7 @@ class _CaseReader:
             at: KeyPath = ("calls",) if "calls" in table else ("plans", plan_index)
             for index, call in enumerate(plan):
                 yield from _call_faults(call, index, (*at, index), pool)
-        if "first" in table:  # else it is made of the calls
+        if "first" in table:  # otherwise it is derived from the calls
             built_in = [tool.name for tool in BUILT_IN_TOOLS]
             yield from _unknown(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
 

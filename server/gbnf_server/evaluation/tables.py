@@ -1,4 +1,4 @@
-"""A bench's numbers as tables: for a terminal, and as Markdown for a page."""
+"""The metrics of a bench as tables: for a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUALITY = (
     "repaired",
     "steps",
 )
-"""The columns of the first table: what came of the runs; abstention only where asked for."""
+"""The columns of the first table: quality. Columns without values are omitted."""
 COST = (
     "prompt_tokens",
     "completion_tokens",
@@ -38,13 +38,13 @@ COST = (
     "compile_p50",
     "grammar_p50",
 )
-"""The columns of the second: what they took."""
+"""The columns of the second table: cost."""
 WITH_INTERVAL = frozenset({"converged"})
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table before it has a look: a title, heads, rows of texts, and what each head is about."""
+    """A table in no particular format: a title, column heads, rows of texts, descriptions of the columns."""
 
     title: str
     heads: tuple[str, ...]
@@ -74,12 +74,12 @@ _STYLES = {"✓": "green", "✗": "red"}
 
 
 def quality_table(results: Results) -> TextTable:
-    """Return the quality of the runs: one line for each configuration."""
+    """Return the quality of the runs: one row for each configuration."""
     return metric_table(results, title(results), informative_metrics(results.scored(), QUALITY))
 
 
 def cost_table(results: Results) -> TextTable:
-    """Return the cost of the runs: one line for each configuration."""
+    """Return the cost of the runs: one row for each configuration."""
     return metric_table(results, "what it took", informative_metrics(results.scored(), COST))
 
 
@@ -96,7 +96,7 @@ def metric_table(
 
 
 def complexity_table(results: Results) -> TextTable:
-    """How many runs converged, by complexity."""
+    """Return the share of converged runs, by complexity."""
     scored = results.scored()
     there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in scored)]
     rows = []
@@ -110,7 +110,7 @@ def complexity_table(results: Results) -> TextTable:
 
 
 def case_table(results: Results) -> TextTable:
-    """Which cases converged: a line for each case, a column for each configuration."""
+    """Return which cases converged: a row for each case, a column for each configuration."""
     scored = results.scored()
     names = list(by_configuration(results, scored))
     cells: dict[str, dict[str, list[ScoredRun]]] = {}
@@ -147,9 +147,9 @@ def gain_table(results: Results) -> TextTable:
 
 
 def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
-    """Return what changed from one bench to another, over the cases and configurations that both have.
+    """Return the differences between two benches, over the cases and configurations that both have.
 
-    Cases of one id that are not the same are left out, and a table's title says how many.
+    Cases with the same id that differ are omitted, and their number is in the table's title.
     """
     differing = different_cases(first, second)
     groups = [_cases_by_configuration(results) for results in (first, second)]
@@ -190,7 +190,7 @@ def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
 
 
 def distinct_labels(first: str, second: str) -> tuple[str, str]:
-    """Heads for two benches, told apart where their labels are the same."""
+    """Return column heads for two benches, which differ even if the labels are equal."""
     return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
 
 
@@ -216,10 +216,7 @@ def _unpaired(first: Results, second: Results) -> TextTable | None:
 
 
 def different_cases(first: Results, second: Results) -> frozenset[str]:
-    """Return the cases that both have by their ids, and that are not the same.
-
-    Query, worlds, expectations.
-    """
+    """Return the ids of cases that differ between the benches, in query, states or expectations."""
     sources = [
         {
             f"{suite.name}/{case.id}": json.dumps(case.source, sort_keys=True)
@@ -234,7 +231,7 @@ def different_cases(first: Results, second: Results) -> frozenset[str]:
 
 
 def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> list[Metric]:
-    """Of these columns, those that say something about these runs."""
+    """Return the columns that have values for these runs."""
     absent = set()
     if not any(run.case.abstain for run in scored):
         absent |= {*_ABSTENTION}
@@ -246,7 +243,7 @@ def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> lis
 
 
 def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[str, list[ScoredRun]]:
-    """Return the runs of each configuration that has some, in the table's order."""
+    """Return the runs of each configuration with runs, in the table's order."""
     groups = {
         each.name: [run for run in scored if run.record.configuration == each.name]
         for each in results.configurations
@@ -260,18 +257,18 @@ def _cases_by_configuration(results: Results) -> dict[str, dict[str, list[RunSco
 
 
 def title(results: Results) -> str:
-    """Return what was run, in a line."""
+    """Return a line with the suites and the model."""
     suites = ", ".join(f"{suite.name} ({len(suite.cases)} cases)" for suite in results.suites)
     return f"{results.about['model']['name']} on {suites}"
 
 
 def heading(metric: Metric) -> str:
-    """Return a column's head, with the unit where the title does not say it."""
+    """Return a column head, with the unit if the title does not contain it."""
     return f"{metric.title}, {metric.unit}" if metric.unit in {"s", "ms"} else metric.title
 
 
 def cell(metric: Metric, value: Estimate) -> str:
-    """Return an estimate in a cell, with its interval where the table shows it."""
+    """Return an estimate as text, with its interval if the table shows it."""
     text = format_value(metric, value.value)
     if metric.key in WITH_INTERVAL and value.low is not None and value.high is not None:
         text += f" [{format_value(metric, value.low)}–{format_value(metric, value.high)}]"
@@ -297,7 +294,7 @@ def _signed(metric: Metric, value: float) -> str:
 
 
 def verdict(metric: Metric, change: Estimate) -> str:
-    """Whether the interval leaves out zero, and on which side."""
+    """Return whether the interval excludes zero, and on which side."""
     if change.low is None or change.high is None or change.low <= 0 <= change.high:
         return ""
     if not metric.better:

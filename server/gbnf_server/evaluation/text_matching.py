@@ -1,4 +1,4 @@
-"""Texts of several lines against expectations: differences that a person would not see do not count."""
+"""Compare multi-line texts with expectations, ignoring invisible differences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gbnf_server.evaluation.expectations import Expectation, accepts
 
 
 def file_fits(expectation: Expectation, text: str) -> bool:
-    """Return whether a file's text is accepted, whatever line breaks are at the end of either."""
+    """Return whether a file's text is accepted, ignoring line breaks at the end on both sides."""
     bare = _without_breaks(text)
     expectation = _with_whole_texts(expectation, _without_breaks)
     return any(accepts(expectation, each) for each in (bare, f"{bare}\n"))
@@ -32,7 +32,7 @@ def _trimmed(text: str) -> str:
 
 
 def _with_whole_texts(schema: Any, change: Callable[[str], str]) -> Any:
-    """Return the schema with the texts of `const` and `enum` changed; patterns stay as they are."""
+    """Return the schema with `const` and `enum` texts normalized. Patterns are not changed."""
     if not isinstance(schema, dict):
         return schema
     changed = map_subschemas(schema, lambda _, part: _with_whole_texts(part, change))

@@ -435,7 +435,7 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         with pytest.raises(SystemExit) as left:
             main([*command, "--out", str(tmp_path / out)])
         assert left.value.code == 4
-        assert f"{said}; give another --out" in capsys.readouterr().err
+        assert f"{said}; use another --out" in capsys.readouterr().err
     with pytest.raises(SystemExit) as left:
         main(["bench", "--compile-only"])
     assert left.value.code == 2

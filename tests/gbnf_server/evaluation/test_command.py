@@ -105,7 +105,7 @@ def test_where_results_cannot_go_is_said(
     assert _gbnf("--suite", suite, "--label", "one", "--out", out) == ExitCode.ENVIRONMENT
     said = capsys.readouterr().err
     assert f"{out}/one.jsonl can't be written: " in said
-    assert "give another --out" in said
+    assert "use another --out" in said
 
 
 def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         size = log.path.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, kept[1]))
         try:
-            with pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*; make room"):
+            with pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*; free some space"):
                 log.append(replace(record, case="d"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, kept)
@@ -153,13 +153,13 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         (("--label", ".."), ExitCode.USAGE, "is not a file name"),
         (("--model", "missing.gguf"), ExitCode.ENVIRONMENT, "missing.gguf"),
         (("--bfcl", "."), ExitCode.INPUT, "bfcl_eval/data"),
-        (("compare", "small.toml", "small.toml"), ExitCode.INPUT, "no JSON file"),
+        (("compare", "small.toml", "small.toml"), ExitCode.INPUT, "not a JSON file"),
         (
             ("score", "none.json"),
             ExitCode.INPUT,
-            "cannot be read: No such file or directory. Give a JSON file",
+            "cannot be read: No such file or directory. Use a JSON file",
         ),
-        (("compare", "none.json", "none.json"), ExitCode.INPUT, "Give a JSON file that `gbnf bench`"),
+        (("compare", "none.json", "none.json"), ExitCode.INPUT, "Use a JSON file from `gbnf bench`"),
         (("--server", "http://127.0.0.1:1"), ExitCode.ENVIRONMENT, "gbnf server start"),
     ],
 )

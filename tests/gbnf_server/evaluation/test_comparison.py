@@ -90,7 +90,7 @@ def test_two_kinds_of_files_are_distinguished(tmp_path: Path, content: str) -> N
 def test_a_broken_leaderboard_names_its_file(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({"format": FORMAT, "label": "x", "answers": [{"id": "a"}]}))
-    with pytest.raises(ResultsFileError, match=r"broken\.json is no JSON file"):
+    with pytest.raises(ResultsFileError, match=r"broken\.json is not a JSON file"):
         compare_files(broken, broken)
 
 

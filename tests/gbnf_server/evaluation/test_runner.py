@@ -191,8 +191,8 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda stored: stored.update(runs=[]), "no run of its own cases"),
-        (lambda stored: stored.update(configurations=[]), "no run of its own cases"),
+        (lambda stored: stored.update(runs=[]), "no run of its cases"),
+        (lambda stored: stored.update(configurations=[]), "no run of its cases"),
         (lambda stored: stored.update(model={}), "'name'"),
         (lambda stored: stored.update(format=1), "its format is 1, and this version reads 2"),
         (lambda stored: stored["runs"][0].update(events=[]), "IndexError"),
@@ -208,7 +208,7 @@ def test_a_stored_bench_that_cannot_be_scored_is_named(
         stored = json.loads(json.dumps(_results(list(log.records.values())).to_json()))
     change(stored)
     (tmp_path / "a.json").write_text(json.dumps(stored))
-    with pytest.raises(ResultsFileError, match=rf"a\.json is no JSON file .*{said}"):
+    with pytest.raises(ResultsFileError, match=rf"a\.json is not a JSON file .*{said}"):
         Results.load(tmp_path / "a.json")
 
 

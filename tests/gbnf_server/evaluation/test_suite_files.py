@@ -55,7 +55,7 @@ UNMEETABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"after": {"files": {"a": "", "./a": ""}}}, "after.files../a", "named twice"),
     ({"after": [{}, {"folders": ["."]}]}, "after[2].folders[1]", "inside the workspace"),
     ({"after": {"gone": ["a/../b"]}}, "after.gone[1]", "inside the workspace"),
-    ({"after": {"gone": ["a/"], "files": {"a/b": ""}}}, "after.gone[1]", "a/b is to be there"),
+    ({"after": {"gone": ["a/"], "files": {"a/b": ""}}}, "after.gone[1]", "a/b is expected to exist"),
     ({"max_steps": 1}, "max_steps", "take 2 steps"),
     ({"calls": [READ, READ], "max_steps": 2}, "max_steps", "take 3 steps"),
     ({"final_answer_from": 4, "max_steps": 3}, "final_answer_from", "ended after 3 steps"),
@@ -96,12 +96,12 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"cases": [{"query": " \n", "calls": [READ]}]}, "cases[1].query", "not blank"),
     ({"cases": [{"query": "q", "calls": [READ], "step": 3}]}, "cases[1].step", "Did you mean steps?"),
     ({"cases": [{"query": "q", "calls": [READ], "complexity": "hard"}]}, "cases[1].complexity", "ambiguous"),
-    ({"cases": [{"query": "q", "calls": [READ], "steps": [3, 2]}]}, "cases[1].steps", "[least, most]"),
+    ({"cases": [{"query": "q", "calls": [READ], "steps": [3, 2]}]}, "cases[1].steps", "[minimum, maximum]"),
     ({"cases": [{"query": "q", "calls": [READ], "id": "Not so"}]}, "cases[1].id", "hyphens"),
     ({"cases": [{"query": "q"}]}, "cases[1]", "nothing is expected"),
     ({"cases": [{"query": "q", "answer": "a", "steps": 2}]}, "cases[1]", "no tool is expected to come first"),
     ({"cases": [{"query": "q", "answer": "a", "first": ["get_now"]}]}, "cases[1]", "number of steps"),
-    ({"cases": [{"query": "q", "abstain": True, "calls": [READ]}]}, "cases[1].abstain", "Take out calls"),
+    ({"cases": [{"query": "q", "abstain": True, "calls": [READ]}]}, "cases[1].abstain", "Remove calls"),
     ({"cases": [{"query": "q", "calls": [READ], "plans": [[READ]]}]}, "cases[1].plans", "both given"),
     ({"cases": [{"query": "q", "calls": [{"name": "reed"}]}]}, "cases[1].calls[1].name", "read_files"),
     (
@@ -131,7 +131,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cases": [{"query": "q", "calls": [{**READ, "optional_arguments": {"paths": {}}}]}]},
         "cases[1].calls[1].optional_arguments.paths",
-        "among the arguments too",
+        "is in arguments too",
     ),
     (
         {"cases": [{"query": "q", "calls": [READ], "after": {"messages": [{"body": {"pattern": "("}}]}}]},
@@ -194,8 +194,8 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
         "cases[1].calls[1].optional_arguments.timezone",
         "no valid call",
     ),
-    ({"cases": [{"query": "q", "calls": [READ]}] * 2}, "cases[2].id", "Give it an id of its own"),
-    ({"defaults": {"id": "x"}, "cases": [{"query": "q", "calls": [READ]}]}, "defaults", "Take them out"),
+    ({"cases": [{"query": "q", "calls": [READ]}] * 2}, "cases[2].id", "Use another id"),
+    ({"defaults": {"id": "x"}, "cases": [{"query": "q", "calls": [READ]}]}, "defaults", "Remove them"),
     (
         {"decoys": [{"name": "get_now", "args": {}}], "cases": [{"query": "q", "calls": [READ]}]},
         "decoys[1].name",
@@ -398,7 +398,7 @@ def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: st
             r"cases\[1\]\.answer\.pattern: a compiled regular expression",
         ),
         ("pool={'get_now'}", r"cases\[1\]\.pool: this is a set"),
-        ("answr='a'", r"cases\[1\]\.answr: there is no such key"),
+        ("answr='a'", r"cases\[1\]\.answr: unknown key"),
     ],
 )
 def test_a_fault_in_python_names_file_suite_and_location(tmp_path: Path, keys: str, said: str) -> None:

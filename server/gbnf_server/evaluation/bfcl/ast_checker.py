@@ -1,13 +1,13 @@
-"""Whether calls are right, by the leaderboard's AST rules for Python: pure.
+"""Check calls by the leaderboard's AST rules for Python. Pure.
 
-- The name is the expected one; each required argument is given; each given one is expected.
-- A value has its declared type, where an integer will do for a float, but not inside a list. Or it has the
+- The name is the expected one, each required argument is present, and no other argument is.
+- A value has its declared type; an integer is accepted as a float, but not inside a list. Or it has the
   type of the first acceptable value, if that is another (the leaderboard writes variables as text).
-- Text is compared without its case, spaces and the marks , . / - _ * ^, and with ' as ". So is text in lists
-  and in objects. Lists are compared whole, objects member by member, lists of objects in their order.
-- An expected argument may be left out where "" is among its acceptable values; a list may be empty then.
-- Several calls may come in any order, each once, none more; of one, exactly one. Where no function is
-  relevant, none.
+- Text is compared ignoring case, spaces and the characters , . / - _ * ^, and with ' as ". So is text in
+  lists and in objects. Lists are compared as a whole, objects by member, lists of objects in order.
+- An expected argument is optional if "" is one of its acceptable values; a list may then be empty.
+- Several expected calls may come in any order, each exactly once. If no function is relevant, no call is
+  correct.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEFT_OUT = ""
 
 
 def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
-    """Why the calls are wrong, None if they are right."""
+    """Return why the calls are wrong, None if they are correct."""
     match entry.kind:
         case "none":
             return f"{calls[0][0]} was called, and no function is relevant" if calls else None
@@ -43,7 +43,7 @@ def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
 
 
 def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
-    """Give each expected call the first made one that fits and is not taken."""
+    """Assign to each expected call the first made call that matches and is not assigned yet."""
     functions = {function["name"]: function for function in reversed(entry.functions)}
     left = list(calls)
     for expected in entry.expected:
@@ -57,7 +57,7 @@ def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
 
 
 def call_fault(function: Mapping[str, Any], expected: Mapping[str, Sequence[Any]], call: Call) -> str | None:
-    """Why one call is not the expected one of this function, None if it is."""
+    """Return why a call does not match the expected one, None if it does."""
     name, arguments = call
     if name != function["name"]:
         return f"{name} was called, expected {function['name']}"
@@ -102,7 +102,7 @@ def _is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any
 
 
 def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
-    """Return the acceptable lists; "" is an empty one, as the leaderboard goes through it."""
+    """Return the acceptable lists; "" stands for an empty one, as in the leaderboard's checker."""
     for each in acceptable:
         if isinstance(each, list):
             yield each
@@ -111,7 +111,7 @@ def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[Any]) -> bool | None:
-    """Whether the value's type is another than the declared one and right even so; None if it is wrong."""
+    """Return whether the type is correct although it is not the declared one; None if it is wrong."""
     kind, written = type(value), next((type(each) for each in acceptable if each != _LEFT_OUT), None)
     if kind is wanted:
         fits = inner is None or _items_typed(value, inner, acceptable)
@@ -120,7 +120,7 @@ def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[An
 
 
 def _items_typed(values: Sequence[Any], inner: type, acceptable: Sequence[Any]) -> bool:
-    """Whether every item has the inner type, or that of an acceptable list's first item."""
+    """Return whether every item has the inner type, or that of an acceptable list's first item."""
     lists: list[Sequence[Any] | None] = [each if isinstance(each, list) else None for each in acceptable]
     return any(
         each is None or all(_typed(value, inner, None, each) is not None for value in values)
@@ -144,16 +144,16 @@ def _are_right_objects(values: Sequence[Any], acceptable: Sequence[Any]) -> bool
 
 
 def _plain(value: Any) -> Any:
-    """Text as it is compared; any other value as it is."""
+    """Return a text normalized for comparison; any other value unchanged."""
     if not isinstance(value, str):
         return value
     return _IGNORED.sub("", value).lower().replace("'", '"')
 
 
 def right_calls(entry: LeaderboardEntry) -> Iterator[Call]:
-    """For each expected call, calls that the possible answers describe.
+    """Return, for each expected call, calls that the possible answers describe.
 
-    Each acceptable value comes once; at last comes the call without what may be left out.
+    Each acceptable value occurs once; the last call omits the optional arguments.
     """
     functions = {function["name"]: function for function in reversed(entry.functions)}
     for expected in entry.expected:
@@ -182,9 +182,9 @@ def _variants(expected: PossibleAnswer, required: Sequence[str]) -> Iterator[Cal
 
 
 def _written(acceptable: Any) -> Any:
-    """Return a value as a call has it.
+    """Return an acceptable value as it occurs in a call.
 
-    In objects each member has acceptable values, of which the first is taken.
+    In objects, each member has acceptable values; the first is used.
     """
     match acceptable:
         case Mapping():

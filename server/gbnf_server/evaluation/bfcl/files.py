@@ -2,8 +2,8 @@
 
 A question's line has `id`, `question` (turns, each a list of messages; the first turn counts), `function`
 (a list of functions). An answer's has `id` and `ground_truth`: a list of expected calls, each
-`{name: {argument: [acceptable values]}}`, where "" among the values says that the argument may be left out.
-Categories without right calls have no file of answers.
+`{name: {argument: [acceptable values]}}`, where "" among the values means that the argument is optional.
+Categories without correct calls have no file of answers.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CATEGORIES = (
     "live_irrelevance",
     "live_relevance",
 )
-"""What is run, in the table's order; `simple` is the name that `simple_python` had before version 4."""
+"""Supported categories, in the table's order; `simple` was the name of `simple_python` before version 4."""
 
 CallCount: TypeAlias = Literal["one", "several", "none", "some"]
-"""How many calls are right: exactly one, those of the answer in any order, none, or at least one of any."""
+"""Number of correct calls: exactly one, those of the answer in any order, none, or at least one of any."""
 
 _FILE = re.compile(r"BFCL_v\d+_(?P<category>\w+)\.jsonl?")
 
@@ -43,7 +43,7 @@ PossibleAnswer: TypeAlias = Mapping[str, Mapping[str, Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardEntry:
-    """One question. `expected` is empty where no calls are written down for it."""
+    """One question. `expected` is empty if the category has no answers."""
 
     id: str
     category: str
@@ -53,7 +53,7 @@ class LeaderboardEntry:
 
     @property
     def kind(self) -> CallCount:
-        """How many calls the category expects."""
+        """Number of calls that the category expects."""
         if "irrelevance" in self.category:
             return "none"
         if "relevance" in self.category:
@@ -63,7 +63,7 @@ class LeaderboardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The entries of a folder, by category in the table's order; and the files that are not run."""
+    """The entries of a folder, by category in the table's order, and the files of unsupported categories."""
 
     entries: Mapping[str, tuple[LeaderboardEntry, ...]]
     left_out: tuple[str, ...]
@@ -72,7 +72,7 @@ class Leaderboard:
 def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | None = None) -> Leaderboard:
     """Return the leaderboard's files in a folder.
 
-    `categories` names some of them, all where none is named; `limit` takes the first so many entries of each.
+    `categories` selects some of them, by default all; `limit` is the maximum number of entries of each.
     Raises ResultsFileError with file, line and hint.
     """
     for name in categories:
@@ -139,7 +139,7 @@ def _entries(category: str, path: Path, limit: int | None) -> Iterator[Leaderboa
 
 
 def _choices(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the acceptable values of each argument, as a list also where one stands alone."""
+    """Return the acceptable values of each argument, a single one as a list."""
     return {key: each if isinstance(each, list) else [each] for key, each in values.items()}
 
 
@@ -149,7 +149,7 @@ def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsFileError(f"{path} cannot be read: {error}") from None
-    for number, line in enumerate(text.split("\n"), 1):  # a string may hold other line breaks as they are
+    for number, line in enumerate(text.split("\n"), 1):  # a string may contain other line breaks
         if not line.strip():
             continue
         try:

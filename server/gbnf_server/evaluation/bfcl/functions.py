@@ -1,8 +1,8 @@
-"""The leaderboard's functions as executors: its own type names become JSON Schema's.
+"""The leaderboard's functions as tools, with its type names converted to JSON Schema.
 
-Its documents are Python's in spirit: "dict", "float", "tuple" and "any" beside JSON Schema's own types, and
-Java's and JavaScript's names in places. `any` is any value here. What must stay true: a schema asks for
-nothing more than the document says, so that a right call is never refused for a word of ours.
+Its documents use Python's type names ("dict", "float", "tuple", "any") beside JSON Schema's, and sometimes
+those of Java and JavaScript. `any` is any value here. Invariant: a schema is never stricter than the
+document, so that no correct call is refused.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ _OF_TYPE: Mapping[str, tuple[type, ...]] = {
 
 
 def tools_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Tool]:
-    """Return the executors of an entry's functions by the functions' own names.
+    """Return the tools of an entry's functions by the functions' names, the first of two with the same name.
 
-    Of two with one name, the first.
-
-    An executor's name differs from the function's where a tool can't have it. Raises ManifestError if the
-    parameters are no schema even so.
+    A tool's name differs from the function's if a tool can't have that name. Raises ManifestError if the
+    parameters are not a schema after the conversion.
     """
     found: dict[str, Tool] = {}
     taken: set[str] = set()
@@ -75,7 +73,7 @@ def _tool_name(name: str, taken: set[str]) -> str:
 def _schema(given: Any) -> dict[str, Any]:
     """Return a parameter's description as JSON Schema.
 
-    What the leaderboard's rules do not know is left out.
+    Keywords that the leaderboard's rules do not use are omitted.
     """
     if not isinstance(given, Mapping):
         return {}
@@ -98,7 +96,7 @@ def _schema(given: Any) -> dict[str, Any]:
     if "array" in known:
         items = given.get("items")
         if choices and not fitting and not (isinstance(items, Mapping) and "enum" in items):
-            items = {**(items or {}), "enum": choices}  # the choices are meant for the items
+            items = {**(items or {}), "enum": choices}  # the document lists the choices of the items
         if items is not None:
             schema["items"] = _schema(items)
     if "object" in known:

@@ -1,9 +1,9 @@
-"""The leaderboard without a model: what the grammar of each pool takes, judged by llama.cpp's own engine.
+"""The leaderboard without a model: check the grammar of each pool with llama.cpp's own engine.
 
-For every entry: its functions are compiled to one grammar; each right call has to be accepted; each right
-call under another function's name has to be refused, unless its arguments suit that one too. Where an
-entry has one function, the next entry's is put beside it for the last. A right call that is refused and that
-jsonschema finds invalid too is the data's doing, and is counted apart.
+For each entry, its functions are compiled to one grammar. It must accept each correct call, and refuse each
+correct call under another function's name, unless its arguments are valid for that one too. If an entry has
+one function, the next entry's is added for the last check. A correct call that is refused and that jsonschema
+finds invalid too is an error in the data, and is counted separately.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.inference.grammar_checker import GrammarChecker
 
 CALLS_PER_ENTRY = 40
-"""Right calls that are tried of one entry: long lists of acceptable values repeat themselves."""
+"""Maximum correct calls of one entry that are checked: long lists of acceptable values are repetitive."""
 
 
 @dataclass(slots=True)
 class CompileReport:
-    """What came of a category's pools. Keys of `counts` are those of `COLUMNS`; `faults`: entry -> why."""
+    """The result of a category. Keys of `counts` are those of `COLUMNS`; `faults`: entry -> reason."""
 
     category: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 def compile_all(entries: Sequence[LeaderboardEntry], engine: GrammarChecker) -> CompileReport:
-    """Judge every entry of a category."""
+    """Check every entry of a category."""
     result = CompileReport(entries[0].category if entries else "")
     for index, entry in enumerate(entries):
         neighbour = entries[(index + 1) % len(entries)] if len(entries) > 1 else None
@@ -68,7 +68,7 @@ def _judge(
     begun = time.perf_counter()
     try:
         tools = tools_of(entry.functions)
-        grammar = compile_pool(tuple(tools.values()), final_answer=not tools)  # some have no function
+        grammar = compile_pool(tuple(tools.values()), final_answer=not tools)  # some entries have no function
         result.seconds.append(time.perf_counter() - begun)
         engine.check(grammar)
     except (GbnfError, GrammarRefused) as error:
@@ -96,7 +96,7 @@ def _judge_foreign(
     engine: GrammarChecker,
     result: CompileReport,
 ) -> None:
-    """Put each right call under every other function's name."""
+    """Check each correct call under every other function's name."""
     pool = {tool.name: tool for tool in tools.values()}
     if len(pool) == 1 and neighbour is not None:
         try:
@@ -104,7 +104,7 @@ def _judge_foreign(
                 tool.name: tool for tool in tools_of(neighbour.functions).values() if tool.name not in pool
             }
         except GbnfError:
-            return  # its own entry says so
+            return  # reported with its own entry
     if len(pool) < 2:
         return
     texts = list(_foreign(entry, tools, pool))
@@ -134,7 +134,7 @@ def _foreign(entry: LeaderboardEntry, tools: Mapping[str, Tool], pool: Mapping[s
 
 
 def _text(tool: Tool, arguments: Mapping[str, Any], *, name: str | None = None) -> str:
-    """Return the call as the grammar spells it: keys in the declared order, whole numbers as integers."""
+    """Return the call in canonical form: keys in the declared order, whole numbers as integers."""
     ordered = _ordered(arguments, tool.args)
     return json.dumps({"name": name or tool.name, "arguments": ordered}, ensure_ascii=False)
 

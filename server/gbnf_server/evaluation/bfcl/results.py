@@ -1,4 +1,4 @@
-"""The leaderboard's answers as one JSON file: written, read again, shown as a table and compared."""
+"""Results of the leaderboard: write and read them as JSON, tabulate and compare them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from gbnf_server.evaluation.tables import TextTable, distinct_labels, gain, verd
 
 FORMAT = "bfcl 1"
 _SHARE = BY_KEY["converged"]
-"""Right answers are written as this metric is: a share, of which more is better."""
+"""Correct answers are formatted like this metric: a share, more is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """Which answers were right, by configuration, by category and entry, of the run that bears the label."""
+    """Whether each answer is correct, by configuration, category and entry, for one label."""
 
     label: str
     correct: Mapping[str, Mapping[tuple[str, str], bool]]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError if the value is none that `write` has written."""
+        """Raise KeyError, TypeError or ValueError if the value was not written by `write`."""
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
         correct: dict[str, dict[tuple[str, str], bool]] = {}
@@ -39,12 +39,12 @@ class Grades:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file that `write` has written. Raises ResultsFileError."""
+        """Read a file written by `write`. Raises ResultsFileError."""
         return load_stored(path, cls.from_json, "gbnf bench --bfcl")
 
 
 def write(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], path: Path) -> None:
-    """All answers as JSON. Raises OSError."""
+    """Write all answers as JSON. Raises OSError."""
     value = {
         "format": FORMAT,
         **about,
@@ -64,7 +64,7 @@ def write(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], pa
 
 
 def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
-    """Right answers: a line for each category, a column for each configuration."""
+    """Return the correct answers: a row for each category, a column for each configuration."""
     names = list(dict.fromkeys(each.configuration.name for each in answers))
     rows = []
     for category in [*dict.fromkeys(each.entry.category for each in answers), None]:
@@ -85,7 +85,7 @@ def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
 
 
 def compare(first: Grades, second: Grades) -> tuple[TextTable, ...]:
-    """Return what changed, by category, over the configurations and questions that both have."""
+    """Return the differences by category, over the configurations and questions that both have."""
     tables = []
     for name, one in first.correct.items():
         other = second.correct.get(name, {})

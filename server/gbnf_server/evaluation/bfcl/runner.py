@@ -1,9 +1,9 @@
-"""The leaderboard with a model: each question goes to the planner, whose tools are the entry's functions.
+"""The leaderboard with a model: a planner answers each question with the entry's functions as tools.
 
-A run takes steps until the model answers; a call is told to be done, and nothing is executed. Where one call
-is right the run ends with the first, so that a model is not asked for a second one; this, and that a call is
-one step, is what differs from the leaderboard's own prompts. A text that is refused is no call; but a call
-that does not suit its schema is one, and wrong by itself. There is no second try.
+A run continues until the model answers. Each call is reported as done, and nothing is executed. If the
+category expects one call, the run ends with the first. These are the differences from the leaderboard's own
+prompts: no second call is requested then, and each call is a step. A refused text is not a call; a call that
+its schema refuses is one, and wrong. There are no retries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
 
 SPARE_STEPS = 4
-"""Steps beyond the expected calls before a run that should make several is ended."""
+"""Maximum steps beyond the expected calls, for a run that should make several."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """What came of a question: the calls by the functions' own names, and why they are wrong, if they are."""
+    """The result of a question: the calls by the functions' names, and why they are wrong, if they are."""
 
     calls: tuple[Call, ...]
     fault: str | None
@@ -78,18 +78,18 @@ class LeaderboardRun:
         )
 
     def remaining(self, log: RunLog) -> tuple[Question, ...]:
-        """Return the questions that the log has no answer to."""
+        """Return the questions without an answer in the log."""
         return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
 
     def ask_all(self, log: RunLog) -> Iterator[tuple[Question, RunRecord]]:
-        """Put what is left to the model, keeping each record before it is given."""
+        """Ask the remaining questions, and yield each record after logging it."""
         for question in self.remaining(log):
             record = self.ask(question)
             log.append(record)
             yield question, record
 
     def ask(self, question: Question) -> RunRecord:
-        """Put one question to the model."""
+        """Ask the model one question."""
         try:
             tools = tuple(tools_of(question.entry.functions).values())
         except GbnfError as error:
@@ -107,7 +107,7 @@ class LeaderboardRun:
             self._backend.clear_prompt_cache()
         planning = plan(_query(question.entry), tools, options, turn="bfcl", clock=clock)
         with tempfile.TemporaryDirectory(prefix="gbnf-bfcl-") as folder:
-            # no function of the leaderboard is there to be run: a call is told to be done
+            # no function is executed: each call is reported as done
             context = Context(Workspace(folder))
             return run_events(planning, self._backend, context, lambda *_: {"done": True})
 
@@ -120,7 +120,7 @@ class LeaderboardRun:
             temperature=self._options.temperature,
             seed=self._options.seed,
             salvage=False,
-            max_tools=None,  # the leaderboard gives each request its functions, and a model has to see them
+            max_tools=None,  # as in the leaderboard, the model sees all functions of the entry
             **configuration.settings,
         )
         return ResolvedOptions.resolve(options, self._backend)
@@ -157,7 +157,7 @@ def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
 
 
 def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
-    """Return the calls that were let through, and the one that was refused for its name or its arguments."""
+    """Return the accepted calls, and the call that was refused for its name or its arguments."""
     for event in events:
         if event["event"] == "tool_called":
             yield event["name"], event["arguments"]
@@ -175,5 +175,5 @@ def _has_failed(event: Mapping[str, Any]) -> bool:
 
 
 def _query(entry: LeaderboardEntry) -> str:
-    """Return the messages as one request; a system message comes before what the person says."""
+    """Return the messages as one request, system messages first."""
     return "\n\n".join(message["content"] for message in entry.messages)
