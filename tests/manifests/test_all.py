@@ -9,9 +9,9 @@ import pytest
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, run_executor
-from support.executors import shipped, snapshot, world
+from support.executors import bundled_tools, snapshot, world
 
-SHIPPED = [
+BUNDLED = [
     "compute",
     "create_dirs",
     "create_events",
@@ -31,12 +31,12 @@ SHIPPED = [
 
 
 def call(context: Context, name: str, **arguments: Any) -> dict[str, Any]:
-    return run_executor(shipped()[name], arguments, context)
+    return run_executor(bundled_tools()[name], arguments, context)
 
 
 def test_they_are_all_there_and_have_code() -> None:
-    assert sorted(shipped()) == SHIPPED
-    for tool in shipped().values():
+    assert sorted(bundled_tools()) == BUNDLED
+    for tool in bundled_tools().values():
         assert tool.path is not None
         assert (tool.path.parent / "executor.py").is_file()
 

@@ -17,7 +17,7 @@ from gbnf_server.bundled import describe_frame_manifest, manifests_path
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references
-from support.executors import module, shipped, world
+from support.executors import bundled_tools, module, world
 
 [FRAME] = load_manifests(describe_frame_manifest())
 
@@ -106,12 +106,12 @@ def test_nothing_outside_the_workspace_is_read(tmp_path: Path) -> None:
 
 
 def test_it_stays_out_of_the_pool_until_it_is_asked_for(tmp_path: Path) -> None:
-    assert "describe_frame" not in shipped()
+    assert "describe_frame" not in bundled_tools()
     tools = load_manifests([manifests_path(), describe_frame_manifest()])
-    assert {tool.name for tool in tools} == {*shipped(), "describe_frame"}
+    assert {tool.name for tool in tools} == {*bundled_tools(), "describe_frame"}
     assert (
         compile_pool(tools, final_answer=True, steps=(1,)).exact
-        == compile_pool(list(shipped().values()), final_answer=True, steps=(1,)).exact
+        == compile_pool(list(bundled_tools().values()), final_answer=True, steps=(1,)).exact
     )
 
 
@@ -119,7 +119,7 @@ def test_a_planner_that_sees_nothing_asks_the_front_end(tmp_path: Path) -> None:
     """Find the frame, describe it by reference, in the process that tools run in."""
     Image.new("RGB", (64, 48), "black").save(tmp_path / "frame.png")
     context = world(tmp_path)
-    found = run_executor(shipped()["find_files"], {"base_path": ".", "pattern": "*.png"}, context)
+    found = run_executor(bundled_tools()["find_files"], {"base_path": ".", "pattern": "*.png"}, context)
     arguments = fill_references(FRAME, {"from_step": 1}, {1: found["entries"]})
     said = run_executor(FRAME, arguments, context)
     assert "mostly dark; uniform" in said["entries"][0]

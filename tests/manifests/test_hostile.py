@@ -13,7 +13,7 @@ import pytest
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
-from support.executors import module, run_of, shipped, world
+from support.executors import bundled_tools, module, run_of, world
 from support.folders import deepen, remove
 
 DEEP = sys.getrecursionlimit() + 100
@@ -194,17 +194,17 @@ def test_a_path_deeper_than_the_recursion_limit_breaks_no_later_search(deep_path
     """The whole way, in the process of its own that each has."""
     context = world(deep_path)
     folder = "/".join(["d"] * DEEP)
-    run_executor(shipped()["create_dirs"], {"paths": [folder]}, context)
+    run_executor(bundled_tools()["create_dirs"], {"paths": [folder]}, context)
     (deep_path / "a.txt").touch()
-    found = run_executor(shipped()["find_files"], {"base_path": ".", "pattern": "*"}, context)
+    found = run_executor(bundled_tools()["find_files"], {"base_path": ".", "pattern": "*"}, context)
     assert found == {"entries": ["a.txt"], "count": 1}
-    found = run_executor(shipped()["find_files"], {"base_path": ".", "pattern": "d/d/d/"}, context)
+    found = run_executor(bundled_tools()["find_files"], {"base_path": ".", "pattern": "d/d/d/"}, context)
     assert found["entries"] == ["d/d/d/"]
     undone = context.journal.undo_last_turn("second")
     assert len(undone.undone) == DEEP
     assert sorted(path.name for path in deep_path.iterdir()) == [".gbnf", "a.txt"]
-    run_executor(shipped()["create_dirs"], {"paths": [folder]}, context)
-    run_executor(shipped()["delete_files"], {"paths": ["d"]}, context)
+    run_executor(bundled_tools()["create_dirs"], {"paths": [folder]}, context)
+    run_executor(bundled_tools()["delete_files"], {"paths": ["d"]}, context)
     assert not (deep_path / "d").exists()
 
 

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Context, ScriptedPerson, run_executor
-from support.executors import run_of, shipped, snapshot, world
+from support.executors import bundled_tools, run_of, snapshot, world
 
 ME = {"GBNF_USER_EMAIL": "anna@example.org"}
 
@@ -400,7 +400,9 @@ def test_a_form_with_every_kind_of_field(tmp_path: Path) -> None:
     person = ScriptedPerson({kind: given for kind, (given, _) in ANSWERS.items()})
     context = world(tmp_path, person=person)
     arguments = {"title": "All", "dialog": asked(list(ANSWERS))}
-    found = run_executor(shipped()["get_inputs"], arguments, context)  # it is the runner that puts the handle
+    found = run_executor(
+        bundled_tools()["get_inputs"], arguments, context
+    )  # it is the runner that puts the handle
     assert "hunter2" not in json.dumps(found)
     handle = found["values"]["credentials"]
     assert context.secret(handle) == "hunter2"

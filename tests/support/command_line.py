@@ -13,26 +13,26 @@ from gbnf_server.cli import main
 
 
 @dataclass(frozen=True)
-class Left:
-    """How it left, and what it printed where."""
+class CommandResult:
+    """The exit status of a command and its output."""
 
     code: int
     out: str
     err: str
 
 
-Gbnf = Callable[..., Left]
+Gbnf = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def gbnf(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gbnf:
-    def call(*arguments: object, stdin: str = "") -> Left:
+    def call(*arguments: object, stdin: str = "") -> CommandResult:
         monkeypatch.setattr(
             sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode(errors="surrogateescape")))
         )
         with pytest.raises(SystemExit) as left:
             main([str(argument) for argument in arguments])
         said = capsys.readouterr()
-        return Left(int(left.value.code or 0), said.out, said.err)
+        return CommandResult(int(left.value.code or 0), said.out, said.err)
 
     return call

@@ -40,7 +40,7 @@ def run_of(name: str) -> Run:
 
 
 @cache
-def shipped() -> dict[str, Tool]:
+def bundled_tools() -> dict[str, Tool]:
     return {tool.name: tool for tool in load_manifests(manifests_path())}
 
 

@@ -21,7 +21,7 @@ from support.oracle import CHECKOUT, engine
 from support.random_texts import generate
 from support.schemas import SCHEMAS
 
-SHIPPED = load_manifests(CHECKOUT / "manifests")
+BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
 
 
@@ -38,7 +38,7 @@ def derived_call(grammar: Any, seed: int) -> Any:
 
 
 SEEDS = st.integers(0, 2**32)
-POOLS = st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1)
+POOLS = st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1)
 
 
 @given(POOLS, STEPS, SEEDS)
@@ -68,11 +68,11 @@ def test_one_tools_name_with_anothers_arguments_is_refused(pool: Any, seed: int)
 
 
 def test_no_pair_of_bundled_tools_can_be_mixed() -> None:
-    grammar = compile_pool(SHIPPED)
-    least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in SHIPPED}
+    grammar = compile_pool(BUNDLED)
+    least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in BUNDLED}
     for name, other in itertools.permutations(least, 2):
         mixed = {"name": name, "arguments": least[other]}
-        if not validate_call(mixed, SHIPPED).ok:
+        if not validate_call(mixed, BUNDLED).ok:
             assert not accepts(grammar, mixed), mixed
 
 
@@ -107,7 +107,7 @@ def test_rule_names_are_unique_whatever_the_tools_are_called(schemas: Any, names
 
 
 def test_names_are_readable() -> None:
-    names = set(compile_pool(SHIPPED, final_answer=True).rules.productions)
+    names = set(compile_pool(BUNDLED, final_answer=True).rules.productions)
     assert {"argsGetInputs", "getInputsDialogItem", "argsFindFiles", "argsFinalAnswer"} <= names
 
 

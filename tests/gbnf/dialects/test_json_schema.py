@@ -18,7 +18,7 @@ from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 
-SHIPPED = load_manifests(CHECKOUT / "manifests")
+BUNDLED = load_manifests(CHECKOUT / "manifests")
 
 
 def tool(name: str, **args: Any) -> Tool:
@@ -53,7 +53,7 @@ DECLARED = tool(
     **{"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": {"b": {"type": "boolean"}}},
 )
 POOLS = st.lists(
-    st.sampled_from([*SHIPPED, TREE, LIST, STEPS, GROUPS, DECLARED]), unique=True, min_size=1, max_size=6
+    st.sampled_from([*BUNDLED, TREE, LIST, STEPS, GROUPS, DECLARED]), unique=True, min_size=1, max_size=6
 )
 
 

@@ -21,7 +21,7 @@ from support.random_texts import generate
 
 llguidance = pytest.importorskip("llguidance", reason="pip install llguidance")
 BYTES = llguidance.LLTokenizer("byte")
-SHIPPED = load_manifests(CHECKOUT / "manifests")
+BUNDLED = load_manifests(CHECKOUT / "manifests")
 
 
 def accepts(lark: str, text: str) -> bool:
@@ -44,7 +44,7 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
 
 @settings(max_examples=40)
 @given(
-    st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1, max_size=5),
+    st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5),
     st.sampled_from([(), (1, 3)]),
     st.data(),
 )

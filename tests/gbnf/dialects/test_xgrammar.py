@@ -22,7 +22,7 @@ from support.grammars import LETTERS, grammars
 from support.oracle import CHECKOUT, engine
 from support.random_texts import generate
 
-SHIPPED = load_manifests(CHECKOUT / "manifests")
+BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1, 3)])
 Accepts = Callable[[str], bool]
 
@@ -117,7 +117,7 @@ def test_patterns_formats_and_numbers(schema: Any) -> None:
 
 
 @settings(max_examples=40)
-@given(st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1, max_size=5), STEPS, st.data())
+@given(st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5), STEPS, st.data())
 def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> None:
     """llama.cpp by our GBNF; xgrammar by its part of it; llguidance by its own reading of that part."""
     grammar = compile_pool(pool, final_answer=True, steps=steps)
@@ -137,7 +137,7 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
 
 
 @settings(max_examples=20)
-@given(st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1, max_size=5), st.data())
+@given(st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5), st.data())
 def test_valid_calls_pass_both_engines_by_the_schema(pool: Any, data: Any) -> None:
     schema = json.dumps(call_schema(pool, final_answer=True))
     call = data.draw(calls((*pool, FINAL_ANSWER)))

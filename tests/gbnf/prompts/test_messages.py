@@ -15,7 +15,7 @@ from gbnf.prompts.messages import RESULT_LIMIT, call_text, error_text, result_te
 from gbnf.prompts.signatures import argument_list, type_text
 from gbnf.tools import Tool, load_manifests
 
-SHIPPED = load_manifests(Path(__file__).parents[3] / "manifests")
+BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=30),
@@ -79,7 +79,7 @@ def test_errors_are_json(error: Any, step: Any) -> None:
     assert set(json.loads(text)) == {"step", "error"}
 
 
-@given(st.lists(st.sampled_from(SHIPPED), unique=True), st.sampled_from(["full", "minimal"]))
+@given(st.lists(st.sampled_from(BUNDLED), unique=True), st.sampled_from(["full", "minimal"]))
 def test_the_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(pool: Any, style: Any) -> None:
     prompt = system_prompt(pool, style=style)
     at = [prompt.index(f"\n{tool.name}(") for tool in pool]
@@ -107,14 +107,14 @@ def find(schema: Any, key: Any) -> list[Any]:
 
 
 def test_the_minimal_prompt_is_one_line_a_tool() -> None:
-    tools = [tool for tool in SHIPPED if tool.name in ("find_files", "get_now", "undo_last_turn")]
+    tools = [tool for tool in BUNDLED if tool.name in ("find_files", "get_now", "undo_last_turn")]
     assert system_prompt(tools, style="minimal") == (
         "Tools:\nfind_files(base_path, pattern?, patterns?)\nget_now(timezone?)\nundo_last_turn()"
     )
 
 
 def test_the_full_prompt_describes_tools_and_arguments() -> None:
-    prompt = system_prompt(SHIPPED)
+    prompt = system_prompt(BUNDLED)
     assert '{"name": "final_answer", "arguments": {"message": "…"}}' in prompt
     assert "from_step" in prompt.split("Tools:")[0]
     assert (
@@ -125,8 +125,8 @@ def test_the_full_prompt_describes_tools_and_arguments() -> None:
     assert "  needs at least one of pattern, patterns\n" in prompt
     assert "\n  dialog[].schema.kind: Kind of field\n" in prompt
     assert "files: {path: string, content: string}[]" in prompt
-    assert "Cerca file per modello glob" in system_prompt(SHIPPED, language="it-IT")
-    assert system_prompt(SHIPPED, language="de") == prompt
+    assert "Cerca file per modello glob" in system_prompt(BUNDLED, language="it-IT")
+    assert system_prompt(BUNDLED, language="de") == prompt
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from gbnf.prompts.descriptions import call_skeleton, describe_tool
 from gbnf.prompts.messages import PROMPT_STYLES, PromptStyle, system_prompt
 from gbnf.tools import OfferPolicy, Tool, load_manifests
 
-SHIPPED = load_manifests(Path(__file__).parents[3] / "manifests")
+BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")
 PLACEHOLDER = re.compile(r"<[^<>]+>")
 TOOL = Tool.from_mapping(
     {
@@ -37,7 +37,7 @@ TOOL = Tool.from_mapping(
 
 
 @given(
-    st.lists(st.sampled_from(SHIPPED), unique=True, min_size=1),
+    st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1),
     st.sampled_from(PROMPT_STYLES),
     st.sampled_from("ei"),
 )
@@ -53,7 +53,7 @@ def test_a_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(
     assert "actor" not in prompt
 
 
-@pytest.mark.parametrize("tool", SHIPPED, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", BUNDLED, ids=lambda tool: tool.name)
 @pytest.mark.parametrize("optional", [None, "optional"])
 def test_a_skeleton_is_a_call_of_placeholders(tool: Tool, optional: str | None) -> None:
     call = json.loads(call_skeleton(tool, optional=optional))

@@ -26,7 +26,7 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 from support.values import is_valid
 
-SHIPPED = load_manifests(CHECKOUT / "manifests")
+BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
 TRIP = Tool(
     name="book_trip",
@@ -64,7 +64,7 @@ def replaced(tools: Any, old: str, new: str, **options: Any) -> Grammar:
 
 @given(st.data(), STEPS)
 def test_derivations_are_in_the_language(data: st.DataObject, steps: Any) -> None:
-    grammar = compile_pool(SHIPPED, steps=steps)
+    grammar = compile_pool(BUNDLED, steps=steps)
     text = data.draw(derivations(grammar))
     assert grammar.match(text).complete
     assert engine().match(grammar, text).complete
@@ -104,15 +104,15 @@ def test_a_grammar_without_finite_texts_has_no_derivations() -> None:
 
 @given(st.data(), STEPS)
 def test_calls_are_valid(data: st.DataObject, steps: Any) -> None:
-    pool = (*SHIPPED, TRIP)
+    pool = (*BUNDLED, TRIP)
     call = data.draw(calls(pool, steps=steps))
     assert validate_call(call, pool, steps=steps).ok
     assert compile_pool(pool, steps=steps).match(json.dumps(call, ensure_ascii=False)).complete
 
 
-@pytest.mark.parametrize("name", [tool.name for tool in SHIPPED])
+@pytest.mark.parametrize("name", [tool.name for tool in BUNDLED])
 def test_every_tool_is_called_and_every_argument_given(name: str) -> None:
-    [tool] = (one for one in SHIPPED if one.name == name)
+    [tool] = (one for one in BUNDLED if one.name == name)
     for argument in tool.model_args().get("properties", {}):
         call = some(calls([tool], steps=(1,)), lambda call, wanted=argument: wanted in call["arguments"])
         assert argument in call["arguments"]
@@ -120,7 +120,7 @@ def test_every_tool_is_called_and_every_argument_given(name: str) -> None:
 
 @given(st.data(), STEPS)
 def test_near_misses_are_invalid(data: st.DataObject, steps: Any) -> None:
-    pool = (*SHIPPED, TRIP)
+    pool = (*BUNDLED, TRIP)
     miss = data.draw(near_misses(pool, steps=steps))
     assert not validate_call(miss.value, pool, steps=steps).ok
 
@@ -155,7 +155,7 @@ def test_each_kind_of_near_miss_comes_and_says_what_it_is(kind: str, shows: Any)
 
 
 def test_step_references_have_near_misses_of_their_own() -> None:
-    [read] = (one for one in SHIPPED if one.name == "read_files")
+    [read] = (one for one in BUNDLED if one.name == "read_files")
     miss = some(near_misses([read], steps=(1, 3)), lambda miss: miss.broken == "unknown_step")
     assert miss.value["arguments"]["from_step"] == 4
     miss = some(near_misses([read]), lambda miss: miss.broken == "not_offered")
@@ -201,8 +201,8 @@ def test_the_laws_hold_of_schemas(schema: Any, whitespace: Any) -> None:
 
 @pytest.mark.parametrize("steps", [(), (1, 3)])
 def test_the_bundled_tools_satisfy_the_properties(steps: Any) -> None:
-    grammar = compile_pool((*SHIPPED, TRIP), steps=steps, final_answer=True)
-    pool = (*SHIPPED, TRIP, FINAL_ANSWER)
+    grammar = compile_pool((*BUNDLED, TRIP), steps=steps, final_answer=True)
+    pool = (*BUNDLED, TRIP, FINAL_ANSWER)
 
     def accepts(text: str) -> bool:
         return engine().match(grammar, text).complete
@@ -307,6 +307,6 @@ def test_no_tool_that_can_be_called_is_an_error() -> None:
 
 def test_a_strategy_over_many_tools_is_shown_by_their_names() -> None:
     """Hypothesis warns of strategies that are shown in more than 30 kB, and prints them where a law fails."""
-    shown = repr(near_misses(SHIPPED))
+    shown = repr(near_misses(BUNDLED))
     assert len(shown) < 1000
-    assert all(tool.name in shown for tool in SHIPPED)
+    assert all(tool.name in shown for tool in BUNDLED)

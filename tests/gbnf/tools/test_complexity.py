@@ -60,5 +60,5 @@ def test_recursion_is_measured_to_a_limit() -> None:
 
 
 def test_of_the_bundled_tools_only_the_form_is_complex() -> None:
-    shipped = load_manifests(Path(__file__).parents[3] / "manifests")
-    assert [tool.name for tool in shipped if is_complex(tool.model_args())] == ["get_inputs"]
+    bundled_tools = load_manifests(Path(__file__).parents[3] / "manifests")
+    assert [tool.name for tool in bundled_tools if is_complex(tool.model_args())] == ["get_inputs"]

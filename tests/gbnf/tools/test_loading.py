@@ -18,7 +18,7 @@ from gbnf.tools import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, load_manife
 from gbnf.tools.manifest_checks import RESERVED_NAMES
 from support.folders import deepen
 
-SHIPPED = Path(__file__).parents[3] / "manifests"
+BUNDLED = Path(__file__).parents[3] / "manifests"
 SMALL = 'name = "{name}"\ndescription = "d"\n[args]\ntype = "object"\n'
 
 json_values = st.recursive(
@@ -114,7 +114,7 @@ def test_what_the_runtime_fills_in_is_nowhere_in_model_args(seed: Any) -> None:
 
 
 def test_the_bundled_manifests_load_in_name_order() -> None:
-    tools = load_manifests(SHIPPED)
+    tools = load_manifests(BUNDLED)
     names = [tool.name for tool in tools]
     assert len(names) >= 14
     assert names == sorted(names)
@@ -334,7 +334,7 @@ def test_what_the_runtime_fills_in_leaves_every_list() -> None:
 
 
 def test_step_references_say_what_they_fill() -> None:
-    tools = {tool.name: tool for tool in load_manifests(SHIPPED)}
+    tools = {tool.name: tool for tool in load_manifests(BUNDLED)}
     assert dict(tools["read_files"].step_references) == {"from_step": "paths"}
     assert dict(tools["find_files"].step_references) == {}
     unnamed = Tool.from_mapping({"name": "a", "args": {"properties": {"from_step": {"type": "integer"}}}})

@@ -15,8 +15,8 @@ from gbnf.tools.phrases import PhraseMatcher, without_paths
 from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, Provider
 
-SHIPPED = load_manifests(Path(__file__).parents[3] / "manifests")
-BY_NAME = {tool.name: tool for tool in SHIPPED}
+BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")
+BY_NAME = {tool.name: tool for tool in BUNDLED}
 
 
 def make_tool(name: Any, **offer: Any) -> Tool:
@@ -34,7 +34,7 @@ MORE = (
         "back", markers=["put … back", "here"], not_in=["here and there", "put … back up", "put them back"]
     ),
 )
-pools = st.lists(st.sampled_from([*SHIPPED, *MORE]), unique=True)
+pools = st.lists(st.sampled_from([*BUNDLED, *MORE]), unique=True)
 phrases = st.sampled_from(
     [
         "find", "google", "google photos", "drive", "gmail", "notion", "page", "web page", "near me", "qui",
@@ -159,7 +159,7 @@ def test_a_long_run_of_combining_marks_is_read() -> None:
     assert "undo_last_turn" in names(query)
 
 
-def names(query: Any, pool: Any = SHIPPED) -> set[str]:
+def names(query: Any, pool: Any = BUNDLED) -> set[str]:
     return {tool.name for tool in filter_pool(pool, query).kept}
 
 

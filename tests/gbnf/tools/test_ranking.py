@@ -18,7 +18,7 @@ from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25
 from gbnf_server.bundled import manifests_path
 
-SHIPPED = load_manifests(manifests_path())
+BUNDLED = load_manifests(manifests_path())
 
 
 def make_tool(name: str, description: str = "", properties: Any = None, **offer: Any) -> Tool:
@@ -156,7 +156,7 @@ def test_a_hostile_request_takes_bounded_time() -> None:
         " ".join(map(str, range(50_000))),
         "a\u0301\u0316" * 100_000,
     ):
-        assert len(BM25.rank(query, SHIPPED)) == len(SHIPPED)
+        assert len(BM25.rank(query, BUNDLED)) == len(BUNDLED)
 
 
 def test_the_scores_are_the_same_in_every_process() -> None:
@@ -266,4 +266,4 @@ def test_a_ranker_that_does_not_score_each_tool_is_an_error(scores: tuple[float,
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_is_at_least_1(limit: int) -> None:
     with pytest.raises(InvalidArgumentError, match="at least 1"):
-        filter_pool(SHIPPED, "x", limit=limit)
+        filter_pool(BUNDLED, "x", limit=limit)

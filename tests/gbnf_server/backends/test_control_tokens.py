@@ -176,8 +176,8 @@ def test_whatever_is_said_by_whom(data: st.DataObject, vocabulary: str, content:
     """Texts that complete each other too, across messages and across what the template puts between them."""
     texts = data.draw(st.lists(_texts(vocabulary), min_size=1, max_size=4))
     template = _template(vocabulary, content, unknown)
-    thoughts = reasoning_message(texts[-1], closed=data.draw(st.booleans()))
-    said = template.prompt([*_conversation(*texts), thoughts], constrained=True)
+    reasoning = reasoning_message(texts[-1], closed=data.draw(st.booleans()))
+    said = template.prompt([*_conversation(*texts), reasoning], constrained=True)
     assert _read(vocabulary, said) == _read(
         vocabulary, template.prompt([*_conversation("x"), reasoning_message("x")], constrained=True)
     )

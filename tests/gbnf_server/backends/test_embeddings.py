@@ -111,14 +111,14 @@ def test_an_answer_of_another_form_is_an_error(body: Any) -> None:
         EmbeddingRanker(ServerEmbeddings(server.url)).rank("x", ())
 
 
-def test_the_error_of_a_server_is_told() -> None:
+def test_the_error_of_a_server_is_reported() -> None:
     refusal = Reply(501, {"error": {"message": "This server does not support embeddings."}})
     refused = pytest.raises(ServerResponseError, match="does not support embeddings")
     with answering(refusal) as server, refused:
         ServerEmbeddings(server.url)(["x"])
 
 
-def test_no_server_is_told() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     with scripted() as server:
         url = server.url
     with pytest.raises(BackendUnreachable, match="--embeddings"):
@@ -133,7 +133,7 @@ def test_vectors_of_another_length_than_before_are_an_error() -> None:
         ranker.rank("x", TOOLS[:2])
 
 
-def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="no model file"):
         ModelEmbeddings(tmp_path / "absent.gguf")
     (tmp_path / "text.gguf").write_text("text")

@@ -36,7 +36,7 @@ from gbnf_server.llama_server import build
 from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
-from support.executors import shipped, world
+from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted
 from support.wires import odd
 
@@ -447,7 +447,9 @@ def test_the_planner_on_a_real_server(tmp_path: Path) -> None:
             server.url, "lm_studio", context_length=2048, tool_role=True, prompt_style="minimal"
         ) as backend,
     ):
-        run = Planner(shipped().values(), backend, context=world(tmp_path)).run("create the folder trips")
+        run = Planner(bundled_tools().values(), backend, context=world(tmp_path)).run(
+            "create the folder trips"
+        )
     assert (run.outcome, run.warnings) == ("answered", ())
     assert (tmp_path / "trips").is_dir()
 

@@ -44,10 +44,10 @@ def test_reasoning_continues_until_its_tag_is_closed(closing: str, data: st.Data
     st.sampled_from(KNOWN_REASONING_TAGS),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<[|◁")),
 )
-def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTags, thoughts: str) -> None:
-    begin = reasoning_message(thoughts, closed=True)
+def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTags, reasoning: str) -> None:
+    begin = reasoning_message(reasoning, closed=True)
     assert split_reasoning(append_reasoning("", begin, reasoning_tags) + "answer") == (
-        thoughts.strip(),
+        reasoning.strip(),
         "answer",
     )
 
@@ -135,10 +135,10 @@ def test_a_call_keeps_a_marker_in_its_argument_in_every_shape(
     st.booleans(),
 )
 def test_reasoning_that_the_prompt_opened_ends_only_at_its_tag(
-    reasoning_tags: ReasoningTags, thoughts: str, closed: bool
+    reasoning_tags: ReasoningTags, reasoning: str, closed: bool
 ) -> None:
-    text = f"{thoughts}{reasoning_tags.end}{reasoning_tags.separator}then" if closed else thoughts
-    expected = (thoughts.strip(), "then" if closed else "")
+    text = f"{reasoning}{reasoning_tags.end}{reasoning_tags.separator}then" if closed else reasoning
+    expected = (reasoning.strip(), "then" if closed else "")
     assert split_reasoning(text, reasoning_tags) == expected
     assert (
         split_reasoning(f"{reasoning_tags.opening}{text}", reasoning_tags) == expected
@@ -147,7 +147,7 @@ def test_reasoning_that_the_prompt_opened_ends_only_at_its_tag(
 
 
 @pytest.mark.parametrize(
-    "thoughts",
+    "reasoning",
     [
         "so {x",
         "it's \"so",
@@ -161,9 +161,9 @@ def test_reasoning_that_the_prompt_opened_ends_only_at_its_tag(
         '{"a": 1',
     ],
 )
-def test_characters_in_reasoning_do_not_hide_its_end(thoughts: str) -> None:
+def test_characters_in_reasoning_do_not_hide_its_end(reasoning: str) -> None:
     for reasoning_tags in KNOWN_REASONING_TAGS:
-        assert split_reasoning(f"{thoughts}{reasoning_tags.end}\nthen") == (thoughts, "then")
+        assert split_reasoning(f"{reasoning}{reasoning_tags.end}\nthen") == (reasoning, "then")
 
 
 def test_a_text_full_of_signs_is_read_at_once() -> None:

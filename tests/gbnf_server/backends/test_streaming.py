@@ -322,7 +322,9 @@ def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
 
 
 @pytest.mark.parametrize(("reader", "events"), READERS)
-def test_a_server_that_goes_on_behind_the_last_token_is_left(reader: Any, events: Any) -> None:
+def test_the_connection_is_closed_if_a_server_continues_after_the_last_token(
+    reader: Any, events: Any
+) -> None:
     """A piece is a token or a part of one, so that many short pieces are no more than few tokens."""
     said: list[str] = []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.cli.exit_codes import ExitCode
-from support.command_line import Gbnf, Left
+from support.command_line import CommandResult, Gbnf
 from support.toys import make_tool
 
 TEXT = {"properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
@@ -25,7 +25,7 @@ def tools(tmp_path: Path) -> Path:
     return folder
 
 
-def call(gbnf: Gbnf, tools: Path, *arguments: object, stdin: str = "") -> Left:
+def call(gbnf: Gbnf, tools: Path, *arguments: object, stdin: str = "") -> CommandResult:
     return gbnf("call", *arguments, "--manifests", tools, "--workspace", tools.parent / "work", stdin=stdin)
 
 

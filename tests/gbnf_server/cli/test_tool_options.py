@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.cli.exit_codes import ExitCode
-from support.command_line import Gbnf, Left
+from support.command_line import CommandResult, Gbnf
 from support.models import make_model
 from support.toys import make_tool
 
@@ -27,7 +27,7 @@ def tools(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(left: Left) -> list[str]:
+def names(left: CommandResult) -> list[str]:
     assert left.code == ExitCode.SUCCESS, left.err
     return [row["name"] for row in json.loads(left.out)]
 

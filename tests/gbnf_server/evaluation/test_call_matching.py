@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gbnf_server.evaluation.call_matching import ActualCall, Assignment, best_assignment, references_of
 from gbnf_server.evaluation.cases import ExpectedCall, Plan, read_case
-from support.executors import shipped
+from support.executors import bundled_tools
 
-REFERENCES = references_of(tuple(shipped().values()))
+REFERENCES = references_of(tuple(bundled_tools().values()))
 PATHS = st.sampled_from(["a", "b", "c"])
 
 

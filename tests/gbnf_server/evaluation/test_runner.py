@@ -37,9 +37,9 @@ from gbnf_server.evaluation.tables import case_table, compare_tables, quality_ta
 from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import fingerprints as identity_module
 from support.backends import FakeBackend
-from support.executors import shipped
+from support.executors import bundled_tools
 
-TOOLS = tuple(shipped().values())
+TOOLS = tuple(bundled_tools().values())
 REFERENCES = references_of(TOOLS)
 SUITE = suite(
     "small",

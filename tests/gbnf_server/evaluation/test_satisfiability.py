@@ -18,9 +18,9 @@ from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.scoring import RunScore, score
 from gbnf_server.evaluation.suite_files import bundled_suites, load_suite
 from support.backends import FakeBackend
-from support.executors import shipped
+from support.executors import bundled_tools
 
-TOOLS = tuple(shipped().values())
+TOOLS = tuple(bundled_tools().values())
 SMALL = 5
 """Cases of a suite that are played; of a longer one, so many at equal distances."""
 
@@ -59,7 +59,7 @@ def _played(case: Case) -> Iterator[dict[str, Any]]:
         if expected.optional:
             continue
         steps[number] = len(steps) + 1
-        tool = shipped()[expected.name]
+        tool = bundled_tools()[expected.name]
         arguments: dict[str, Any] = {}
         for name, expectation in expected.known.items():
             referred = step_number(expectation) if name in tool.step_references else None

@@ -16,7 +16,7 @@ from gbnf_server.evaluation.cases import Case, ExpectedState, InitialState, read
 from gbnf_server.evaluation.snapshots import Snapshot, make_case_context, snapshot
 from gbnf_server.evaluation.state_checks import faults
 from gbnf_server.executors import run_executor
-from support.executors import shipped
+from support.executors import bundled_tools
 
 PATHS = st.sampled_from(["a.txt", "b/c.txt", "b/d.txt"])
 SNAPSHOTS = st.builds(
@@ -201,7 +201,7 @@ def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
             "calls": [{"name": "create_dirs", "arguments": {"paths": ["earlier"]}}],
         },
     )
-    context = make_case_context(case, tmp_path, shipped())
+    context = make_case_context(case, tmp_path, bundled_tools())
     found = snapshot(context)
     assert found.files == {"notes/a.txt": "one"}
     assert set(found.folders) == {"notes", "empty", "empty/inside", "earlier"}
@@ -210,17 +210,17 @@ def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
     assert found.events[1] == {
         "title": "Holiday", "start": "2026-11-24", "end": "2026-11-25", "location": "Rome",
     }  # fmt: skip
-    free = run_executor(shipped()["find_events_empty"], {"start_date": "2026-11-23"}, context)
+    free = run_executor(bundled_tools()["find_events_empty"], {"start_date": "2026-11-23"}, context)
     assert free["entries"] == []
     run_executor(
-        shipped()["send_messages"],
+        bundled_tools()["send_messages"],
         {"to": ["me", "anna@example.com"], "subject": "Hi", "body": "è vero\nciao"},
         context,
     )
     [message] = snapshot(context).messages
     assert message == {"to": ["me@example.com", "anna@example.com"], "subject": "Hi", "body": "è vero\nciao"}
-    assert run_executor(shipped()["get_now"], {}, context)["time"] == "10:32"
-    run_executor(shipped()["undo_last_turn"], {}, context.for_turn("later"))
+    assert run_executor(bundled_tools()["get_now"], {}, context)["time"] == "10:32"
+    run_executor(bundled_tools()["undo_last_turn"], {}, context.for_turn("later"))
     assert snapshot(context).messages == []
 
 
@@ -234,9 +234,9 @@ def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_run_writes_over_calendar_and_outbox_is_a_file(tmp_path: Path, path: str, text: str) -> None:
-    context = make_case_context(_case(), tmp_path, shipped())
+    context = make_case_context(_case(), tmp_path, bundled_tools())
     files = [{"path": path, "content": text}]
-    run_executor(shipped()["write_files"], {"files": files}, context.for_turn("now"))
+    run_executor(bundled_tools()["write_files"], {"files": files}, context.for_turn("now"))
     end = snapshot(context)
     assert path in end.files
     assert f"the file {path} was changed" in faults([ExpectedState()], Snapshot(), end)
@@ -245,10 +245,12 @@ def test_what_a_run_writes_over_calendar_and_outbox_is_a_file(tmp_path: Path, pa
 @pytest.mark.parametrize("path", ["../out.txt", "/tmp/out.txt"])
 def test_an_initial_state_stays_in_its_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(SetupError, match="stays in the workspace"):
-        make_case_context(replace(_case(), before=InitialState(files={path: "x"})), tmp_path / "w", shipped())
+        make_case_context(
+            replace(_case(), before=InitialState(files={path: "x"})), tmp_path / "w", bundled_tools()
+        )
 
 
 def test_an_earlier_call_that_fails_is_named(tmp_path: Path) -> None:
     failing = {"name": "delete_files", "arguments": {"paths": ["gone.txt"]}}
     with pytest.raises(SetupError, match=r"case x: before\.calls\[1\], delete_files: "):
-        make_case_context(_case(before={"calls": [failing]}), tmp_path, shipped())
+        make_case_context(_case(before={"calls": [failing]}), tmp_path, bundled_tools())

@@ -23,7 +23,7 @@ from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
-from support.executors import SATURDAY, shipped, snapshot, world
+from support.executors import SATURDAY, bundled_tools, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
 
 HEAD = """
@@ -275,7 +275,7 @@ def test_it_gets_the_variables_that_everybody_gets_and_those_that_its_manifest_n
 
 
 def test_every_bundled_executor_declares_the_settings_that_it_reads() -> None:
-    for name, each in shipped().items():
+    for name, each in bundled_tools().items():
         assert each.path is not None
         code = (each.path.parent / "executor.py").read_text()
         read = set(re.findall(r"\bGBNF(?:_[A-Z]+)+\b", code)) - COMMON_SETTINGS
@@ -350,7 +350,7 @@ def test_daemons_end_with_its_result_and_those_that_end_before_it_are_reaped(tmp
 def test_the_least_memory_is_enough_for_small_tools(
     tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    tool = shipped()[name]
+    tool = bundled_tools()[name]
     little = replace(tool, run=replace(tool.run, memory_mb=MIN_MEMORY_MB))
     assert run_executor(little, arguments, world(tmp_path))
 

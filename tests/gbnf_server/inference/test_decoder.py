@@ -33,7 +33,7 @@ from support.oracle import CHECKOUT, SHARED, engine
 from support.vocabularies import make_model_over
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
-SHIPPED = load_manifests(CHECKOUT / "manifests")
+BUNDLED = load_manifests(CHECKOUT / "manifests")
 EMBEDDED = model_path()
 RUNS = int(os.environ.get("GBNF_DECODING_RUNS", "100"))
 """How often a random model writes a call at temperature 2; a thorough check takes 1,000.
@@ -44,7 +44,7 @@ Where it is set, part of the models have a real vocabulary of 128k entries, whic
 
 @cache
 def pool_grammar(names: tuple[str, ...] = (), whitespace: Any = "default") -> Grammar:
-    tools = [tool for tool in SHIPPED if not names or tool.name in names]
+    tools = [tool for tool in BUNDLED if not names or tool.name in names]
     return compile_pool(tools, final_answer=True, steps=(1, 2), whitespace=whitespace)
 
 
@@ -121,7 +121,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
     chance = random.Random(17)
     finished = 0
     for run in range(round(RUNS * share)):
-        names = tuple(sorted(chance.sample([tool.name for tool in SHIPPED], chance.randint(1, 4))))
+        names = tuple(sorted(chance.sample([tool.name for tool in BUNDLED], chance.randint(1, 4))))
         grammar = pool_grammar(names if run % 3 else (), chance.choice(["default", "spaced", "compact"]))
         found = backend.complete(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100)
         judged = engine().match(grammar, found.text)
@@ -273,7 +273,7 @@ def test_an_engine_that_is_not_there_says_so(tiny_model: Path, monkeypatch: pyte
 
 # Several at once.
 
-SYSTEM = "Tools: " + ", ".join(tool.name for tool in SHIPPED)
+SYSTEM = "Tools: " + ", ".join(tool.name for tool in BUNDLED)
 
 
 def conversation(user: str) -> list[Message]:
@@ -359,7 +359,7 @@ def test_a_conversation_goes_on_where_it_was(small: InProcess) -> None:
             ]
 
 
-def test_a_lease_is_given_back_whatever_happens(small: InProcess) -> None:
+def test_a_sequence_is_released_after_every_outcome(small: InProcess) -> None:
     def fail(_: str) -> None:
         raise RuntimeError("the listener is gone")
 

@@ -1,4 +1,4 @@
-"""Sequences of one memory: which a call is given, what it keeps, and how long a batch may be."""
+"""Sequences of the KV cache: which one a call gets, what it keeps, and the size of a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LENGTH = 2048
 
 
 @pytest.fixture(scope="module")
-def memory(tiny_model: Path) -> Iterator[KVCache]:
+def kv_cache(tiny_model: Path) -> Iterator[KVCache]:
     model = NativeModel(tiny_model)
     made = KVCache(model, length=LENGTH, parallel=3, threads=1)
     yield made
@@ -30,37 +30,37 @@ def memory(tiny_model: Path) -> Iterator[KVCache]:
     free(model, made.context, made.batch)
 
 
-def taken(memory: KVCache, tokens: list[int]) -> tuple[int, int]:
-    """The number of the sequence that a call with this prompt is given, and how much it need not evaluate."""
+def taken(kv_cache: KVCache, tokens: list[int]) -> tuple[int, int]:
+    """Return the number of the sequence for a prompt, and its cached tokens."""
     slot = Slot()
-    memory.register(slot)
+    kv_cache.register(slot)
     try:
-        sequence, known = memory.acquire(slot, tokens)
-        memory.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
+        sequence, known = kv_cache.acquire(slot, tokens)
+        kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         return sequence.seq_id, known
     finally:
-        memory.release(slot)
+        kv_cache.release(slot)
 
 
-def emptied(memory: KVCache) -> None:
-    for sequence in memory._sequences:
-        memory.roll_back(sequence, 0)
+def emptied(kv_cache: KVCache) -> None:
+    for sequence in kv_cache._sequences:
+        kv_cache.roll_back(sequence, 0)
         sequence.last_used = 0.0
 
 
-def test_a_call_is_given_the_sequence_that_shares_most(memory: KVCache) -> None:
-    emptied(memory)
+def test_a_call_is_given_the_sequence_that_shares_most(kv_cache: KVCache) -> None:
+    emptied(kv_cache)
     tools = list(range(60, 160))
     one, other = [*tools, *range(50)], [*tools, *range(50, 0, -1)]
-    first, known = taken(memory, one)
+    first, known = taken(kv_cache, one)
     assert known == 0
-    second, known = taken(memory, other)
+    second, known = taken(kv_cache, other)
     assert (known, second != first) == (100, True)
-    assert taken(memory, [*one, 7, 8]) == (first, 150)
-    assert taken(memory, [*other, 7, 8]) == (second, 150)
-    third, known = taken(memory, [*tools, 1, 2, 3])
+    assert taken(kv_cache, [*one, 7, 8]) == (first, 150)
+    assert taken(kv_cache, [*other, 7, 8]) == (second, 150)
+    third, known = taken(kv_cache, [*tools, 1, 2, 3])
     assert (known, third not in {first, second}) == (100, True)
-    assert taken(memory, [*one, 7, 8, 9])[1] == 152
+    assert taken(kv_cache, [*one, 7, 8, 9])[1] == 152
 
 
 @settings(max_examples=40)
@@ -68,41 +68,41 @@ def test_a_call_is_given_the_sequence_that_shares_most(memory: KVCache) -> None:
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=8),
     st.integers(0, 600),
 )
-def test_what_is_kept_changes_no_logit(memory: KVCache, prompts: list[list[int]], common: int) -> None:
+def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int]], common: int) -> None:
     """Whatever was evaluated before in whichever sequence, the logits are those of a fresh one."""
-    emptied(memory)
+    emptied(kv_cache)
     found = []
     for prompt in [*prompts, prompts[-1]]:
         tokens = [5] * common + prompt
         slot = Slot()
-        memory.register(slot)
-        sequence, known = memory.acquire(slot, tokens)
-        (logits,) = memory.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
+        kv_cache.register(slot)
+        sequence, known = kv_cache.acquire(slot, tokens)
+        (logits,) = kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         found.append(logits)
         assert sequence.cached_tokens == tokens
-        memory.release(slot)
-    emptied(memory)
+        kv_cache.release(slot)
+    emptied(kv_cache)
     slot = Slot()
-    memory.register(slot)
-    sequence, known = memory.acquire(slot, tokens)
+    kv_cache.register(slot)
+    sequence, known = kv_cache.acquire(slot, tokens)
     assert known == 0
-    (fresh,) = memory.evaluate(sequence, tokens, GO_ON, [len(tokens) - 1])
-    memory.release(slot)
+    (fresh,) = kv_cache.evaluate(sequence, tokens, GO_ON, [len(tokens) - 1])
+    kv_cache.release(slot)
     np.testing.assert_allclose(found[-1], fresh, rtol=0, atol=0.05)  # batches round otherwise
 
 
-def evaluated(memory: KVCache, tokens: list[int], steps: int) -> list[Logits]:
+def evaluated(kv_cache: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     """The logits behind a prompt, and behind each token that greedy decoding puts after it."""
     slot = Slot()
-    memory.register(slot)
-    sequence, known = memory.acquire(slot, tokens)
+    kv_cache.register(slot)
+    sequence, known = kv_cache.acquire(slot, tokens)
     found = []
     left = tokens[known:]
     for _ in range(steps):
-        (logits,) = memory.evaluate(sequence, left, GO_ON, [len(left) - 1])
+        (logits,) = kv_cache.evaluate(sequence, left, GO_ON, [len(left) - 1])
         found.append(logits.copy())
         left = [int(logits.argmax())]
-    memory.release(slot)
+    kv_cache.release(slot)
     return found
 
 
@@ -112,65 +112,65 @@ def evaluated(memory: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     st.lists(st.integers(0, 250), min_size=1, max_size=300),
 )
 def test_what_is_forgotten_leaves_no_trace(
-    memory: KVCache, prompts: list[list[int]], prompt: list[int]
+    kv_cache: KVCache, prompts: list[list[int]], prompt: list[int]
 ) -> None:
     """To the last digit: what a bench prints must not depend on what ran before."""
-    memory.clear_unused()
-    fresh = evaluated(memory, prompt, 5)
+    kv_cache.clear_unused()
+    fresh = evaluated(kv_cache, prompt, 5)
     for earlier in [*prompts, prompt]:
-        evaluated(memory, earlier, 3)
-    memory.clear_unused()
-    np.testing.assert_array_equal(evaluated(memory, prompt, 5), fresh)
+        evaluated(kv_cache, earlier, 3)
+    kv_cache.clear_unused()
+    np.testing.assert_array_equal(evaluated(kv_cache, prompt, 5), fresh)
 
 
-def test_a_call_under_way_keeps_its_sequence(memory: KVCache) -> None:
-    memory.clear_unused()
+def test_a_call_under_way_keeps_its_sequence(kv_cache: KVCache) -> None:
+    kv_cache.clear_unused()
     tokens = list(range(40))
-    expected = evaluated(memory, [*tokens, 7], 1)
+    expected = evaluated(kv_cache, [*tokens, 7], 1)
     slot = Slot()
-    memory.register(slot)
-    sequence, known = memory.acquire(slot, tokens)
-    memory.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
-    memory.clear_unused()
+    kv_cache.register(slot)
+    sequence, known = kv_cache.acquire(slot, tokens)
+    kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
+    kv_cache.clear_unused()
     assert sequence.cached_tokens == tokens
-    (logits,) = memory.evaluate(sequence, [7], GO_ON, [0])
+    (logits,) = kv_cache.evaluate(sequence, [7], GO_ON, [0])
     np.testing.assert_allclose(logits, expected[0], rtol=0, atol=0.05)  # batches round otherwise
-    memory.release(slot)
-    assert taken(memory, tokens)[1] == len(tokens) - 1
+    kv_cache.release(slot)
+    assert taken(kv_cache, tokens)[1] == len(tokens) - 1
 
 
 @pytest.mark.parametrize("size", [1, 3, 511, 512, 513, 514, 1023, 1025])
-def test_the_logits_asked_for_come_from_one_batch(memory: KVCache, size: int) -> None:
-    emptied(memory)
+def test_the_logits_asked_for_come_from_one_batch(kv_cache: KVCache, size: int) -> None:
+    emptied(kv_cache)
     tokens = [index % 250 for index in range(size)]
     asked = sorted({max(0, size - 3), size - 1})
     slot = Slot()
-    memory.register(slot)
-    sequence, _ = memory.acquire(slot, tokens)
-    assert len(memory.evaluate(sequence, tokens, GO_ON, asked)) == len(asked)
+    kv_cache.register(slot)
+    sequence, _ = kv_cache.acquire(slot, tokens)
+    assert len(kv_cache.evaluate(sequence, tokens, GO_ON, asked)) == len(asked)
     assert len(sequence.cached_tokens) == size
-    memory.release(slot)
+    kv_cache.release(slot)
 
 
-def test_what_is_stopped_is_not_evaluated(memory: KVCache) -> None:
+def test_what_is_stopped_is_not_evaluated(kv_cache: KVCache) -> None:
     stop = threading.Event()
     stop.set()
     slot = Slot()
-    memory.register(slot)
-    sequence, _ = memory.acquire(slot, [9, 9, 9])
+    kv_cache.register(slot)
+    sequence, _ = kv_cache.acquire(slot, [9, 9, 9])
     with pytest.raises(BackendError, match="cancelled"):
-        memory.evaluate(sequence, [9, 9], stop, [1])
-    memory.release(slot)
-    memory.release(slot)  # once more is fine
+        kv_cache.evaluate(sequence, [9, 9], stop, [1])
+    kv_cache.release(slot)
+    kv_cache.release(slot)  # once more is fine
 
 
-def test_sequences_see_nothing_of_each_other(memory: KVCache) -> None:
+def test_sequences_see_nothing_of_each_other(kv_cache: KVCache) -> None:
     """Threads that go on token by token, often in one batch, get the logits that each gets alone."""
-    emptied(memory)
+    emptied(kv_cache)
     random = np.random.default_rng(3)
     texts = [random.integers(0, 250, 60).tolist() for _ in range(6)]
     batches: list[int] = []
-    decode = memory._decode
+    decode = kv_cache._decode
 
     def counted(requests: Any) -> None:
         batches.append(len(requests))
@@ -178,23 +178,23 @@ def test_sequences_see_nothing_of_each_other(memory: KVCache) -> None:
 
     def go(text: list[int]) -> list[Logits]:
         slot = Slot()
-        memory.register(slot)
+        kv_cache.register(slot)
         try:
-            sequence, known = memory.acquire(slot, text[:10])
-            found = memory.evaluate(sequence, text[known:10], GO_ON, [9 - known])
+            sequence, known = kv_cache.acquire(slot, text[:10])
+            found = kv_cache.evaluate(sequence, text[known:10], GO_ON, [9 - known])
             for token in text[10:]:
                 if token % 7 == 0:
-                    memory.roll_back(sequence, len(sequence.cached_tokens) - 2)
-                found += [logits.copy() for logits in memory.evaluate(sequence, [token], GO_ON, [0])]
+                    kv_cache.roll_back(sequence, len(sequence.cached_tokens) - 2)
+                found += [logits.copy() for logits in kv_cache.evaluate(sequence, [token], GO_ON, [0])]
             return found
         finally:
-            memory.release(slot)
+            kv_cache.release(slot)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(6) as threads:
-        patch.setattr(memory, "_decode", counted)
+        patch.setattr(kv_cache, "_decode", counted)
         together = list(threads.map(go, texts))
     assert max(batches) > 1
-    emptied(memory)
+    emptied(kv_cache)
     for text, found in zip(texts, together, strict=True):
-        emptied(memory)
+        emptied(kv_cache)
         np.testing.assert_allclose(np.stack(found), np.stack(go(text)), rtol=0, atol=0.05)

@@ -42,19 +42,19 @@ def engine(request: pytest.FixtureRequest, model: NativeModel) -> GrammarEngine:
     return grammar_engine(request.param, model)
 
 
-def masked(model: NativeModel, held: Constraint, logits: Logits) -> Logits:
+def masked(model: NativeModel, constraint: Constraint, logits: Logits) -> Logits:
     """The logits with -inf where the constraint refuses a token when asked for that one."""
-    allowed = np.array([held.allows(token) for token in range(model.size)])
+    allowed = np.array([constraint.allows(token) for token in range(model.size)])
     return np.where(allowed, logits, -np.inf).astype(np.float32)
 
 
 def after(model: NativeModel, engine: GrammarEngine, gbnf: str, text: str) -> Constraint:
-    held = engine.constraint(Grammar.parse(gbnf))
+    constraint = engine.constraint(Grammar.parse(gbnf))
     for token in model.tokenize(text, special=False):
-        if not held.allows(token):
+        if not constraint.allows(token):
             break
-        held.accept(token)
-    return held
+        constraint.accept(token)
+    return constraint
 
 
 @given(
@@ -66,10 +66,10 @@ def after(model: NativeModel, engine: GrammarEngine, gbnf: str, text: str) -> Co
 def test_greedy_is_the_first_of_the_masked(
     model: NativeModel, engine: GrammarEngine, gbnf: str, text: str, seed: int, spread: float
 ) -> None:
-    held = after(model, engine, gbnf, text)
+    constraint = after(model, engine, gbnf, text)
     logits = np.random.default_rng(seed).normal(0, spread, model.size).astype(np.float32)
-    expected = int(np.argmax(masked(model, held, logits)))
-    assert Sampler(0, 0).sample(logits, held) == expected
+    expected = int(np.argmax(masked(model, constraint, logits)))
+    assert Sampler(0, 0).sample(logits, constraint) == expected
 
 
 @given(gbnf=st.sampled_from(GRAMMARS), text=st.sampled_from(["", "he", "ab"]), seed=st.integers(0, 2**32))
@@ -77,10 +77,10 @@ def test_a_draw_is_the_draw_from_the_masked(
     model: NativeModel, engine: GrammarEngine, gbnf: str, text: str, seed: int
 ) -> None:
     """With the same seed the same token: the keys do not depend on the mask."""
-    held = after(model, engine, gbnf, text)
+    constraint = after(model, engine, gbnf, text)
     logits = np.random.default_rng(seed).normal(0, 3, model.size).astype(np.float32)
-    free = Sampler(0.8, seed).sample(masked(model, held, logits), None)
-    assert Sampler(0.8, seed).sample(logits, held) == free
+    free = Sampler(0.8, seed).sample(masked(model, constraint, logits), None)
+    assert Sampler(0.8, seed).sample(logits, constraint) == free
 
 
 @settings(max_examples=40)
@@ -95,17 +95,17 @@ def test_a_truncation_keeps_what_it_would_keep_of_the_masked(
     model: NativeModel, values: list[float], top_k: int, top_p: float, min_p: float, seed: int
 ) -> None:
     engine = grammar_engine("llama.cpp", model)
-    held = engine.constraint(Grammar.parse("root ::= [a-z]{1,30}"))
+    constraint = engine.constraint(Grammar.parse("root ::= [a-z]{1,30}"))
     logits = np.resize(np.array(values, dtype=np.float32), model.size)
     sampler = Sampler(1.0, seed, Truncation(top_k, top_p, min_p))
-    kept = sampler._kept(logits, held)
+    kept = sampler._kept(logits, constraint)
     assert kept is not None
-    order = [int(token) for token in np.argsort(-masked(model, held, logits), kind="stable")]
-    allowed = [token for token in order if held.allows(token)]
+    order = [int(token) for token in np.argsort(-masked(model, constraint, logits), kind="stable")]
+    allowed = [token for token in order if constraint.allows(token)]
     expected = set(_truncated(allowed, logits, top_k, top_p, min_p))
     # equal logits may be swapped at the edge
     assert sorted(logits[kept]) == sorted(logits[list(expected)])
-    assert sampler.sample(logits, held) in allowed
+    assert sampler.sample(logits, constraint) in allowed
 
 
 def _truncated(order: list[int], logits: Logits, top_k: int, top_p: float, min_p: float) -> list[int]:
@@ -146,8 +146,8 @@ def test_draws_have_the_masked_distribution(
     weights = np.exp(logits[kept].astype(float) / temperature)
     draws = 5_000
     sampler = Sampler(temperature, 5, Truncation(**truncation))
-    held = engine.constraint(Grammar.parse("root ::= [afkpz]"))
-    found = Counter(sampler.sample(logits, held) for _ in range(draws))
+    constraint = engine.constraint(Grammar.parse("root ::= [afkpz]"))
+    found = Counter(sampler.sample(logits, constraint) for _ in range(draws))
     assert set(found) == set(kept)
     expected = draws * weights / weights.sum()
     chi_square = sum((found[token] - each) ** 2 / each for token, each in zip(kept, expected, strict=True))
@@ -169,12 +169,12 @@ def test_a_choice_is_made_beyond_the_first_thousand(model: NativeModel) -> None:
 
 
 def test_nothing_is_chosen_at_a_dead_end(model: NativeModel, engine: GrammarEngine) -> None:
-    held = engine.constraint(Grammar.parse('root ::= "a"'))
-    held.accept(ord("a"))
+    constraint = engine.constraint(Grammar.parse('root ::= "a"'))
+    constraint.accept(ord("a"))
     logits = np.zeros(model.size, dtype=np.float32)
     logits[list(model.end_tokens)] = -np.inf
-    assert Sampler(0, 0).sample(logits, held) is None
-    assert Sampler(1, 0, Truncation(top_k=3)).sample(logits, held) is None
+    assert Sampler(0, 0).sample(logits, constraint) is None
+    assert Sampler(1, 0, Truncation(top_k=3)).sample(logits, constraint) is None
 
 
 def test_a_model_that_computes_no_numbers_is_found_out(model: NativeModel) -> None:

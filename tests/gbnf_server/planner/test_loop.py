@@ -277,7 +277,7 @@ def test_a_whole_text_call_counts_though_the_prose_after_it_was_truncated() -> N
 
 
 @pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
-def test_a_text_call_amid_prose_that_was_truncated_may_be_a_thought_and_is_not_executed(
+def test_a_text_call_inside_truncated_prose_may_be_reasoning_and_is_not_executed(
     shape: CallSyntaxName,
 ) -> None:
     """Chat servers do not report that a template opened reasoning whose end tag never arrived."""

@@ -35,15 +35,19 @@ THOUGHTS = st.text(
 
 
 @given(THOUGHTS, st.sampled_from([NOW, ANSWER, call("create_dirs", paths=["a"]), call("find_files")]))
-def test_a_grammar_takes_a_thought_and_then_what_it_took_before(reasoning: str, written: str) -> None:
+def test_a_grammar_with_a_reasoning_field_accepts_the_same_calls_after_it(
+    reasoning: str, written: str
+) -> None:
     grammar = compile_pool(POOL, final_answer=True)
     thoughtful = with_reasoning_grammar(grammar)
-    with_thought = f'{{"thought": "{reasoning}", {written.removeprefix("{")}'
-    assert engine().match(thoughtful, with_thought).complete == engine().match(grammar, written).complete
+    with_reasoning_field = f'{{"thought": "{reasoning}", {written.removeprefix("{")}'
+    assert (
+        engine().match(thoughtful, with_reasoning_field).complete == engine().match(grammar, written).complete
+    )
     assert not engine().match(thoughtful, written).accepted
 
 
-def test_a_thought_in_a_field_is_bounded_and_not_empty() -> None:
+def test_a_reasoning_field_is_bounded_and_not_empty() -> None:
     grammar = with_reasoning_grammar(compile_pool(POOL))
     for length, fits in (
         (0, False),
@@ -62,7 +66,7 @@ def test_every_pool_accepts_reasoning(tools: list[Tool], union: bool) -> None:
 
 
 @pytest.mark.parametrize("tools", [POOL, POOL[:1]])
-def test_a_schema_takes_a_thought_first(tools: tuple[Tool, ...]) -> None:
+def test_a_schema_requires_the_reasoning_field_first(tools: tuple[Tool, ...]) -> None:
     plain = call_schema(tools, steps=(1,))
     schema = with_reasoning_schema(plain)
     branch = schema["anyOf"][0] if "anyOf" in schema else schema
@@ -74,7 +78,7 @@ def test_a_schema_takes_a_thought_first(tools: tuple[Tool, ...]) -> None:
     assert not Draft202012Validator(schema).is_valid(written)
 
 
-def test_a_thought_in_a_field_is_kept_and_not_executed() -> None:
+def test_a_reasoning_field_is_kept_and_not_executed() -> None:
     driven = drive_by_hand(POOL, [completion(THINKING_NOW), completion(ANSWER)], options=FIELD)
     [executed] = [effect for effect in driven.effects if isinstance(effect, ExecuteTool)]
     assert (executed.tool.name, executed.arguments) == ("get_now", {})
@@ -86,7 +90,7 @@ def test_a_thought_in_a_field_is_kept_and_not_executed() -> None:
     assert not any("the clock says" in message["content"] for message in asked)
 
 
-def test_a_thought_in_a_field_is_found_in_text_calls_too() -> None:
+def test_a_reasoning_field_is_found_in_text_calls_too() -> None:
     options = resolved(reasoning="field", call_format="text")
     fenced = f"```json\n{THINKING_NOW}\n```"
     driven = drive_by_hand(POOL, [completion(fenced), completion(ANSWER)], options=options)
@@ -95,7 +99,7 @@ def test_a_thought_in_a_field_is_found_in_text_calls_too() -> None:
     assert not any("thought" in repair for repair in first.repairs)
 
 
-def test_other_keys_beside_a_thought_are_reported() -> None:
+def test_other_keys_beside_a_reasoning_field_are_reported() -> None:
     options = resolved(reasoning="field", call_format="text")
     text = '{"note": 1, "thought": "say \\"now\\"", "name": "get_now", "arguments": {}}'
     first = drive_by_hand(POOL, [completion(text), completion(ANSWER)], options=options).run.steps[0]
@@ -199,7 +203,7 @@ def test_a_call_recovered_from_the_reasoning_is_executed_and_reported() -> None:
     assert "the server returned the call as reasoning" in warning
 
 
-def test_a_clean_call_with_a_thought_needs_no_grammar() -> None:
+def test_a_clean_call_with_a_reasoning_field_needs_no_grammar() -> None:
     driven = drive_by_hand(
         POOL,
         [completion(THINKING_NOW), completion(ANSWER)],

@@ -14,12 +14,12 @@ from jsonschema import Draft202012Validator
 from gbnf.calls.validation import validate_call
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool, load_manifests
 
-SHIPPED = load_manifests(Path(__file__).parents[4] / "manifests")
-BY_NAME = {tool.name: tool for tool in SHIPPED}
+BUNDLED = load_manifests(Path(__file__).parents[4] / "manifests")
+BY_NAME = {tool.name: tool for tool in BUNDLED}
 
 property_names = st.sampled_from(
     sorted(
-        {name for make_tool in SHIPPED for name in make_tool.args.get("properties", {})}
+        {name for make_tool in BUNDLED for name in make_tool.args.get("properties", {})}
         | {"kind", "var", "x"}
     )
 )
@@ -28,7 +28,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(property_names | st.text(max_size=3), inner, max_size=4),  # noqa: E501 - one case a line
     max_leaves=15,
 )  # fmt: skip
-tool_names = st.sampled_from([make_tool.name for make_tool in SHIPPED]) | st.text(max_size=5)
+tool_names = st.sampled_from([make_tool.name for make_tool in BUNDLED]) | st.text(max_size=5)
 call_like = st.fixed_dictionaries(
     {}, optional={"name": tool_names | json_values, "arguments": json_values, "x": json_values}
 )
@@ -36,7 +36,7 @@ arguments = st.dictionaries(property_names, json_values, max_size=5)
 
 
 def errors(name: Any, given_arguments: Any, **options: Any) -> list[str]:
-    return list(validate_call({"name": name, "arguments": given_arguments}, SHIPPED, **options).errors)
+    return list(validate_call({"name": name, "arguments": given_arguments}, BUNDLED, **options).errors)
 
 
 def make_tool(**args: Any) -> Tool:
@@ -49,12 +49,12 @@ def ok(tool: Any, given_arguments: Any, **options: Any) -> bool:
 
 @given(json_values | call_like, st.lists(st.integers(1, 5), max_size=2))
 def test_it_never_raises(call: Any, steps: Any) -> None:
-    verdict = validate_call(call, SHIPPED, steps=steps)
+    verdict = validate_call(call, BUNDLED, steps=steps)
     assert verdict.ok == (not verdict.errors) == bool(verdict)
     assert all(error and "\n" not in error and len(error) < 3000 for error in verdict.errors)
 
 
-@given(st.sampled_from(SHIPPED), arguments)
+@given(st.sampled_from(BUNDLED), arguments)
 def test_without_closing_it_agrees_with_jsonschema(tool: Any, given_arguments: Any) -> None:
     given_arguments = {
         name: value
@@ -76,10 +76,10 @@ def test_without_closing_it_agrees_with_jsonschema(tool: Any, given_arguments: A
     assert verdict.ok == valid
 
 
-@given(st.sampled_from(SHIPPED), arguments, st.integers(1, 3))
+@given(st.sampled_from(BUNDLED), arguments, st.integers(1, 3))
 def test_a_valid_call_has_no_undeclared_names(tool: Any, given_arguments: Any, step: Any) -> None:
     call = {"name": tool.name, "arguments": given_arguments}
-    if validate_call(call, SHIPPED, steps=(step,)).ok:
+    if validate_call(call, BUNDLED, steps=(step,)).ok:
         assert set(given_arguments) <= set(tool.model_args().get("properties", {}))
         assert all(given_arguments.get(name, step) == step for name in tool.step_references)
 
@@ -143,7 +143,7 @@ def test_errors_name_location_value_and_what_is_expected(name: Any, given_argume
     ],
 )
 def test_the_error_of_a_malformed_call_shows_the_expected_shape(call: Any, said: Any) -> None:
-    (error,) = validate_call(call, SHIPPED).errors
+    (error,) = validate_call(call, BUNDLED).errors
     assert said in error
 
 
@@ -236,5 +236,5 @@ def test_alternatives_say_what_each_wants() -> None:
 def test_the_built_in_tools_are_judged_alike() -> None:
     call = {"name": "final_answer", "arguments": {"message": "done"}}
     assert validate_call(call, [FINAL_ANSWER, ASK_USER]).ok
-    assert not validate_call(call, SHIPPED).ok
+    assert not validate_call(call, BUNDLED).ok
     assert not validate_call({"name": "ask_user", "arguments": {"options": []}}, [ASK_USER]).ok
