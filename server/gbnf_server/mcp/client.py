@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
@@ -33,12 +33,6 @@ from gbnf_server.mcp.results import result_object
 
 START_TIMEOUT_S = 60.0
 """For a server to start and list its tools: `npx` may download it first."""
-
-CALL_TIMEOUT_S = 60.0
-"""`run.timeout_s` of the tools: the time limit of a request in the SDKs of MCP."""
-
-_UNSAID: Mapping[str, bool] = {"readOnlyHint": False, "destructiveHint": True}
-"""The defaults of annotations in the protocol: a tool of which nothing is said needs approval."""
 
 _LONGEST_NAME = 64
 
@@ -166,14 +160,12 @@ def _tools(connections: Sequence[Connection], loop: BackgroundLoop, prefix: str 
     for connection, resolved in zip(connections, names, strict=True):
         for listed, name in zip(connection.tools, resolved, strict=True):
             mapping = listed.model_dump(by_alias=True, mode="json", exclude_none=True)
-            mapping["annotations"] = _UNSAID | mapping.get("annotations", {})
             try:
                 (tool,) = load_tools({**mapping, "name": name})
             except ManifestErrors as errors:
                 connection.log.add(f"the tool {listed.name!r} is left out", str(errors))
                 continue
-            policy = replace(tool.run, timeout_s=CALL_TIMEOUT_S)
-            yield replace(tool, run=policy, function=McpFunction(connection, listed, loop))
+            yield replace(tool, function=McpFunction(connection, listed, loop))
 
 
 def _resolve_names(servers: Sequence[tuple[str, Sequence[str]]], prefix: str | None) -> list[list[str]]:
