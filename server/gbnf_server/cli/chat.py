@@ -101,7 +101,7 @@ def chat(
     )
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
-    with ToolSources(manifests, tools, mcp).open() as pool:
+    with ToolSources(manifests, tools, mcp, verbose).open() as pool:
         is_untrained = warn_about_demo_model(source, pool)
         place = Workspace(workspace)
         console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)

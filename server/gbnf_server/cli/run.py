@@ -198,7 +198,7 @@ def run(
     )
     request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet, verbose)
-    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
+    with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as pool:
         is_untrained = warn_about_demo_model(source, pool)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])

@@ -44,12 +44,13 @@ class ToolSources:
     """The tools that a command line names; without any, the bundled ones.
 
     `manifests` are paths, `tools` files that `gbnf.load_tools` reads, or "-", `mcp` sources of
-    `gbnf_server.mcp.mcp_tools`.
+    `gbnf_server.mcp.mcp_tools`. `verbose`: show what MCP servers log.
     """
 
     manifests: Sequence[Path] | None = None
     tools: Sequence[str] | None = None
     mcp: Sequence[str] | None = None
+    verbose: bool = False
 
     def __len__(self) -> int:
         return len(self.manifests or ()) + len(self.tools or ()) + len(self.mcp or ())
@@ -65,7 +66,7 @@ class ToolSources:
         if self.mcp:
             from gbnf_server.mcp import mcp_tools
 
-            with mcp_tools(*self.mcp) as servers:
+            with mcp_tools(*self.mcp, on_log=_log if self.verbose else None) as servers:
                 yield load_tools([*map(_content, files), *servers.tools])
         elif self.tools or any(is_json_file(Path(file)) for file in files):
             yield load_tools([_content(file) for file in files])
@@ -92,6 +93,14 @@ class ToolSources:
             tools = None if is_configured("tools") else tools
             mcp = None if is_configured("mcp") else mcp
         return cls(manifests, tools, mcp)
+
+
+def _log(server: str, line: str) -> None:
+    from rich.text import Text
+
+    from gbnf_server.cli.output import escape_line, stderr_console
+
+    stderr_console().print(Text(escape_line(f"{server}: {line}"), style="dim"), soft_wrap=True)
 
 
 def _content(file: str | Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,23 @@ def test_tools_on_the_command_line_replace_configured_ones(
     (tools / "schema.json").write_text(json.dumps(SCHEMA))
     assert gbnf("compile", tools / "schema.json").code == ExitCode.SUCCESS
     assert gbnf("call", tools / "mine" / "ping", "--workspace", tools / "work").code == ExitCode.SUCCESS
+
+
+def test_mcp_servers_of_the_configuration(gbnf: Gbnf, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = [
+        "-m",
+        "gbnf_server",
+        "mcp",
+        "--manifests",
+        str(tools / "mine"),
+        "--workspace",
+        str(tools / "there"),
+    ]
+    servers = {"own": {"command": sys.executable, "args": own}}
+    (tools / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tools / "gbnf.toml").write_text('mcp = "mcp.json"')
+    monkeypatch.setenv("GBNF_CONFIG", str(tools / "gbnf.toml"))
+    left = gbnf("manifests", "--json")
+    assert names(left) == ["ping"]
+    assert left.err.startswith("config: ")
+    assert names(gbnf("manifests", tools / "openai.json", "--json")) == ["weather"]
