@@ -14,11 +14,15 @@ from gbnf_server.backends.base import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A name, a description for a table's note, and the `PlannerOptions` that differ from the default."""
+    """A name, a description for a table's note, and the `PlannerOptions` that differ from the default.
+
+    `union`: whether the grammar binds each name to its arguments.
+    """
 
     name: str
     description: str
     settings: Mapping[str, Any]
+    union: bool = True
 
 
 _TEXT = "no grammar; calls parsed in any common syntax, and repaired"
@@ -27,7 +31,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("baseline", "no grammar; only clean JSON counts", {"call_format": "json", "filter": False}),
     Configuration("text", _TEXT, {"call_format": "text", "filter": False}),
     Configuration(
-        "grammar", "a grammar that combines any name with any arguments", {"union": False, "filter": False}
+        "grammar", "a grammar that combines any name with any arguments", {"filter": False}, union=False
     ),
     Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
     Configuration("filter", "the same, over the tools that the request needs", {}),

@@ -54,8 +54,7 @@ class PlannerOptions:
             best, and `find_tools` for the others; None offers all. Beside those that the rules ask for.
         ranker: says which tools fit best. It is called in the thread of the run; if it raises an error, the
             tools are ranked by BM25.
-        union: for comparisons only: if off, the grammar allows any arguments with any tool name.
-        filter: for comparisons only: if off, every step offers all tools.
+        filter: if off, every step offers all tools, whatever the request.
 
     """
 
@@ -76,7 +75,6 @@ class PlannerOptions:
     language: str = "en"
     max_tools: int | None = MAX_TOOLS
     ranker: Ranker = BM25
-    union: bool = True
     filter: bool = True
 
     def __post_init__(self) -> None:
@@ -95,6 +93,7 @@ class PlannerOptions:
 class ResolvedOptions(PlannerOptions):
     """The options of a run: those of the planner, and the properties of its backend.
 
+    `union` is off in comparisons only: then the grammar allows any arguments with any tool name.
     `reasoning_tags` are None unless the backend renders the prompt itself and `reasoning` is "free".
     """
 
@@ -102,9 +101,10 @@ class ResolvedOptions(PlannerOptions):
     reasoning_tags: ReasoningTags | None = None
     prompt_style: PromptStyle = "full"
     backend: str = ""
+    union: bool = True
 
     @classmethod
-    def resolve(cls, options: PlannerOptions, backend: Backend) -> Self:
+    def resolve(cls, options: PlannerOptions, backend: Backend, *, union: bool = True) -> Self:
         """Add the properties of `backend` to `options`."""
         return cls(
             **{each.name: getattr(options, each.name) for each in fields(PlannerOptions)},
@@ -112,4 +112,5 @@ class ResolvedOptions(PlannerOptions):
             reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
             prompt_style=backend.prompt_style,
             backend=backend.name,
+            union=union,
         )

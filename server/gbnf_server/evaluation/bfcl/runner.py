@@ -123,7 +123,7 @@ class LeaderboardRun:
             max_tools=None,  # as in the leaderboard, the model sees all functions of the entry
             **configuration.settings,
         )
-        return ResolvedOptions.resolve(options, self._backend)
+        return ResolvedOptions.resolve(options, self._backend, union=configuration.union)
 
     def _fingerprint(self, entry: LeaderboardEntry, configuration: Configuration, model: str) -> str:
         return digest(
