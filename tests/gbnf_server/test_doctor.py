@@ -24,14 +24,14 @@ from support.crashing_llama import crashing_environment
 __all__ = ["gbnf"]
 
 
-def found(left: Any) -> dict[str, dict[str, str]]:
-    return {check["name"]: check for check in json.loads(left.out)}
+def found(result: Any) -> dict[str, dict[str, str]]:
+    return {check["name"]: check for check in json.loads(result.out)}
 
 
 def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
-    left = gbnf("doctor", "--json", "--model", model_path())
-    assert left.code == 0, left.out
-    checks = found(left)
+    result = gbnf("doctor", "--json", "--model", model_path())
+    assert result.code == 0, result.out
+    checks = found(result)
     needed = {"Python", "C++ compiler", "llama.cpp", "CPU probe", "GPU offload", "llama-server", "model"}
     assert needed | {
         "llguidance",
@@ -45,9 +45,9 @@ def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
 
 
 def test_each_check_is_a_line_and_each_fix_another(gbnf: Gbnf) -> None:
-    left = gbnf("doctor")
+    result = gbnf("doctor")
     checks = list(doctor.checks())
-    assert len(left.out.splitlines()) == len(checks) + sum(bool(check.fix) for check in checks)
+    assert len(result.out.splitlines()) == len(checks) + sum(bool(check.fix) for check in checks)
 
 
 @pytest.mark.parametrize(
@@ -62,31 +62,31 @@ def test_the_verdict_on_the_cpu(
 ) -> None:
     monkeypatch.setattr(doctor, "cpu_support", lambda: verdict)
     monkeypatch.setattr(doctor, "run_cpu_probe", lambda: (verdict, True))
-    left = gbnf("doctor", "--json")
-    check = found(left)["CPU probe"]
-    assert (left.code, check["state"]) == (code, state)
+    result = gbnf("doctor", "--json")
+    check = found(result)["CPU probe"]
+    assert (result.code, check["state"]) == (code, state)
     assert verdict.reason in check["found"]
     assert check["fix"]
 
 
 def test_a_model_that_is_none(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
-    left = gbnf("doctor", "--json", "--model", tmp_path / "broken.gguf")
-    assert (left.code, found(left)["model"]["state"]) == (4, "broken")
+    result = gbnf("doctor", "--json", "--model", tmp_path / "broken.gguf")
+    assert (result.code, found(result)["model"]["state"]) == (4, "broken")
 
 
 def test_a_model_that_does_not_fit(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_free", lambda: 1_000_000)
-    left = gbnf("doctor", "--json", "--model", model_path())
-    assert (left.code, found(left)["model"]["state"]) == (4, "broken")
+    result = gbnf("doctor", "--json", "--model", model_path())
+    assert (result.code, found(result)["model"]["state"]) == (4, "broken")
 
 
 def test_a_port_that_is_taken(gbnf: Gbnf) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        left = gbnf("doctor", "--json", "--port", taken.getsockname()[1])
-    assert (left.code, found(left)["port"]["state"]) == (0, "limited")
+        result = gbnf("doctor", "--json", "--port", taken.getsockname()[1])
+    assert (result.code, found(result)["port"]["state"]) == (0, "limited")
 
 
 @pytest.mark.parametrize("path", ["file/profiles", "x" * 300, "x" * 300 + "/profiles"])
@@ -95,15 +95,15 @@ def test_folders_that_cannot_be_made(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / path))
-    left = gbnf("doctor", "--json")
-    assert found(left)["profile folder"]["state"] == "limited"
-    assert "GBNF_PROFILES" in found(left)["profile folder"]["fix"]
+    result = gbnf("doctor", "--json")
+    assert found(result)["profile folder"]["state"] == "limited"
+    assert "GBNF_PROFILES" in found(result)["profile folder"]["fix"]
 
 
 def test_a_server_that_is_no_program(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GBNF_LLAMA_SERVER", "/no/such/server")
-    left = gbnf("doctor", "--json")
-    assert (left.code, found(left)["llama-server"]["state"]) == (4, "broken")
+    result = gbnf("doctor", "--json")
+    assert (result.code, found(result)["llama-server"]["state"]) == (4, "broken")
 
 
 @pytest.mark.parametrize(

@@ -33,15 +33,15 @@ def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Pat
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     (tmp_path / "asked.jsonl").write_text('"ping"\n{"id": "two", "query": "ping again"}\n')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    left = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    result = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
     found = lines(tmp_path / "asked.results.jsonl")
     assert [one["id"] for one in found] == ["1", "two"]
     assert [one["query"] for one in found] == ["ping", "ping again"]
     assert {one["outcome"] for one in found} <= {"salvaged", "exhausted"}
-    assert left.code == ExitCode.FAILURE
-    assert "2 requests: " in left.err
+    assert result.code == ExitCode.FAILURE
+    assert "2 requests: " in result.err
     again = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
-    assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (left.code, found)
+    assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (result.code, found)
 
 
 def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
@@ -49,15 +49,15 @@ def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
     command = ["batch", "-", "--model", model, *options]
     out = tmp_path / "out.jsonl"
-    left = gbnf(*command, "--out", out, stdin='"ping"\n"again è"\n')
+    result = gbnf(*command, "--out", out, stdin='"ping"\n"again è"\n')
     assert [one["query"] for one in lines(out)] == ["ping", "again è"]
-    assert left.code == ExitCode.FAILURE
-    left = gbnf(*command, stdin='"ping"')
-    assert left.code == ExitCode.USAGE
-    assert "--out FILE" in left.err
-    left = gbnf(*command, "--out", out, stdin='"ping"\n{')
-    assert left.code == ExitCode.INPUT
-    assert "the standard input, line 2" in left.err
+    assert result.code == ExitCode.FAILURE
+    result = gbnf(*command, stdin='"ping"')
+    assert result.code == ExitCode.USAGE
+    assert "--out FILE" in result.err
+    result = gbnf(*command, "--out", out, stdin='"ping"\n{')
+    assert result.code == ExitCode.INPUT
+    assert "the standard input, line 2" in result.err
 
 
 @pytest.mark.parametrize(
@@ -65,22 +65,22 @@ def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -
 )
 def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, code: int, says: str) -> None:
     (tmp_path / "asked.jsonl").write_text(text)
-    left = gbnf("batch", tmp_path / "asked.jsonl")
-    assert left.code == code
-    assert says in left.err
+    result = gbnf("batch", tmp_path / "asked.jsonl")
+    assert result.code == code
+    assert says in result.err
     assert not (tmp_path / "asked.results.jsonl").exists()
 
 
 def test_a_file_that_is_not_text_and_a_server_that_does_not_exist(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "bytes.jsonl").write_bytes(b'"\xff"\n')
     for name, says in [("none.jsonl", "Use a file"), (".", "Use a file"), ("bytes.jsonl", "as UTF-8")]:
-        left = gbnf("batch", tmp_path / name)
-        assert left.code == ExitCode.INPUT
-        assert says in left.err
+        result = gbnf("batch", tmp_path / name)
+        assert result.code == ExitCode.INPUT
+        assert says in result.err
     (tmp_path / "asked.jsonl").write_text('"ping"\n')
-    left = gbnf("batch", tmp_path / "asked.jsonl", "--server", "http://127.0.0.1:1", "--quiet")
-    assert left.code == ExitCode.ENVIRONMENT
-    assert "gbnf server start" in left.err
+    result = gbnf("batch", tmp_path / "asked.jsonl", "--server", "http://127.0.0.1:1", "--quiet")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert "gbnf server start" in result.err
 
 
 @pytest.mark.parametrize("name", ["asked.jsonl", "link.jsonl", "hard.jsonl"])
@@ -89,9 +89,9 @@ def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: st
     asked.write_text('"ping"\n')
     (tmp_path / "link.jsonl").symlink_to(asked)
     (tmp_path / "hard.jsonl").hardlink_to(asked)
-    left = gbnf("batch", asked, "--out", tmp_path / name)
-    assert left.code == ExitCode.USAGE
-    assert "request file" in left.err.replace("\n", " ")
+    result = gbnf("batch", asked, "--out", tmp_path / name)
+    assert result.code == ExitCode.USAGE
+    assert "request file" in result.err.replace("\n", " ")
     assert asked.read_text() == '"ping"\n'
 
 
@@ -106,9 +106,9 @@ def test_results_that_cannot_be_written_are_named(
     make_tool(tmp_path / "tools", "ping")
     (tmp_path / "asked.jsonl").write_text('"ping"\n')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--model", model]
-    left = gbnf("batch", tmp_path / "asked.jsonl", *options, "--out", tmp_path / out)
-    assert left.code == code
-    assert "Traceback" not in left.err
+    result = gbnf("batch", tmp_path / "asked.jsonl", *options, "--out", tmp_path / out)
+    assert result.code == code
+    assert "Traceback" not in result.err
     assert not (tmp_path / "folder.log").exists()
 
 
@@ -116,10 +116,10 @@ def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None
     make_tool(tmp_path / "tools", "ping")
     (tmp_path / "asked.jsonl").write_text('{"id": "[/bold] \\u001b[31m", "query": "ping"}\n')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    left = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
-    assert left.code == ExitCode.FAILURE
+    result = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    assert result.code == ExitCode.FAILURE
     assert [one["id"] for one in lines(tmp_path / "asked.results.jsonl")] == ["[/bold] \x1b[31m"]
-    assert "\x1b" not in left.err
+    assert "\x1b" not in result.err
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
@@ -153,10 +153,10 @@ def test_a_server_is_asked_as_often_at_a_time_as_it_has_slots(gbnf: Gbnf, tmp_pa
     queries = ["what time is it", "create a folder trips", "what is 12 * 7?"]
     (tmp_path / "asked.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
     with build.start(model_path(), threads=1, slots=2) as server:
-        left = gbnf(
+        result = gbnf(
             "batch", tmp_path / "asked.jsonl", "--server", server.url, "--workspace", tmp_path / "work"
         )
     found = lines(tmp_path / "asked.results.jsonl")
     assert [one["query"] for one in found] == queries
-    assert {one["outcome"] for one in found} == {"answered"}, left.err
-    assert left.code == ExitCode.SUCCESS
+    assert {one["outcome"] for one in found} == {"answered"}, result.err
+    assert result.code == ExitCode.SUCCESS

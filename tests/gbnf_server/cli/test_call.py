@@ -32,28 +32,28 @@ def call(gbnf: Gbnf, tools: Path, *arguments: object, stdin: str = "") -> Comman
 @pytest.mark.parametrize("piped", [False, True])
 def test_the_result_is_json_and_prints_go_to_stderr(gbnf: Gbnf, tools: Path, piped: bool) -> None:
     arguments = '{"text": "è\\n"}'
-    left = call(gbnf, tools, "echo", "-" if piped else arguments, stdin=arguments)
-    assert left.code == ExitCode.SUCCESS
-    assert json.loads(left.out) == {"text": "è\n"}
-    assert left.err == "said è\n"
+    result = call(gbnf, tools, "echo", "-" if piped else arguments, stdin=arguments)
+    assert result.code == ExitCode.SUCCESS
+    assert json.loads(result.out) == {"text": "è\n"}
+    assert result.err == "said è\n"
 
 
 def test_bundled_tools_are_the_default(gbnf: Gbnf, tmp_path: Path) -> None:
-    left = gbnf("call", "compute", '{"expression": "12 * 7"}', "--workspace", tmp_path)
-    assert json.loads(left.out)["entries"] == ["84"]
+    result = gbnf("call", "compute", '{"expression": "12 * 7"}', "--workspace", tmp_path)
+    assert json.loads(result.out)["entries"] == ["84"]
 
 
 def test_a_tool_by_its_folder(gbnf: Gbnf, tools: Path, tmp_path: Path) -> None:
-    left = gbnf("call", tools / "echo", '{"text": "x"}', "--workspace", tmp_path / "work")
-    assert json.loads(left.out) == {"text": "x"}
+    result = gbnf("call", tools / "echo", '{"text": "x"}', "--workspace", tmp_path / "work")
+    assert json.loads(result.out) == {"text": "x"}
 
 
 def test_a_failure_shows_prints_traceback_and_message(gbnf: Gbnf, tools: Path) -> None:
-    left = call(gbnf, tools, "fail")
-    assert (left.code, left.out) == (ExitCode.FAILURE, "")
-    assert left.err.startswith("before\nTraceback")
-    assert "error: 'fail' failed: ValueError: odd \\u001b[31m (executor.py, line " in left.err
-    assert "\x1b" not in left.err
+    result = call(gbnf, tools, "fail")
+    assert (result.code, result.out) == (ExitCode.FAILURE, "")
+    assert result.err.startswith("before\nTraceback")
+    assert "error: 'fail' failed: ValueError: odd \\u001b[31m (executor.py, line " in result.err
+    assert "\x1b" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -70,28 +70,28 @@ def test_a_failure_shows_prints_traceback_and_message(gbnf: Gbnf, tools: Path) -
 def test_invalid_arguments_are_all_named(
     gbnf: Gbnf, tools: Path, arguments: str, problems: list[str]
 ) -> None:
-    left = call(gbnf, tools, "echo", arguments)
-    assert (left.code, left.out) == (ExitCode.USAGE, "")
-    said = " ".join(left.err.replace("│", " ").split())
-    assert all(problem in said for problem in problems), left.err
+    result = call(gbnf, tools, "echo", arguments)
+    assert (result.code, result.out) == (ExitCode.USAGE, "")
+    said = " ".join(result.err.replace("│", " ").split())
+    assert all(problem in said for problem in problems), result.err
     assert not (tools.parent / "work").exists()
 
 
 def test_an_unknown_tool(gbnf: Gbnf, tools: Path) -> None:
-    left = call(gbnf, tools, "ecko")
-    assert left.code == ExitCode.USAGE
-    assert "Did you mean 'echo'?" in left.err
+    result = call(gbnf, tools, "ecko")
+    assert result.code == ExitCode.USAGE
+    assert "Did you mean 'echo'?" in result.err
 
 
 def test_approval(gbnf: Gbnf, tools: Path) -> None:
-    left = call(gbnf, tools, "careful")
-    assert left.code == ExitCode.FAILURE
-    assert "there is nobody to ask" in left.err
+    result = call(gbnf, tools, "careful")
+    assert result.code == ExitCode.FAILURE
+    assert "there is nobody to ask" in result.err
     assert call(gbnf, tools, "careful", "--yes").code == ExitCode.SUCCESS
 
 
 def test_a_tool_without_code(gbnf: Gbnf, tools: Path) -> None:
     (tools / "echo" / "executor.py").unlink()
-    left = call(gbnf, tools, "echo", '{"text": "x"}')
-    assert left.code == ExitCode.FAILURE
-    assert "executor.py" in left.err
+    result = call(gbnf, tools, "echo", '{"text": "x"}')
+    assert result.code == ExitCode.FAILURE
+    assert "executor.py" in result.err

@@ -31,23 +31,23 @@ def test_requests_and_commands(gbnf: Gbnf, tmp_path: Path) -> None:
         "/quit",
         "never read",
     ]
-    left = gbnf("chat", "--workspace", work, stdin="\n".join(lines))
-    assert left.code == ExitCode.SUCCESS
-    assert len(left.out.splitlines()) == 2
-    assert "trips" in left.out
+    result = gbnf("chat", "--workspace", work, stdin="\n".join(lines))
+    assert result.code == ExitCode.SUCCESS
+    assert len(result.out.splitlines()) == 2
+    assert "trips" in result.out
     assert (work / "trips").is_dir()
-    assert "get_now  Tell the current date" in left.err
-    assert "unknown command /nope" in left.err
-    assert left.err.count("/undo   forget") == 2
-    assert "never read" not in left.err
+    assert "get_now  Tell the current date" in result.err
+    assert "unknown command /nope" in result.err
+    assert result.err.count("/undo   forget") == 2
+    assert "never read" not in result.err
 
 
 def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Path) -> None:
     work = tmp_path / "work"
     gbnf("run", "create a folder older", "--workspace", work)
     script = ["create a folder trips", "what time is it?", "/undo", "/undo", "/undo"]
-    left = gbnf("chat", "--workspace", work, "--quiet", stdin="\n".join(script))
-    assert left.err.splitlines()[1:] == [
+    result = gbnf("chat", "--workspace", work, "--quiet", stdin="\n".join(script))
+    assert result.err.splitlines()[1:] == [
         "forgotten: what time is it?",
         "forgotten: create a folder trips",
         "removed folder 'trips'",
@@ -61,9 +61,9 @@ def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Pa
 def test_a_piped_conversation_without_an_answer_fails(gbnf: Gbnf, tmp_path: Path, line: str) -> None:
     make_tool(tmp_path / "tools", "echo")
     options = ["--workspace", tmp_path / "work", "--manifests", tmp_path / "tools"]
-    left = gbnf("chat", *options, stdin=line)
-    assert left.code == ExitCode.FAILURE
-    assert "Traceback" not in left.err
+    result = gbnf("chat", *options, stdin=line)
+    assert result.code == ExitCode.FAILURE
+    assert "Traceback" not in result.err
 
 
 def test_an_empty_conversation(gbnf: Gbnf, tmp_path: Path) -> None:

@@ -36,24 +36,24 @@ def grammar_file(tmp_path: Path) -> Path:
 
 
 def test_compile_prints_the_grammar_and_nothing_else(gbnf: Gbnf) -> None:
-    left = gbnf("compile")
-    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
-    assert left.out == str(compile_pool(load_manifests(manifests_path())))
-    Grammar.parse(left.out)
+    result = gbnf("compile")
+    assert (result.code, result.err) == (ExitCode.SUCCESS, "")
+    assert result.out == str(compile_pool(load_manifests(manifests_path())))
+    Grammar.parse(result.out)
 
 
 def test_compile_takes_several_paths(gbnf: Gbnf) -> None:
-    left = gbnf("compile", manifests_path() / "get_now", manifests_path() / "compute" / "manifest.toml")
+    result = gbnf("compile", manifests_path() / "get_now", manifests_path() / "compute" / "manifest.toml")
     both = [load_manifests(manifests_path() / name)[0] for name in ("compute", "get_now")]
-    assert left.out == str(compile_pool(both))
+    assert result.out == str(compile_pool(both))
 
 
 def test_compile_for_a_request(gbnf: Gbnf) -> None:
-    left = gbnf("compile", "--query", "find my notes", "--report")
-    assert "get_inputs" in left.err
-    assert "left out find_files_google_workspace: " in left.err
-    assert "the request" in left.err
-    assert "_google_workspace" not in left.out
+    result = gbnf("compile", "--query", "find my notes", "--report")
+    assert "get_inputs" in result.err
+    assert "left out find_files_google_workspace: " in result.err
+    assert "the request" in result.err
+    assert "_google_workspace" not in result.out
 
 
 def test_compile_for_a_request_keeps_the_tools_that_fit_best(gbnf: Gbnf) -> None:
@@ -75,9 +75,9 @@ def test_the_report_names_each_finding(gbnf: Gbnf, tmp_path: Path) -> None:
     folder = make_loose_tool(tmp_path)
     report = compile_pool(load_manifests(folder)).report
     assert {finding.kind for finding in report} == {"free_form", "unenforced"}
-    left = gbnf("compile", folder, "--report")
-    assert all(str(finding) in left.err for finding in report)
-    assert "not exact: 1 keyword left to the validator" in left.err
+    result = gbnf("compile", folder, "--report")
+    assert all(str(finding) in result.err for finding in report)
+    assert "not exact: 1 keyword left to the validator" in result.err
     make_tool(tmp_path / "exact", "ping")
     assert "\nexact: every text" in gbnf("compile", tmp_path / "exact", "--report").err
 
@@ -121,10 +121,10 @@ def test_compile_options(gbnf: Gbnf, options: list[str], keyword: str, value: ob
 def test_check_says_where_and_what(
     gbnf: Gbnf, grammar_file: Path, text: str, code: ExitCode, said: list[str]
 ) -> None:
-    left = gbnf("check", grammar_file, text)
-    assert left.code == code
-    assert all(part in left.out for part in said)
-    assert "\x1b" not in left.out
+    result = gbnf("check", grammar_file, text)
+    assert result.code == code
+    assert all(part in result.out for part in said)
+    assert "\x1b" not in result.out
 
 
 def test_the_caret_stands_under_the_fault(gbnf: Gbnf, tmp_path: Path) -> None:
@@ -179,16 +179,16 @@ def test_check_without_a_text_checks_the_grammar(gbnf: Gbnf, grammar_file: Path)
 def test_a_broken_grammar_is_a_broken_file(gbnf: Gbnf, tmp_path: Path, grammar: bytes, problem: str) -> None:
     path = tmp_path / "broken.gbnf"
     path.write_bytes(grammar)
-    left = gbnf("check", path, "a")
-    assert (left.code, left.out) == (ExitCode.INPUT, "")
-    assert problem in left.err
-    assert "Traceback" not in left.err
+    result = gbnf("check", path, "a")
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    assert problem in result.err
+    assert "Traceback" not in result.err
 
 
 def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None:
-    left = gbnf("check", tmp_path / "nothing.gbnf", "a")
-    assert left.code == ExitCode.INPUT
-    assert "nothing.gbnf" in left.err
+    result = gbnf("check", tmp_path / "nothing.gbnf", "a")
+    assert result.code == ExitCode.INPUT
+    assert "nothing.gbnf" in result.err
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None
     ],
 )
 def test_check_as_json(gbnf: Gbnf, grammar_file: Path, text: str, value: dict[str, object]) -> None:
-    left = gbnf("check", grammar_file, text, "--json")
-    assert left.code == (ExitCode.SUCCESS if value["accepted"] else ExitCode.FAILURE)
-    assert json.loads(left.out).items() >= value.items()
+    result = gbnf("check", grammar_file, text, "--json")
+    assert result.code == (ExitCode.SUCCESS if value["accepted"] else ExitCode.FAILURE)
+    assert json.loads(result.out).items() >= value.items()
     assert json.loads(gbnf("check", grammar_file, "--json").out)["accepted"] is True
 
 
@@ -210,10 +210,10 @@ def test_check_as_json(gbnf: Gbnf, grammar_file: Path, text: str, value: dict[st
 
 
 def test_the_table_of_tools(gbnf: Gbnf) -> None:
-    left = gbnf("manifests")
-    assert left.code == ExitCode.SUCCESS
+    result = gbnf("manifests")
+    assert result.code == ExitCode.SUCCESS
     for tool in load_manifests(manifests_path()):
-        assert tool.name in left.out
+        assert tool.name in result.out
 
 
 def test_findings_are_counted_and_on_request_listed(gbnf: Gbnf, tmp_path: Path) -> None:
@@ -242,10 +242,10 @@ def test_broken_manifests_are_all_named(gbnf: Gbnf, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.toml").write_text(text)
     for command in (["manifests", tmp_path], ["compile", tmp_path], ["run", "x", "--manifests", tmp_path]):
-        left = gbnf(*command)
-        assert left.code == ExitCode.INPUT
-        assert str(tmp_path / "one") in left.err
-        assert str(tmp_path / "two") in left.err
+        result = gbnf(*command)
+        assert result.code == ExitCode.INPUT
+        assert str(tmp_path / "one") in result.err
+        assert str(tmp_path / "two") in result.err
 
 
 def make_impossible_tool(folder: Path) -> None:
@@ -255,25 +255,25 @@ def make_impossible_tool(folder: Path) -> None:
 
 def test_a_tool_that_cannot_be_called_is_named_with_its_file(gbnf: Gbnf, tmp_path: Path) -> None:
     make_impossible_tool(tmp_path)
-    left = gbnf("compile", tmp_path)
-    assert left.code == ExitCode.INPUT
-    assert str(tmp_path / "never" / "manifest.toml") in left.err
-    assert "/properties/a" in left.err
-    assert "Remove the contradiction" in left.err
-    left = gbnf("manifests", tmp_path)
-    assert left.code == ExitCode.SUCCESS
-    assert str(tmp_path / "never" / "manifest.toml") in left.out
-    assert "/properties/a" in left.out
+    result = gbnf("compile", tmp_path)
+    assert result.code == ExitCode.INPUT
+    assert str(tmp_path / "never" / "manifest.toml") in result.err
+    assert "/properties/a" in result.err
+    assert "Remove the contradiction" in result.err
+    result = gbnf("manifests", tmp_path)
+    assert result.code == ExitCode.SUCCESS
+    assert str(tmp_path / "never" / "manifest.toml") in result.out
+    assert "/properties/a" in result.out
 
 
 def test_one_tool_that_cannot_be_compiled_does_not_take_the_pool_with_it(gbnf: Gbnf, tmp_path: Path) -> None:
     make_impossible_tool(tmp_path)
     make_tool(tmp_path, "ping")
-    left = gbnf("compile", tmp_path, "--report")
-    assert left.code == ExitCode.SUCCESS
-    assert "ping" in left.out
-    assert "never" not in left.out
-    assert "left out  never: " in left.err
+    result = gbnf("compile", tmp_path, "--report")
+    assert result.code == ExitCode.SUCCESS
+    assert "ping" in result.out
+    assert "never" not in result.out
+    assert "left out  never: " in result.err
     assert gbnf("compile", tmp_path, "--strict").code == ExitCode.INPUT
 
 
@@ -288,10 +288,10 @@ def test_mistakes_are_always_listed_and_fail_with_strict(gbnf: Gbnf, tmp_path: P
     make_tool(tmp_path, "typo", args={"properties": {"a": {"type": "string", "maxlegth": 3}}})
     make_tool(tmp_path, "no_code")
     (tmp_path / "no_code" / "executor.py").unlink()
-    left = gbnf("manifests", tmp_path)
-    assert left.code == ExitCode.SUCCESS
-    assert "typo: /properties/a: maxlegth: unknown key, did you mean `maxLength`?" in left.out
-    assert "no_code: /: executor.py: there is no such file beside the manifest" in left.out
+    result = gbnf("manifests", tmp_path)
+    assert result.code == ExitCode.SUCCESS
+    assert "typo: /properties/a: maxlegth: unknown key, did you mean `maxLength`?" in result.out
+    assert "no_code: /: executor.py: there is no such file beside the manifest" in result.out
     assert gbnf("manifests", tmp_path, "--strict").code == ExitCode.FAILURE
     assert "did you mean `maxLength`?" in gbnf("compile", tmp_path, "--report").err
     strict = gbnf("compile", tmp_path, "--strict")
@@ -302,9 +302,9 @@ def test_mistakes_are_always_listed_and_fail_with_strict(gbnf: Gbnf, tmp_path: P
 def test_tools_of_an_api_need_no_code(gbnf: Gbnf, tmp_path: Path) -> None:
     file = tmp_path / "tools.json"
     file.write_text(json.dumps([{"type": "function", "function": {"name": "ping"}}]))
-    left = gbnf("manifests", file, "--strict")
-    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
-    assert "executor.py" not in left.out
+    result = gbnf("manifests", file, "--strict")
+    assert (result.code, result.err) == (ExitCode.SUCCESS, "")
+    assert "executor.py" not in result.out
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -333,16 +333,16 @@ def test_a_narrow_table_shortens_the_descriptions_only(width: int) -> None:
 def test_a_port_that_is_taken_is_said_so(gbnf: Gbnf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        left = gbnf("server", "start", "--port", port)
-    assert left.code == ExitCode.ENVIRONMENT
-    assert f"port {port} cannot be used: Address already in use. Choose another port" in left.err
+        result = gbnf("server", "start", "--port", port)
+    assert result.code == ExitCode.ENVIRONMENT
+    assert f"port {port} cannot be used: Address already in use. Choose another port" in result.err
 
 
 @pytest.mark.skipif(find_llama_server() is None, reason="there is no llama-server: gbnf server install")
 def test_what_follows_two_dashes_is_for_llama_server(gbnf: Gbnf) -> None:
-    left = gbnf("server", "start", "--port", "0", "--", "--not-an-option", "3")
-    assert left.code == ExitCode.ENVIRONMENT
-    assert "invalid argument: --not-an-option" in left.err
+    result = gbnf("server", "start", "--port", "0", "--", "--not-an-option", "3")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert "invalid argument: --not-an-option" in result.err
 
 
 def test_a_server_is_built_for_one_kind_of_gpu(gbnf: Gbnf) -> None:
@@ -359,24 +359,24 @@ def test_no_command_and_an_unknown_one_are_usage_errors(gbnf: Gbnf) -> None:
 
 @pytest.mark.parametrize("command", [[], ["run"], ["compile"], ["check"], ["manifests"], ["server", "start"]])
 def test_help_teaches(gbnf: Gbnf, command: list[str]) -> None:
-    left = gbnf(*command, "--help")
-    assert left.code == ExitCode.SUCCESS
-    assert f"gbnf {' '.join(command)}".strip() in left.out
-    assert "Try:" in left.out
+    result = gbnf(*command, "--help")
+    assert result.code == ExitCode.SUCCESS
+    assert f"gbnf {' '.join(command)}".strip() in result.out
+    assert "Try:" in result.out
 
 
 def test_the_exit_codes_are_in_the_help(gbnf: Gbnf) -> None:
-    for left in (gbnf("--help"), gbnf("run", "--help")):
+    for result in (gbnf("--help"), gbnf("run", "--help")):
         for code in ExitCode:
-            assert f" {code.value}  " in left.out
+            assert f" {code.value}  " in result.out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_for_each_shell(gbnf: Gbnf, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
-    left = gbnf("--show-completion", shell)
-    assert left.code == ExitCode.SUCCESS
-    assert "_GBNF_COMPLETE" in left.out
+    result = gbnf("--show-completion", shell)
+    assert result.code == ExitCode.SUCCESS
+    assert "_GBNF_COMPLETE" in result.out
 
 
 def test_the_version(gbnf: Gbnf) -> None:
@@ -416,9 +416,9 @@ def test_compile_a_schema(gbnf: Gbnf, tmp_path: Path, way: str) -> None:
         "path": [path],
     }
     arguments = ways[way]
-    left = gbnf("compile", *arguments, "--report", stdin=path.read_text())
-    assert left.out == str(compile_schema(SCHEMA))
-    assert left.err.splitlines()[0].endswith("bytes")
+    result = gbnf("compile", *arguments, "--report", stdin=path.read_text())
+    assert result.out == str(compile_schema(SCHEMA))
+    assert result.err.splitlines()[0].endswith("bytes")
 
 
 @pytest.mark.parametrize(
@@ -429,14 +429,14 @@ def test_a_schema_is_compiled_alone(gbnf: Gbnf, tmp_path: Path, more: list[objec
     path.write_text(json.dumps(SCHEMA))
     alone: list[list[object]] = [[path], ["--schema", path]]
     for arguments in alone:
-        left = gbnf("compile", *arguments, *more)
-        assert left.code == ExitCode.USAGE
-        assert "alone" in left.err
+        result = gbnf("compile", *arguments, *more)
+        assert result.code == ExitCode.USAGE
+        assert "alone" in result.err
 
 
 def test_the_schema_of_an_invalid_file_is_named(gbnf: Gbnf, tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
     path.write_text('{"properties": {"a": {"type": "integr"}}}')
-    left = gbnf("compile", path)
-    assert left.code == ExitCode.INPUT
-    assert f"{path}: schema at '/properties/a/type'" in left.err
+    result = gbnf("compile", path)
+    assert result.code == ExitCode.INPUT
+    assert f"{path}: schema at '/properties/a/type'" in result.err

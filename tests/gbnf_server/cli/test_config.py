@@ -47,22 +47,22 @@ port = 0
 
 def test_options_come_from_the_file_and_paths_are_relative_to_it(gbnf: Gbnf, project: Path) -> None:
     (project / "gbnf.toml").write_text(SETTINGS)
-    left = gbnf("run", "ping")
-    assert left.err.startswith(f"config: {project / 'gbnf.toml'}\nworkspace: {project / 'work'}\ntiny, ")
-    value = json.loads(left.out)
+    result = gbnf("run", "ping")
+    assert result.err.startswith(f"config: {project / 'gbnf.toml'}\nworkspace: {project / 'work'}\ntiny, ")
+    value = json.loads(result.out)
     assert value["events"][0]["tools"] == ["ping"]
     assert len(value["steps"]) == 1
 
 
 def test_the_command_line_wins(gbnf: Gbnf, project: Path, tmp_path: Path) -> None:
     (project / "gbnf.toml").write_text(SETTINGS + "[generate]\ntemperature = 0.5\n")
-    left = gbnf("run", "ping", "--workspace", tmp_path / "other", "--max-steps=2", "--no-salvage")
-    assert f"workspace: {tmp_path / 'other'}" in left.err
-    assert len(json.loads(left.out)["steps"]) == 2
+    result = gbnf("run", "ping", "--workspace", tmp_path / "other", "--max-steps=2", "--no-salvage")
+    assert f"workspace: {tmp_path / 'other'}" in result.err
+    assert len(json.loads(result.out)["steps"]) == 2
     for option in (["--server", "http://127.0.0.1:1"], ["--server=http://127.0.0.1:1"]):
-        left = gbnf("run", "ping", *option)
-        assert left.code == ExitCode.ENVIRONMENT, "the configured model does not apply beside a server"
-        assert "http://127.0.0.1:1" in left.err
+        result = gbnf("run", "ping", *option)
+        assert result.code == ExitCode.ENVIRONMENT, "the configured model does not apply beside a server"
+        assert "http://127.0.0.1:1" in result.err
 
 
 def test_nothing_of_a_configured_server_goes_to_another(
@@ -120,18 +120,18 @@ def test_a_file_of_another_user_is_refused(gbnf: Gbnf, project: Path) -> None:
 )
 def test_what_the_file_cannot_say(gbnf: Gbnf, project: Path, content: str, problem: str) -> None:
     (project / "gbnf.toml").write_text(content)
-    left = gbnf("run", "x")
-    assert (left.code, left.out) == (ExitCode.INPUT, "")
-    assert f"{project / 'gbnf.toml'}: {problem}" in left.err
+    result = gbnf("run", "x")
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    assert f"{project / 'gbnf.toml'}: {problem}" in result.err
 
 
 @pytest.mark.parametrize(("key", "value"), [("max-steps", "'many'"), ("max-steps", "0"), ("seed", "1.5")])
 def test_a_value_that_the_option_refuses(gbnf: Gbnf, project: Path, key: str, value: str) -> None:
     (project / "gbnf.toml").write_text(f"{key} = {value}")
-    left = gbnf("run", "x")
-    assert left.code == ExitCode.USAGE
-    assert f"--{key}" in left.err
-    assert f"config: {project / 'gbnf.toml'}" in left.err
+    result = gbnf("run", "x")
+    assert result.code == ExitCode.USAGE
+    assert f"--{key}" in result.err
+    assert f"config: {project / 'gbnf.toml'}" in result.err
 
 
 def test_only_commands_that_the_file_concerns_name_it(gbnf: Gbnf, project: Path) -> None:

@@ -39,7 +39,7 @@ def person(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("piped", ["prompt", "schema", None])
 def test_the_answer_fits_the_schema(gbnf: Gbnf, model: Path, person: Path, piped: str | None) -> None:
     prompt = "Ada Lovelace"
-    left = gbnf(
+    result = gbnf(
         "generate",
         "-" if piped == "prompt" else prompt,
         "--schema",
@@ -48,21 +48,21 @@ def test_the_answer_fits_the_schema(gbnf: Gbnf, model: Path, person: Path, piped
         model,
         stdin={"prompt": prompt, "schema": person.read_text(), None: ""}[piped],
     )
-    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
-    jsonschema.validate(json.loads(left.out), PERSON)
+    assert (result.code, result.err) == (ExitCode.SUCCESS, "")
+    jsonschema.validate(json.loads(result.out), PERSON)
 
 
 def test_a_truncated_answer_is_a_failure(gbnf: Gbnf, model: Path, person: Path) -> None:
-    left = gbnf("generate", "x", "--schema", person, "--model", model, "--max-tokens", "3")
-    assert left.code == ExitCode.FAILURE
-    assert "truncated after 3 tokens. Allow more: --max-tokens 6" in left.err
+    result = gbnf("generate", "x", "--schema", person, "--model", model, "--max-tokens", "3")
+    assert result.code == ExitCode.FAILURE
+    assert "truncated after 3 tokens. Allow more: --max-tokens 6" in result.err
 
 
 def test_an_answer_of_the_demonstration_model_is_no_success(gbnf: Gbnf, person: Path) -> None:
-    left = gbnf("generate", "Ada Lovelace", "--schema", person)
-    assert left.code == ExitCode.FAILURE
-    assert "--model FILE.gguf" in left.err
-    jsonschema.validate(json.loads(left.out), PERSON)
+    result = gbnf("generate", "Ada Lovelace", "--schema", person)
+    assert result.code == ExitCode.FAILURE
+    assert "--model FILE.gguf" in result.err
+    jsonschema.validate(json.loads(result.out), PERSON)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_an_invalid_schema_is_named(gbnf: Gbnf, tmp_path: Path, schema: str | No
     path = tmp_path / "schema.json"
     if schema is not None:
         path.write_text(schema)
-    left = gbnf("generate", "x", "--schema", path)
-    assert (left.code, left.out) == (ExitCode.INPUT, "")
-    assert str(path) in left.err
-    assert problem in left.err
+    result = gbnf("generate", "x", "--schema", path)
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    assert str(path) in result.err
+    assert problem in result.err
 
 
 @pytest.mark.parametrize(("prompt", "schema"), [("-", "-"), ("", "x"), (" ", "x")])

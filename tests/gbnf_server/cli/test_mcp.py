@@ -29,22 +29,22 @@ from support.toys import make_tool
 def test_options_that_do_not_fit_are_refused(
     gbnf: Gbnf, tmp_path: Path, options: list[str], message: str
 ) -> None:
-    left = gbnf("mcp", "--workspace", tmp_path, *options)
-    assert left.code == 2
-    assert message in " ".join(left.err.replace("│", " ").split())
+    result = gbnf("mcp", "--workspace", tmp_path, *options)
+    assert result.code == 2
+    assert message in " ".join(result.err.replace("│", " ").split())
 
 
 def test_a_port_in_use_is_named(gbnf: Gbnf, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        left = gbnf("mcp", "--workspace", tmp_path, "--http", taken.getsockname()[1])
-    assert left.code == 4
-    assert "cannot be used: Address already in use" in left.err
+        result = gbnf("mcp", "--workspace", tmp_path, "--http", taken.getsockname()[1])
+    assert result.code == 4
+    assert "cannot be used: Address already in use" in result.err
 
 
 def test_a_folder_without_manifests_is_named(gbnf: Gbnf, tmp_path: Path) -> None:
-    left = gbnf("mcp", "--workspace", tmp_path / "w", "--manifests", tmp_path)
-    assert left.code == 3
-    assert "contains no manifest.toml" in left.err
+    result = gbnf("mcp", "--workspace", tmp_path / "w", "--manifests", tmp_path)
+    assert result.code == 3
+    assert "contains no manifest.toml" in result.err
 
 
 def test_commands_take_the_tools_of_servers(gbnf: Gbnf, tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_servers_come_beside_other_tools(gbnf: Gbnf, tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_start_is_named(gbnf: Gbnf) -> None:
-    left = gbnf("compile", "--mcp", hostile_server("exits"))
-    assert left.code == 4
-    assert "it ended with status 2" in left.err
-    assert "no configuration found" in left.err
+    result = gbnf("compile", "--mcp", hostile_server("exits"))
+    assert result.code == 4
+    assert "it ended with status 2" in result.err
+    assert "no configuration found" in result.err
     assert gbnf("compile", "--mcp", "missing.json").code == 3

@@ -16,9 +16,9 @@ from support.command_line import Gbnf
 @pytest.mark.parametrize("name", ["count_words", "a-tool.v2", "T" * 128])
 def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my tools" / name
-    left = gbnf("new", folder)
-    assert left.code == ExitCode.SUCCESS
-    assert {Path(line) for line in left.out.splitlines()} == set(folder.iterdir())
+    result = gbnf("new", folder)
+    assert result.code == ExitCode.SUCCESS
+    assert {Path(line) for line in result.out.splitlines()} == set(folder.iterdir())
     [tool] = load_manifests(folder.parent)
     assert (tool.name, tool.path) == (name, folder / "manifest.toml")
     tests = subprocess.run(
@@ -66,9 +66,9 @@ def test_the_manifest_has_no_findings(gbnf: Gbnf, tmp_path: Path) -> None:
     ],
 )
 def test_a_name_that_no_tool_can_have(gbnf: Gbnf, tmp_path: Path, name: str, problem: str) -> None:
-    left = gbnf("new", tmp_path / "tools" / name)
-    assert (left.code, left.out) == (ExitCode.USAGE, "")
-    assert problem in left.err
+    result = gbnf("new", tmp_path / "tools" / name)
+    assert (result.code, result.out) == (ExitCode.USAGE, "")
+    assert problem in result.err
     assert not (tmp_path / "tools").exists()
 
 
@@ -77,14 +77,14 @@ def test_nothing_is_overwritten(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "mine" / "manifest.toml").write_text("mine")
     (tmp_path / "file").touch()
     for name in ("mine", "file"):
-        left = gbnf("new", tmp_path / name)
-        assert left.code == ExitCode.USAGE
-        assert "already exists" in " ".join(left.err.replace("│", " ").split())
+        result = gbnf("new", tmp_path / name)
+        assert result.code == ExitCode.USAGE
+        assert "already exists" in " ".join(result.err.replace("│", " ").split())
     assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["mine"]
 
 
 def test_a_folder_that_cannot_be_written(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    left = gbnf("new", tmp_path / "file" / "mine")
-    assert left.code == ExitCode.ENVIRONMENT
-    assert "cannot be written" in left.err
+    result = gbnf("new", tmp_path / "file" / "mine")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert "cannot be written" in result.err

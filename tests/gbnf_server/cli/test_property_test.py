@@ -17,9 +17,9 @@ COLOUR = {"type": "string", "enum": ["red", "green"]}
 
 
 def test_the_bundled_tools_pass(gbnf: Gbnf) -> None:
-    left = gbnf("test", "--examples", 5)
-    assert (left.code, left.err) == (ExitCode.SUCCESS, "")
-    assert left.out.startswith("15 tools sound and complete in 5 examples of each kind (")
+    result = gbnf("test", "--examples", 5)
+    assert (result.code, result.err) == (ExitCode.SUCCESS, "")
+    assert result.out.startswith("15 tools sound and complete in 5 examples of each kind (")
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def loosened(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("loosened")
 def test_the_smallest_counterexamples_are_shown(gbnf: Gbnf, painter: Path) -> None:
-    left = gbnf("test", painter)
-    assert left.code == ExitCode.FAILURE
-    assert "\x1b" not in left.out
-    lines = left.out.splitlines()
+    result = gbnf("test", painter)
+    assert result.code == ExitCode.FAILURE
+    assert "\x1b" not in result.out
+    lines = result.out.splitlines()
     assert "paint  not sound: an invalid call is accepted" in lines
     assert "paint  not complete: a valid call is refused" in lines
     found = [json.loads(line.split(maxsplit=1)[1]) for line in lines if line.startswith("  call ")]
@@ -71,13 +71,13 @@ def test_the_same_seed_finds_the_same(gbnf: Gbnf, painter: Path) -> None:
 def test_one_manifest_can_be_tested(gbnf: Gbnf, painter: Path) -> None:
     [tool] = load_manifests(painter)
     assert tool.path is not None
-    left = gbnf("test", tool.path, "--examples", 10)
-    assert (left.code, left.out[:23]) == (ExitCode.SUCCESS, "1 tool sound and comple")
+    result = gbnf("test", tool.path, "--examples", 10)
+    assert (result.code, result.out[:23]) == (ExitCode.SUCCESS, "1 tool sound and comple")
 
 
 def test_what_is_in_the_way_has_its_exit_code(gbnf: Gbnf, painter: Path, tmp_path: Path) -> None:
     assert gbnf("test", tmp_path / "nowhere").code == ExitCode.INPUT
-    left = gbnf("test", painter, "--vocab", tmp_path / "nothing.gguf")
-    assert left.code == ExitCode.ENVIRONMENT
-    assert "nothing.gguf" in left.err
+    result = gbnf("test", painter, "--vocab", tmp_path / "nothing.gguf")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert "nothing.gguf" in result.err
     assert gbnf("test", painter, "--examples", 0).code == ExitCode.USAGE

@@ -35,21 +35,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage")
-    assert (left.code, left.out) == (ExitCode.FAILURE, "")
-    assert "constrained by a grammar, 1 of 1 tools" in left.err
-    assert "ping" in left.err
-    assert "✓ pong\\u001b[31m, [bold]" in left.err
-    assert "exhausted" in left.err
-    assert "\x1b" not in left.err
+    result = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage")
+    assert (result.code, result.out) == (ExitCode.FAILURE, "")
+    assert "constrained by a grammar, 1 of 1 tools" in result.err
+    assert "ping" in result.err
+    assert "✓ pong\\u001b[31m, [bold]" in result.err
+    assert "exhausted" in result.err
+    assert "\x1b" not in result.err
 
 
 def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json")
-    value = json.loads(left.out)
-    assert left.code == ExitCode.FAILURE
+    result = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json")
+    value = json.loads(result.out)
+    assert result.code == ExitCode.FAILURE
     assert value["outcome"] == "exhausted"
     assert value["steps"][0]["result"] == {"entries": ["pong"]}
     kinds = [event["event"] for event in value["events"]]
@@ -70,8 +70,8 @@ def test_the_request_from_standard_input_and_options_of_the_engine(
         "--json",
     ]
     engine = ["--gpu-layers", "0", "--threads", "1"]
-    left = gbnf("run", "-", "--model", model, *engine, *options, stdin="ping è\n")
-    assert json.loads(left.out)["query"] == "ping è\n"
+    result = gbnf("run", "-", "--model", model, *engine, *options, stdin="ping è\n")
+    assert json.loads(result.out)["query"] == "ping è\n"
     assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
 
 
@@ -81,15 +81,15 @@ def test_the_order_of_tools(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "read", offer={"after": ["list"]})
     make_tool(tmp_path / "tools", "list", offer={"terminal": True})
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--quiet"]
-    left = gbnf("run", "go", "--model", model, *options)
-    assert (left.code, left.out) == (ExitCode.SUCCESS, '{"entries": ["done"]}\n')
-    assert "the tool read is never offered: it comes after 'list', which ends the run" in left.err
-    left = gbnf("run", "go", "--model", model, *options, "--terminal", "lst")
-    assert left.code == ExitCode.INPUT
-    assert "terminal names 'lst', which the pool does not have. Did you mean 'list'?" in left.err
-    left = gbnf("run", "go", "--model", model, *options, "--require", "write")
-    assert left.code == ExitCode.INPUT
-    assert "no run can end after the required tools: 'final_answer': each comes after another" in left.err
+    result = gbnf("run", "go", "--model", model, *options)
+    assert (result.code, result.out) == (ExitCode.SUCCESS, '{"entries": ["done"]}\n')
+    assert "the tool read is never offered: it comes after 'list', which ends the run" in result.err
+    result = gbnf("run", "go", "--model", model, *options, "--terminal", "lst")
+    assert result.code == ExitCode.INPUT
+    assert "terminal names 'lst', which the pool does not have. Did you mean 'list'?" in result.err
+    result = gbnf("run", "go", "--model", model, *options, "--require", "write")
+    assert result.code == ExitCode.INPUT
+    assert "no run can end after the required tools: 'final_answer': each comes after another" in result.err
 
 
 def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Path) -> None:
@@ -98,19 +98,19 @@ def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Pat
     make_tool(tmp_path / "tools", "peek", 'return {"text": "word " * 140}', offer={"after": ["look"]})
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--no-salvage"]
     options += ["--max-steps", "5", "--style", "minimal", "--model", small]
-    left = gbnf("run", "go", *options, "--require", "peek")
-    assert "history compacted  " in left.err
-    assert "do not fit" not in left.err
-    left = gbnf("run", "go", *options, "--require", "peek", "--no-compact")
-    assert "do not fit the model's context of 1000 tokens" in left.err
+    result = gbnf("run", "go", *options, "--require", "peek")
+    assert "history compacted  " in result.err
+    assert "do not fit" not in result.err
+    result = gbnf("run", "go", *options, "--require", "peek", "--no-compact")
+    assert "do not fit the model's context of 1000 tokens" in result.err
 
 
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    left = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--quiet")
-    assert left.err.startswith("exhausted: no final answer within 1 steps")
-    assert "workspace" not in left.err
+    result = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--quiet")
+    assert result.err.startswith("exhausted: no final answer within 1 steps")
+    assert "workspace" not in result.err
 
 
 def test_a_run_without_an_answer_prints_what_its_tools_returned(
@@ -118,12 +118,12 @@ def test_a_run_without_an_answer_prints_what_its_tools_returned(
 ) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    left = gbnf("run", "ping", "--model", model, *options)
-    assert left.code == ExitCode.FAILURE
-    assert left.out.strip()
-    assert "exhausted  no final answer within 1 steps" in left.err
-    assert "salvaged  in 1 step" in left.err
-    assert "not the run's answer: " in left.err
+    result = gbnf("run", "ping", "--model", model, *options)
+    assert result.code == ExitCode.FAILURE
+    assert result.out.strip()
+    assert "exhausted  no final answer within 1 steps" in result.err
+    assert "salvaged  in 1 step" in result.err
+    assert "not the run's answer: " in result.err
     value = json.loads(gbnf("run", "ping", "--model", model, *options, "--quiet", "--json").out)
     assert (value["outcome"], value["salvage"]["steps"]) == ("salvaged", [1])
     assert value["answer"] == value["salvage"]["text"]
@@ -145,10 +145,10 @@ def test_without_a_terminal_only_yes_approves(
         "1",
         "--json",
     ]
-    left = gbnf("run", "go", "--model", model, *options, *yes)
-    [step] = json.loads(left.out)["steps"]
+    result = gbnf("run", "go", "--model", model, *options, *yes)
+    [step] = json.loads(result.out)["steps"]
     assert step["fault"] == fault
-    assert ("there is nobody to ask" in left.err) == (fault is not None)
+    assert ("there is nobody to ask" in result.err) == (fault is not None)
 
 
 @pytest.mark.parametrize(
@@ -184,17 +184,17 @@ def test_what_is_in_the_way_is_said_without_a_traceback(
     problem: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    left = gbnf("run", "go", *options)
-    assert (left.code, left.out) == (code, "")
-    assert problem in left.err
-    assert "Traceback" not in left.err
+    result = gbnf("run", "go", *options)
+    assert (result.code, result.out) == (code, "")
+    assert problem in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("query", ["", "  \n", "delete \udce9"])
 def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Path, query: str) -> None:
-    left = gbnf("run", query, "--yes", "--workspace", tmp_path / "work")
-    assert (left.code, left.out) == (ExitCode.USAGE, "")
-    assert "REQUEST" in left.err
+    result = gbnf("run", query, "--yes", "--workspace", tmp_path / "work")
+    assert (result.code, result.out) == (ExitCode.USAGE, "")
+    assert "REQUEST" in result.err
     assert not (tmp_path / "work").exists()
 
 
@@ -202,8 +202,8 @@ def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Pat
 def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path, seed: str) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    left = gbnf("run", "ping", "--model", model, *options, "--temperature", "1", "--seed", seed)
-    assert left.code == ExitCode.FAILURE
+    result = gbnf("run", "ping", "--model", model, *options, "--temperature", "1", "--seed", seed)
+    assert result.code == ExitCode.FAILURE
 
 
 def test_an_image_is_copy_image_as_every_other_change(tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_a_result_that_cannot_be_written_is_one_line(
     full = Path("/dev/full").open("w")  # noqa: SIM115  # main leaves before a block would
     for out in (full, None):
         monkeypatch.setattr("sys.stdout", out)
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main(["compile"])
-        assert left.value.code == ExitCode.ENVIRONMENT
+        assert exited.value.code == ExitCode.ENVIRONMENT
         said = capsys.readouterr().err
         assert "standard output" in said
         assert said.count("\n") == 1
@@ -245,11 +245,11 @@ def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
     requests = tmp_path / "requests.jsonl"
     requests.write_text('"what time is it?"')
     for command in (["run", "what time is it?"], ["batch", requests]):
-        left = gbnf(*command, "--workspace", tmp_path / "work", *more)
-        assert ("warning: the demonstration model" in left.err) == own, left.err
-        assert ("get_weather" in left.err) == own
-        assert left.code == (ExitCode.FAILURE if own else ExitCode.SUCCESS)
-        assert f"workspace: {tmp_path / 'work'}" in left.err
+        result = gbnf(*command, "--workspace", tmp_path / "work", *more)
+        assert ("warning: the demonstration model" in result.err) == own, result.err
+        assert ("get_weather" in result.err) == own
+        assert result.code == (ExitCode.FAILURE if own else ExitCode.SUCCESS)
+        assert f"workspace: {tmp_path / 'work'}" in result.err
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

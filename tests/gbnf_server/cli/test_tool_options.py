@@ -28,9 +28,9 @@ def tools(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(left: CommandResult) -> list[str]:
-    assert left.code == ExitCode.SUCCESS, left.err
-    return [row["name"] for row in json.loads(left.out)]
+def names(result: CommandResult) -> list[str]:
+    assert result.code == ExitCode.SUCCESS, result.err
+    return [row["name"] for row in json.loads(result.out)]
 
 
 def test_sources_are_joined(gbnf: Gbnf, tools: Path) -> None:
@@ -38,17 +38,17 @@ def test_sources_are_joined(gbnf: Gbnf, tools: Path) -> None:
     assert names(gbnf("manifests", *files, "--json")) == ["weather", "forecast"]
     assert names(gbnf("manifests", tools / "mine", *files, "--json")) == ["ping", "weather", "forecast"]
     assert names(gbnf("manifests", "--manifests", tools / "mine", "--json")) == ["ping"]
-    left = gbnf("manifests", "--tools", "-", "--json", stdin=json.dumps(OPENAI))
-    assert names(left) == ["weather"]
+    result = gbnf("manifests", "--tools", "-", "--json", stdin=json.dumps(OPENAI))
+    assert names(result) == ["weather"]
 
 
 @pytest.mark.parametrize("name", ["openai.json", "anthropic.txt"])
 def test_a_path_is_recognised_by_its_content(gbnf: Gbnf, tools: Path, name: str) -> None:
     [tool] = names(gbnf("manifests", tools / name, "--json"))
-    left = gbnf("compile", tools / name)
-    assert tool in left.out
-    assert gbnf("compile", "--tools", tools / name).out == left.out
-    assert left.code == gbnf("test", tools / name, "--examples", "1").code == ExitCode.SUCCESS
+    result = gbnf("compile", tools / name)
+    assert tool in result.out
+    assert gbnf("compile", "--tools", tools / name).out == result.out
+    assert result.code == gbnf("test", tools / name, "--examples", "1").code == ExitCode.SUCCESS
 
 
 def test_every_command_takes_them(gbnf: Gbnf, tools: Path) -> None:
@@ -56,23 +56,23 @@ def test_every_command_takes_them(gbnf: Gbnf, tools: Path) -> None:
     source = ["--tools", tools / "openai.json"]
     work = ["--model", model, "--workspace", tools / "work", "--max-steps", "1"]
     (tools / "asked.jsonl").write_text('"go"\n')
-    left = gbnf("run", "go", *source, *work, "--json", "--no-salvage")
-    assert json.loads(left.out)["events"][0]["tools"] == ["weather"]
+    result = gbnf("run", "go", *source, *work, "--json", "--no-salvage")
+    assert json.loads(result.out)["events"][0]["tools"] == ["weather"]
     assert gbnf("batch", tools / "asked.jsonl", *source, *work).code == ExitCode.FAILURE
     assert "weather" in gbnf("chat", *source, *work, stdin="/tools").err
-    left = gbnf("call", "weather", '{"city": "Rome"}', *source, "--workspace", tools / "work")
-    assert left.code == ExitCode.FAILURE
-    assert "was loaded without code" in left.err
+    result = gbnf("call", "weather", '{"city": "Rome"}', *source, "--workspace", tools / "work")
+    assert result.code == ExitCode.FAILURE
+    assert "was loaded without code" in result.err
     assert gbnf("call", "weather", "{}", *source).code == ExitCode.USAGE
 
 
 def test_problems_are_all_named(gbnf: Gbnf, tools: Path) -> None:
     (tools / "bad.json").write_text('[{"name": 3, "parameters": {}}, {"type": "web_search"}]')
-    left = gbnf("compile", "--tools", tools / "bad.json", "--tools", tools / "none.json")
-    assert left.code == ExitCode.INPUT
+    result = gbnf("compile", "--tools", tools / "bad.json", "--tools", tools / "none.json")
+    assert result.code == ExitCode.INPUT
     for problem in ("bad.json: [0]", "bad.json: [1]", "none.json: cannot be read"):
-        assert problem in left.err
-    left = gbnf(
+        assert problem in result.err
+    result = gbnf(
         "compile",
         "--tools",
         tools / "openai.json",
@@ -80,8 +80,8 @@ def test_problems_are_all_named(gbnf: Gbnf, tools: Path) -> None:
         "-",
         stdin=json.dumps([{"name": "weather", "parameters": {}}]),
     )
-    assert left.code == ExitCode.INPUT
-    assert "another tool has the same name" in left.err
+    assert result.code == ExitCode.INPUT
+    assert "another tool has the same name" in result.err
 
 
 def test_standard_input_is_read_once(gbnf: Gbnf, tools: Path) -> None:

@@ -74,11 +74,11 @@ def test_ways_to_call(
     gbnf: Gbnf, options: list[Any], way: list[str], texts: list[str], code: ExitCode
 ) -> None:
     with scripted(completion=said(*texts)) as script:
-        left = gbnf("run", "ping", "--server", script.url, *options, *way, "--no-salvage")
+        result = gbnf("run", "ping", "--server", script.url, *options, *way, "--no-salvage")
         asked = [body for path, body in script.asked if path == "/completion"]
-    assert left.code == code
+    assert result.code == code
     if code == ExitCode.SUCCESS:
-        assert left.out == "It said pong.\n"
+        assert result.out == "It said pong.\n"
     held = ["grammar" in body for body in asked]
     match way[0]:
         case "--soft" | "--no-grammar" | "--lines":
@@ -127,9 +127,9 @@ def test_ways_that_do_not_go_together(gbnf: Gbnf, wrong: list[str]) -> None:
     ],
 )
 def test_old_names_of_options_are_accepted_and_hidden(gbnf: Gbnf, old: list[str], message: str) -> None:
-    left = gbnf(*old)
-    assert left.code == ExitCode.USAGE
-    assert message in left.err
+    result = gbnf(*old)
+    assert result.code == ExitCode.USAGE
+    assert message in result.err
     command = old[: 2 if old[0] == "server" else 1]
     shown = gbnf(*command, "--help").out
     assert message in shown
@@ -138,10 +138,10 @@ def test_old_names_of_options_are_accepted_and_hidden(gbnf: Gbnf, old: list[str]
 
 
 def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:
-    left = gbnf("check", "--", "--soft", "x")
-    assert left.code == ExitCode.INPUT
-    assert "--soft" in left.err
-    assert "--call-format" not in left.err
+    result = gbnf("check", "--", "--soft", "x")
+    assert result.code == ExitCode.INPUT
+    assert "--soft" in result.err
+    assert "--call-format" not in result.err
 
 
 def test_the_command_line_has_the_defaults_of_the_planner() -> None:
@@ -205,8 +205,8 @@ def test_every_kind_of_server(
     answers: dict[str, list[Any]] = {path: [reply(PING), reply(ANSWER)]}
     with scripted(**answers) as script:
         source = ["--backend", kind, "--server", script.url, "--model", "m", "--ctx-size", "4096"]
-        left = gbnf("run", "ping", *source, *options)
-    assert (left.code, left.out) == (ExitCode.SUCCESS, "It said pong.\n")
+        result = gbnf("run", "ping", *source, *options)
+    assert (result.code, result.out) == (ExitCode.SUCCESS, "It said pong.\n")
     body = script.asked[0][1]
     assert body["model"] == "m"
     assert held is None or held in body
@@ -223,20 +223,20 @@ def test_a_key_that_a_server_wants_is_asked_for(
         "bench": ["--out", tmp_path / "out"],
     }[command]
     with scripted(props=[Reply(401, {"error": {"message": "Invalid API Key"}})]) as script:
-        left = gbnf(command, *more, "--server", script.url)
-    assert left.code == ExitCode.ENVIRONMENT
-    assert "HTTP 401: Invalid API Key. Set its API key: --api-key, LLAMA_API_KEY" in left.err
+        result = gbnf(command, *more, "--server", script.url)
+    assert result.code == ExitCode.ENVIRONMENT
+    assert "HTTP 401: Invalid API Key. Set its API key: --api-key, LLAMA_API_KEY" in result.err
 
 
 def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) -> None:
     turns: list[Any] = [streamed(PING[:9], PING[9:]), streamed(ANSWER[:50], ANSWER[50:60], ANSWER[60:])]
     with scripted(completion=turns) as script:
-        left = gbnf("run", "ping", "--server", script.url, *options, "--stream")
-    assert (left.code, left.out) == (ExitCode.SUCCESS, "It said pong.\n")
+        result = gbnf("run", "ping", "--server", script.url, *options, "--stream")
+    assert (result.code, result.out) == (ExitCode.SUCCESS, "It said pong.\n")
     turns = [streamed(PING), streamed(ANSWER[:50], ANSWER[50:])]
     with scripted(completion=turns) as script:
-        left = gbnf("run", "ping", "--server", script.url, *options, "--stream", "--json", "--quiet")
-    kinds = [json.loads(line)["event"] for line in left.out.splitlines()]
+        result = gbnf("run", "ping", "--server", script.url, *options, "--stream", "--json", "--quiet")
+    kinds = [json.loads(line)["event"] for line in result.out.splitlines()]
     assert kinds.count("text_written") == 3
     assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
 
@@ -250,9 +250,9 @@ def test_an_answer_truncated_while_it_was_streamed_is_not_final(gbnf: Gbnf, opti
         streamed(ANSWER),
     ]
     with scripted(completion=turns) as script:
-        left = gbnf("run", "ping", "--server", script.url, *options, "--stream")
-    assert left.code == ExitCode.SUCCESS
-    assert left.out == "It said \nIt said pong.\n"
+        result = gbnf("run", "ping", "--server", script.url, *options, "--stream")
+    assert result.code == ExitCode.SUCCESS
+    assert result.out == "It said \nIt said pong.\n"
 
 
 @pytest.mark.parametrize("sees", [True, False])
@@ -262,8 +262,8 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
     describe = '{"name": "describe_frame", "arguments": {"path": "frame.png"}}'
     answer = '{"name": "final_answer", "arguments": {"message": "It is dark."}}'
     with scripted(props=[props], completion=said(PING if sees else describe, answer)) as script:
-        left = gbnf("run", "look", "--server", script.url, *options, "--image", tmp_path / "frame.png")
-    assert (left.code, left.out) == (ExitCode.SUCCESS, "It is dark.\n")
+        result = gbnf("run", "look", "--server", script.url, *options, "--image", tmp_path / "frame.png")
+    assert (result.code, result.out) == (ExitCode.SUCCESS, "It is dark.\n")
     prompt = script.asked[-1][1]["prompt"]
     if sees:
         assert len(prompt["multimodal_data"]) == 1
@@ -297,8 +297,8 @@ def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tm
 
     def run(*more: str) -> tuple[str, int]:
         with scripted(props=[props], completion=said("hm", PING, "so", ANSWER)) as script:
-            left = gbnf("run", "ping", "--server", script.url, *options, *more, "--max-steps", "2")
-            return left.err, [path for path, _ in script.asked].count("/completion")
+            result = gbnf("run", "ping", "--server", script.url, *options, *more, "--max-steps", "2")
+            return result.err, [path for path, _ in script.asked].count("/completion")
 
     shown, asked = run()
     assert "profile of tiny.gguf: grammar" in shown
@@ -326,9 +326,9 @@ def test_tuning_on_a_suite_runs_its_tools(
     suite = tmp_path / "mine.toml"
     suite.write_text('[[cases]]\nquery = "create a folder trips"\nafter = { folders = ["trips"] }\n'
                      'first = ["create_dirs"]\nsteps = 2\n')  # fmt: skip
-    left = gbnf("tune", "--suite", suite, "--strategy", "grammar", "--dry-run", "--quiet")
-    assert left.code == ExitCode.SUCCESS
-    assert "100%" in left.out
-    assert "best: grammar" in left.err
+    result = gbnf("tune", "--suite", suite, "--strategy", "grammar", "--dry-run", "--quiet")
+    assert result.code == ExitCode.SUCCESS
+    assert "100%" in result.out
+    assert "best: grammar" in result.err
     assert not (tmp_path / "profiles").exists()
     assert gbnf("tune", "--strategy", "handrail").code == ExitCode.USAGE

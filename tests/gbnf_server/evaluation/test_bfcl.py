@@ -405,9 +405,9 @@ def test_every_configuration_runs(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main(["bench", "--bfcl", str(folder), "--compile-only"])
-    assert left.value.code == 0
+    assert exited.value.code == 0
     assert "simple_python" in capsys.readouterr().out
     command = [
         "bench",
@@ -421,9 +421,9 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "--limit",
         "1",
     ]
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main(command)
-    assert left.value.code == 0
+    assert exited.value.code == 0
     assert "irrelevance (1)" in capsys.readouterr().out
     [stored] = (tmp_path / "out").glob("*.json")
     assert len(json.loads(stored.read_text())["answers"]) == 3
@@ -432,10 +432,10 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "file").touch()
     for out, said in [("out", f"{stored.name} can't be written: Is a directory"), ("file", "is in the way")]:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main([*command, "--out", str(tmp_path / out)])
-        assert left.value.code == 4
+        assert exited.value.code == 4
         assert f"{said}; use another --out" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main(["bench", "--compile-only"])
-    assert left.value.code == 2
+    assert exited.value.code == 2

@@ -37,9 +37,9 @@ SUITE = DEFAULT = suite("pings", case("ping it", calls=[call("ping")]))
 
 
 def _gbnf(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main(["bench", *arguments])
-    return int(left.value.code or 0)
+    return int(exited.value.code or 0)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_what_cannot_be_done_is_said(
 
 def test_a_python_suite_can_be_tuned_on(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
     del suite
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main(["tune", "--suite", "pings.py", "--manifests", "ping.toml", "--model", "none.gguf", "--dry-run"])
-    assert left.value.code == ExitCode.ENVIRONMENT
+    assert exited.value.code == ExitCode.ENVIRONMENT
     assert "none.gguf" in capsys.readouterr().err
