@@ -40,7 +40,7 @@ def test_every_exception_derives_from_the_root() -> None:
     assert {error for error in found if not issubclass(error, GbnfError)} == set()
 
 
-def test_no_bare_error_leaves_the_package() -> None:
+def test_no_builtin_exception_is_raised() -> None:
     raising = {
         path.name
         for path in Path(gbnf.__file__).parent.rglob("*.py")

@@ -136,7 +136,7 @@ def test_a_library_that_does_not_load(tmp_path: Path, library: str, words: str) 
         assert "Traceback" not in elsewhere.stderr
 
 
-def test_a_build_that_dies_of_repacked_weights(tmp_path: Path) -> None:
+def test_a_build_that_crashes_on_repacked_weights_is_reported(tmp_path: Path) -> None:
     environment = crashing_environment(tmp_path)
     command = [sys.executable, "-m", "gbnf_server", "doctor", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

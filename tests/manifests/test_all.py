@@ -86,7 +86,9 @@ def test_a_working_day(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["..", "/etc", "out", ".gbnf", "in/../.."])
-def test_none_leaves_the_workspace(tmp_path: Path, name: str, arguments: dict[str, Any], path: str) -> None:
+def test_no_executor_changes_files_outside_the_workspace(
+    tmp_path: Path, name: str, arguments: dict[str, Any], path: str
+) -> None:
     from support.executors import run_of
 
     context = world(tmp_path / "space")

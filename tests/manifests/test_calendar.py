@@ -201,7 +201,7 @@ def test_hours(tmp_path: Path, part: str, hours: tuple[int, int]) -> None:
     assert len(found) == hours[1] - hours[0]
 
 
-def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+def test_omitted_arguments_have_defaults(tmp_path: Path) -> None:
     assert free(tmp_path, start_date="2026-11-24") == [
         "2026-11-24T09:00/2026-11-24T10:00",
         "2026-11-24T10:00/2026-11-24T11:00",

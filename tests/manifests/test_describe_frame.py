@@ -55,7 +55,9 @@ def chequered() -> Image.Image:
         (Image.linear_gradient("L"), {"uniform": False, "brightness": 128}, "no edges"),
     ],
 )
-def test_what_is_said(tmp_path: Path, image: Image.Image, facts: dict[str, Any], words: str) -> None:
+def test_descriptions_of_images(
+    tmp_path: Path, image: Image.Image, facts: dict[str, Any], words: str
+) -> None:
     found = describe(tmp_path, image)
     assert {key: found[key] for key in facts} == facts
     [said] = found["entries"]

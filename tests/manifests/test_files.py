@@ -198,7 +198,7 @@ def test_a_folder_that_is_there_stays(tmp_path: Path) -> None:
     assert context.journal.undo_last_turn("second").undone == ("removed folder 'a/b'",)
 
 
-def test_what_lies_in_a_deleted_folder_goes_with_it(tmp_path: Path) -> None:
+def test_content_of_a_deleted_folder_is_deleted_with_it(tmp_path: Path) -> None:
     plant(tmp_path)
     context = world(tmp_path)
     paths = ["notes/a.txt", "notes", "a.txt", "./a.txt", "notes/2026/b.txt"]
@@ -207,7 +207,7 @@ def test_what_lies_in_a_deleted_folder_goes_with_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in context.workspace.trash.rglob("*.txt")) == ["a.txt", "a.txt", "b.txt"]
 
 
-def test_undo_tells_what_it_could_not_take_back(tmp_path: Path) -> None:
+def test_undo_reports_what_it_could_not_undo(tmp_path: Path) -> None:
     context = world(tmp_path)
     run_of("write_files")({"files": [{"path": "a", "content": "1"}]}, context)
     (tmp_path / "a").write_text("by hand")

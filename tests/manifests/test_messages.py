@@ -254,7 +254,7 @@ def test_some_recipients_are_refused(tmp_path: Path, starttls: Server) -> None:
         ({"GBNF_SMTP_CA_FILE": "/nonexistent"}, "me", "x", "did not take the message"),
     ],
 )
-def test_what_is_not_sent_leaves_no_copy(
+def test_a_message_that_is_not_sent_leaves_no_copy(
     tmp_path: Path, starttls: Server, settings: dict[str, str | None], to: str, body: str, reason: str
 ) -> None:
     merged = {name: value for name, value in (starttls.settings | settings).items() if value is not None}

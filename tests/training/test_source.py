@@ -71,7 +71,7 @@ def test_a_slot_of_a_wording_is_never_mistyped(seed: int, language: Language) ->
 
 
 @given(SEEDS, LANGUAGES)
-def test_a_word_more_stands_between_the_others(seed: int, language: Language) -> None:
+def test_an_additional_word_is_inserted_between_the_others(seed: int, language: Language) -> None:
     source = Source(seed, language)
     template = source.choice(wording.wordings(source, source.choice(["send", "write", "event", "find_send"])))
     said, filled = template.split(" "), wording.filled(source, template).split(" ")

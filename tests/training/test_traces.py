@@ -35,7 +35,7 @@ def test_every_call_is_valid_for_the_tools_of_its_pool(seed: int) -> None:
 
 
 @given(SEEDS)
-def test_arguments_stand_in_declared_order(seed: int) -> None:
+def test_arguments_are_in_declared_order(seed: int) -> None:
     for step in trace(random.Random(seed)).steps:
         declared = [
             name

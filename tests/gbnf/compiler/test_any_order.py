@@ -83,7 +83,7 @@ def test_eight_properties_are_still_few() -> None:
 
 
 @given(st.integers(MAX_ANY_ORDER + 1, MAX_SPLIT + 2 * PROPERTIES_PER_BLOCK), st.data())
-def test_a_larger_object_takes_the_orders_that_splitting_gives(count: int, data: st.DataObject) -> None:
+def test_a_larger_object_accepts_the_orders_of_splitting(count: int, data: st.DataObject) -> None:
     places = list(range(count))
     required = data.draw(st.sets(st.sampled_from(places), max_size=3))
     some = data.draw(st.sets(st.sampled_from(places), max_size=6) | st.just(set(places)))

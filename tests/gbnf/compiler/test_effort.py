@@ -191,7 +191,7 @@ def test_work_is_counted_alike_whether_cached_or_not() -> None:
                 expensive(2)
 
 
-def test_a_share_leaves_work_for_what_comes_after() -> None:
+def test_an_exhausted_share_leaves_the_rest_of_the_effort() -> None:
     with limit_effort(100):
         with pytest.raises(EffortSpent), limit_effort_share(4):
             spend(26)

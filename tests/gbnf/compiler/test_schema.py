@@ -461,7 +461,7 @@ UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
         ({"allOf": [{"contains": {}, "unevaluatedItems": False}]}, ["/allOf/0/unevaluatedItems"]),
     ],
 )  # fmt: skip
-def test_a_finding_names_the_keyword_where_it_stands(schema: Any, pointers: list[str]) -> None:
+def test_a_finding_has_the_pointer_of_its_keyword(schema: Any, pointers: list[str]) -> None:
     found = compile_schema(schema).report
     assert [finding.pointer for finding in found if finding.kind == "unenforced"] == pointers
 

@@ -119,7 +119,7 @@ def test_abstentions(field: Field, line: str) -> None:
         ("2 - the second\nIt rhymes.\nLet me know!", 2),
     ],
 )
-def test_what_stands_around_an_answer_is_left_out_and_listed(answer: str, notes: int) -> None:
+def test_text_around_an_answer_is_ignored_and_listed(answer: str, notes: int) -> None:
     outcome = JUDGE.parse(answer)
     assert isinstance(outcome, ParsedAnswer)
     assert dict(outcome.values) == {"best": 2, "reason": "It rhymes."}

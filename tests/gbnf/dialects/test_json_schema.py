@@ -58,7 +58,7 @@ POOLS = st.lists(
 
 
 @given(POOLS, st.sampled_from([(), (1,), (1, 3)]), st.data())
-def test_it_says_of_calls_and_near_misses_what_the_grammar_says(pool: Any, steps: Any, data: Any) -> None:
+def test_it_agrees_with_the_grammar_on_calls_and_near_misses(pool: Any, steps: Any, data: Any) -> None:
     grammar = compile_pool(pool, final_answer=True, steps=steps)
     schema = call_schema(pool, final_answer=True, steps=steps)
     tools = (*pool, FINAL_ANSWER)
@@ -107,7 +107,7 @@ def test_references_of_two_tools_do_not_clash() -> None:
         assert (schema_violation(schema, json.dumps(call)) is None) == is_valid
 
 
-def test_what_cannot_be_said_is_an_error() -> None:
+def test_unsupported_pools_are_errors() -> None:
     with pytest.raises(PoolError, match="empty"):
         call_schema([])
     with pytest.raises(PoolError, match="two tools"):

@@ -19,7 +19,9 @@ seeds = st.integers(0, 2**32).map(Random)
 
 
 @given(grammars(), seeds, st.integers(0, 60))
-def test_every_text_of_the_language_takes_the_course(rules: Rules, random: Random, cut: int) -> None:
+def test_every_text_of_the_language_begins_with_the_forced_text(
+    rules: Rules, random: Random, cut: int
+) -> None:
     text = generate(rules, random, budget=60)
     state = Matcher(rules).start().advance(text[:cut])
     assert state is not None

@@ -103,7 +103,7 @@ def test_what_is_not_allowed_is_refused(rules: Rules, random: Random, char: str)
 
 
 @given(grammars(), seeds)
-def test_what_is_forced_is_the_only_way_on(rules: Rules, random: Random) -> None:
+def test_forced_text_is_the_only_continuation(rules: Rules, random: Random) -> None:
     text = generate(rules, random, budget=40)
     at = random.randint(0, len(text))
     state = Matcher(rules).start().advance(text[:at])

@@ -67,7 +67,7 @@ def test_ambiguity_and_depth_cost_no_more_than_text(gbnf: str, text: str) -> Non
     assert Matcher(parse_gbnf(gbnf)).match(text).complete
 
 
-def test_it_forgets_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matching_continues_after_the_caches_are_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gbnf.grammar.match._MAX_CACHED", 10)
     assert Matcher(parse_gbnf('root ::= "(" root{0,3} ")"')).match("(()(()())())").complete
 

@@ -50,7 +50,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("gbnf", "text"), TAKEN)
-def test_taken(gbnf: str, text: str) -> None:
+def test_accepted_texts(gbnf: str, text: str) -> None:
     assert Matcher(parse_gbnf(gbnf)).match(text).complete
     assert engine().match(gbnf, text).complete
 

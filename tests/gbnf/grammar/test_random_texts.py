@@ -11,7 +11,7 @@ from gbnf.grammar.parse import parse_gbnf
 from support.random_texts import generate, shortest_text
 
 
-def test_it_always_ends() -> None:
+def test_generation_terminates() -> None:
     rules = parse_gbnf('root ::= "(" root root root ")" | "x"')
     for seed in range(50):
         assert len(generate(rules, Random(seed), budget=100)) < 1_000
@@ -40,7 +40,7 @@ def test_characters_spread_over_the_planes_and_none_is_unmatchable() -> None:
     assert not any(char == 0 or 0xD800 <= char <= 0xDFFF for char in chars)
 
 
-def test_the_upper_bound_comes() -> None:
+def test_repetitions_reach_their_upper_bound() -> None:
     random = Random(3)
     rules = parse_gbnf('root ::= "a"{2,30}')
     assert {len(generate(rules, random)) for _ in range(300)} >= {2, 3, 30}

@@ -56,7 +56,7 @@ def test_results_are_json_and_within_the_limit(step: Any, result: Any, limit: An
         max_size=5,
     )
 )
-def test_a_text_that_keeps_its_ends_says_truly_what_it_lost(texts: list[str]) -> None:
+def test_a_shortened_text_keeps_its_ends_and_counts_the_removed_characters(texts: list[str]) -> None:
     whole = result_text(1, {"entries": texts})
     text = result_text(1, {"entries": texts}, limit=300, keep_ends=True)
     assert len(text) <= len(whole)

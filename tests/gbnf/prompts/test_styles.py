@@ -71,7 +71,7 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def test_what_each_style_says() -> None:
+def test_descriptions_in_each_style() -> None:
     assert describe_tool(TOOL, "minimal", "en") == "book_room(size, hours?, guests?)"
     assert describe_tool(TOOL, "default", "en") == describe_tool(TOOL, "full", "en")
     assert describe_tool(TOOL, "default", "en") == (

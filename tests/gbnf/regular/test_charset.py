@@ -49,7 +49,9 @@ def test_minterms_tell_apart_what_the_sets_do(sets: list[CharSet], char: str) ->
 
 
 @given(st.lists(SETS, max_size=3), st.lists(SETS, max_size=3), CHARS)
-def test_a_joint_alphabet_knows_both(left: list[CharSet], right: list[CharSet], char: str) -> None:
+def test_a_common_refinement_maps_to_both_alphabets(
+    left: list[CharSet], right: list[CharSet], char: str
+) -> None:
     one, two = minterms(left)[0], minterms(right)[0]
     alphabet, pairs = common_refinement(one, two)
     assert pairs[alphabet.class_of(char)] == (one.class_of(char), two.class_of(char))

@@ -32,7 +32,7 @@ def held(name: str) -> Dfa:
 
 @given(st.data())
 @pytest.mark.parametrize("name", EXACT)
-def test_the_checker_accepts_every_word(name: str, data: st.DataObject) -> None:
+def test_the_format_checker_accepts_every_word(name: str, data: st.DataObject) -> None:
     word = data.draw(words_of(held(name)))
     assert CHECKER.conforms(word, name)
 

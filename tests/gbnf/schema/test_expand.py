@@ -89,7 +89,7 @@ def test_shapes(schema: Any, shapes: list[Any]) -> None:
         ({"enum": [1, 2], "if": {"const": 1}, "then": False}, [2]),
     ],
 )
-def test_listed_values_are_judged_by_all_that_stands_beside_them(schema: Any, values: list[Any]) -> None:
+def test_listed_values_are_filtered_by_the_keywords_beside_them(schema: Any, values: list[Any]) -> None:
     found = ExpandedSchema(schema)
     assert found.values.shapes == ()
     assert sorted(map(json.dumps, found.values.values)) == sorted(map(json.dumps, values))

@@ -124,7 +124,7 @@ def _accepted(grammar: Grammar, values: list[Any]) -> list[bool]:
         ),
     ],
 )
-def test_a_dynamic_reference_leads_where_its_way_says(
+def test_a_dynamic_reference_resolves_by_the_path_to_it(
     schema: dict[str, Any], valid: list[Any], invalid: list[Any]
 ) -> None:
     grammar = compile_schema(schema)
@@ -134,7 +134,7 @@ def test_a_dynamic_reference_leads_where_its_way_says(
     assert _accepted(grammar, [*valid, *invalid]) == [True] * len(valid) + [False] * len(invalid)
 
 
-def test_a_resource_that_no_reference_led_to_is_on_the_way() -> None:
+def test_an_enclosing_resource_is_in_the_dynamic_scope() -> None:
     """By the specification (2020-12 core, 7.1), a subschema's parent is in its dynamic scope."""
     schema = {
         "$schema": _2020,

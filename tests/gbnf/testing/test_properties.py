@@ -229,7 +229,7 @@ def test_a_loosened_rule_is_found_unsound_and_shrunk() -> None:
     assert any("train" in error for error in found.errors)
 
 
-def test_an_enum_that_is_left_open_is_found_by_its_near_misses() -> None:
+def test_near_misses_find_an_unenforced_enum() -> None:
     loose = Tool(
         name="book_trip",
         args={**TRIP.args, "properties": {**TRIP.args["properties"], "train": {"type": "string"}}},
@@ -276,7 +276,7 @@ def test_an_oracle_that_refuses_a_derived_text_is_reported() -> None:
         assert_sound(compile_pool([TRIP]), [TRIP], accepts=lambda _: False)
 
 
-def test_a_law_that_could_try_nothing_says_so() -> None:
+def test_a_law_without_examples_is_an_error() -> None:
     schema = {"type": "string", "not": {"type": "string"}}
     with pytest.raises(NoExampleError, match="no valid value"):
         assert_complete(Grammar.parse('root ::= "1"'), schema)

@@ -69,7 +69,7 @@ def test_what_is_no_near_miss(keys: dict[str, Any]) -> None:
     assert manifest(**keys).findings == ()
 
 
-def test_members_that_are_not_declared_are_left_out_of_their_group() -> None:
+def test_undeclared_members_are_removed_from_their_group() -> None:
     tool = manifest(
         args={
             "properties": {"values": {"type": "string"}, "entries": {"type": "string"}},

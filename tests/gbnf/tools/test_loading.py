@@ -323,7 +323,7 @@ def test_what_is_declared_elsewhere_may_be_required() -> None:
         assert Tool.from_mapping({"name": "a", "args": args}).args == {"type": "object", **args}
 
 
-def test_what_the_runtime_fills_in_leaves_every_list() -> None:
+def test_runtime_resolved_arguments_are_removed_from_every_list() -> None:
     properties = {name: {"type": "string"} for name in "abc"} | {"r": {"runtime_resolved": True}}
     args = {"properties": properties, "required": ["a", "r"], "requires_one_of": [["b", "r"], ["r"]]}
     tool = Tool.from_mapping({"name": "a", "args": args})
@@ -383,7 +383,7 @@ def test_the_built_in_names_are_reserved() -> None:
     assert list(ASK_USER.args["properties"]) == ["question", "options"]
 
 
-def test_what_a_manifest_says_of_its_surroundings_is_kept() -> None:
+def test_the_run_section_of_a_manifest_is_kept() -> None:
     run = {"env": ["A", "_b2"], "memory_mb": 0, "max_result_kb": 1, "other": 1}
     content = {"name": "a", "description": "d", "args": ARGS}
     tool = Tool.from_mapping({**content, "run": run})

@@ -83,7 +83,7 @@ def test_case_and_accents_do_not_count(pool: Any, query: Any) -> None:
 
 
 @given(pools, queries)
-def test_a_twin_goes_only_for_a_variant_that_stays(pool: Any, query: Any) -> None:
+def test_a_tool_is_replaced_only_by_a_variant_that_is_kept(pool: Any, query: Any) -> None:
     selection = filter_pool(pool, query)
     for tool, reason in selection.dropped.items():
         if "replaces it" in reason:
@@ -117,7 +117,7 @@ texts = st.lists(words, max_size=9)
 
 
 @given(texts, texts, st.lists(texts.map(" ".join), max_size=4))
-def test_what_stands_inside_a_longer_marker_does_not_count(before: Any, after: Any, markers: Any) -> None:
+def test_find_longest_ignores_markers_inside_longer_ones(before: Any, after: Any, markers: Any) -> None:
     text = " ".join([*before, "here", *after])
     alone = PhraseMatcher(markers)
     assert alone.find_all(text) == {

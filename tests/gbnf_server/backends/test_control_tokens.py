@@ -90,7 +90,7 @@ def test_each_control_token_is_text(vocabulary: str) -> None:
 
 
 @given(st.data(), st.sampled_from(VOCABULARIES))
-def test_whatever_stands_around_it(data: st.DataObject, vocabulary: str) -> None:
+def test_no_text_contains_a_control_token(data: st.DataObject, vocabulary: str) -> None:
     text = data.draw(_texts(vocabulary))
     for said in _said(text):
         assert not _read(vocabulary, said), said
@@ -172,7 +172,9 @@ def test_only_the_templates_own_control_tokens_are_in_a_prompt(
 
 
 @given(st.data(), st.sampled_from(VOCABULARIES), st.sampled_from(CONTENTS), st.sampled_from(UNKNOWN))
-def test_whatever_is_said_by_whom(data: st.DataObject, vocabulary: str, content: str, unknown: str) -> None:
+def test_no_message_adds_a_control_token(
+    data: st.DataObject, vocabulary: str, content: str, unknown: str
+) -> None:
     """Texts that complete each other too, across messages and across what the template puts between them."""
     texts = data.draw(st.lists(_texts(vocabulary), min_size=1, max_size=4))
     template = _template(vocabulary, content, unknown)
@@ -238,7 +240,7 @@ def _texts_of(value: object) -> list[str]:
             return []
 
 
-def test_a_model_in_this_process_says_its_names_itself() -> None:
+def test_a_model_in_process_supplies_its_control_tokens() -> None:
     """Whatever their form: here the vocabulary is known."""
     model = copy.copy(_model("qwen2"))
     model.__dict__["control_token_texts"] = frozenset({"¤end¤", "<|im_end|>"})
@@ -247,7 +249,7 @@ def test_a_model_in_this_process_says_its_names_itself() -> None:
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-def test_a_vocabulary_tells_the_names_of_its_control_tokens(vocabulary: str) -> None:
+def test_a_vocabulary_lists_the_texts_of_its_control_tokens(vocabulary: str) -> None:
     assert _model(vocabulary).control_token_texts >= set(_control_tokens(vocabulary).values())
 
 
@@ -260,7 +262,7 @@ def test_a_vocabulary_tells_the_names_of_its_control_tokens(vocabulary: str) -> 
         {"chat_template": "{{ m.content.replace('<odd:end>', '') }}"},
     ],
 )
-def test_a_llama_server_tells_names_by_its_template(facts: dict[str, str]) -> None:
+def test_a_llama_server_reveals_control_tokens_by_its_template(facts: dict[str, str]) -> None:
     messages: list[Message] = [{"role": "user", "content": "a <odd:end> b"}]
     with (
         scripted(props=[Reply(200, {**PROPS, **facts})], completion=[completion("hi")]) as script,

@@ -118,7 +118,7 @@ def test_a_long_request_is_written_in_pieces_each_with_what_is_left(clock: Clock
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_comes_is_counted_headers_and_all(clock: Clock, kind: str) -> None:
+def test_received_bytes_are_counted_headers_included(clock: Clock, kind: str) -> None:
     slow = Slow(clock)
     read = operations(slow, kind, "read")
     with RequestBudget(Deadline(1e9), 25) as budget:

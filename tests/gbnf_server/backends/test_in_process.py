@@ -217,7 +217,7 @@ def test_threads_wait_their_turn(backend: InProcess) -> None:
     assert together == {index: [text] * 5 for index, text in enumerate(alone)}
 
 
-def test_the_async_form_says_the_same(backend: InProcess) -> None:
+def test_acomplete_returns_the_same_text(backend: InProcess) -> None:
     async def both() -> list[str]:
         answers = await asyncio.gather(*(backend.acomplete(ASK, grammar=CALL) for _ in range(2)))
         return [answer.text for answer in answers]
@@ -373,7 +373,7 @@ def test_reasoning_that_the_template_opens_is_closed_under_a_grammar(tmp_path: P
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, "{{ bos_token }}" + TEMPLATE])
-def test_the_start_token_stands_once(tmp_path: Path, template: str) -> None:
+def test_the_start_token_occurs_once(tmp_path: Path, template: str) -> None:
     model = make_model(tmp_path / "m.gguf", template=template, adds_start=True)
     with InProcess(model, threads=1) as loaded:
         tokens = prompt_tokens(loaded, ASK, constrained=True)

@@ -71,7 +71,7 @@ def test_it_is_a_backend(backend: LlamaServer) -> None:
     seed=st.integers(0, 2**31),
     max_tokens=st.integers(1, 30),
 )
-def test_what_it_says_is_in_the_language(
+def test_answers_are_in_the_language(
     backend: LlamaServer, words: list[str], temperature: float, seed: int, max_tokens: int
 ) -> None:
     grammar = Grammar.parse("root ::= (" + " | ".join(f'"{word}"' for word in words) + "){1,3}")

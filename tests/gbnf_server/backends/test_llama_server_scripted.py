@@ -118,7 +118,7 @@ def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: boo
 
 
 @given(answer=odd(completion("a\ud83d").body))
-def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     try:
         read = read_completion(unpack_response(httpx.Response(200, content=json.dumps(answer))), None)
     except BackendError as error:
@@ -130,7 +130,7 @@ def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: 
 
 
 @given(props=odd({**PROPS, "modalities": {"vision": True}, "model_path": "a/b\ud83d", "chat_template": ""}))
-def test_whatever_a_server_says_of_itself_is_read_or_a_fault_of_the_backend(props: Any) -> None:
+def test_any_properties_are_parsed_or_a_backend_error(props: Any) -> None:
     with hasty("http://127.0.0.1:9") as client:
         flow = client._fetch_properties()
         next(flow)
@@ -333,7 +333,7 @@ def test_every_error_of_httpx_is_translated(kind: type[httpx.RequestError]) -> N
             client.complete(ASK, grammar=CALL)
 
 
-def test_no_proxy_stands_before_loopback(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
+def test_no_proxy_is_used_for_loopback(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
         assert ask(client).finish == "stop"

@@ -236,7 +236,7 @@ def test_a_truncated_prompt_is_detected(
         (12_481, 1883),  # padded tables
     ],
 )
-def test_whole_prompts_with_many_bytes_for_a_token_are_taken(size: int, tokens: int) -> None:
+def test_complete_prompts_with_many_bytes_per_token_are_accepted(size: int, tokens: int) -> None:
     for context in (4096, 8192, 16_384, 32_768):
         with Ollama("m", context_length=context) as backend:
             backend._check_whole({"prompt_eval_count": tokens}, [{"role": "user", "content": "x" * size}])
@@ -271,7 +271,7 @@ def test_a_truncated_prompt_is_never_taken_for_a_complete_one(
 
 
 @given(answer=odd(chat("a\ud83d").body))
-def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     reply = httpx.Response(200, content=json.dumps(answer))
     with Ollama("m") as backend:
         try:
@@ -328,7 +328,7 @@ def test_gbnf_is_refused_before_anything_is_sent() -> None:
         assert server.asked == []
 
 
-def test_it_is_patient_and_stays_usable(ask: Callable[..., Completion]) -> None:
+def test_it_retries_while_loading_and_may_be_closed_twice(ask: Callable[..., Completion]) -> None:
     with served(Reply(503, {"error": "loading"}), lambda: None, chat()) as server:
         backend = client(server.url)
         assert ask(backend).text == CALL
@@ -339,7 +339,7 @@ def test_it_is_patient_and_stays_usable(ask: Callable[..., Completion]) -> None:
             ask(backend)
 
 
-def test_nobody_there(ask: Callable[..., Completion]) -> None:
+def test_an_address_without_a_server_is_an_error(ask: Callable[..., Completion]) -> None:
     with (
         client("http://127.0.0.1:9") as backend,
         pytest.raises(BackendUnreachable, match="no Ollama answers"),

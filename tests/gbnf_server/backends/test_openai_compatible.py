@@ -338,7 +338,7 @@ def test_what_is_not_essential_may_be_odd(
 
 
 @given(answer=odd(chat("a\ud83d", reasoning="\ude00").body))
-def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: Any) -> None:
+def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with client("http://127.0.0.1:9", model="m") as backend:
         try:
             read = backend._read(httpx.Response(200, content=json.dumps(answer)), None, None)
@@ -351,7 +351,7 @@ def test_whatever_stands_in_an_answer_is_read_or_a_fault_of_the_backend(answer: 
 
 
 @given(listing=odd(models("m", "n", max_model_len=4096).body))
-def test_whatever_stands_in_a_list_of_models_is_read_or_a_fault_of_the_backend(listing: Any) -> None:
+def test_any_list_of_models_is_parsed_or_a_backend_error(listing: Any) -> None:
     with client("http://127.0.0.1:9") as backend:
         flow = backend._fetch_model()
         next(flow)

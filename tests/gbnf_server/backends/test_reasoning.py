@@ -166,7 +166,7 @@ def test_characters_in_reasoning_do_not_hide_its_end(reasoning: str) -> None:
         assert split_reasoning(f"{reasoning}{reasoning_tags.end}\nthen") == (reasoning, "then")
 
 
-def test_a_text_full_of_signs_is_read_at_once() -> None:
+def test_a_text_full_of_openers_is_parsed_in_linear_time() -> None:
     for sign in (
         "{",
         '{"',
@@ -217,7 +217,7 @@ def test_a_conversation_is_split_from_the_reasoning_at_its_end() -> None:
         ("{{ '<|channel|>analysis<|message|>' }}", "<|end|>"),
     ],
 )
-def test_markers_are_those_that_the_template_speaks_of(template: str, closing: str) -> None:
+def test_image_markers_are_those_in_the_template(template: str, closing: str) -> None:
     found = find_reasoning_tags(template)
     assert found is not None
     assert found.closing == closing
@@ -230,7 +230,7 @@ def test_the_tokens_of_markers() -> None:
     assert HARMONY.tokens == ("<|channel|>", "<|message|>", "<|end|>", "<|start|>")
 
 
-def test_a_model_in_process_thinks_in_its_own_markers(tmp_path: Path) -> None:
+def test_a_model_in_process_uses_its_own_reasoning_tags(tmp_path: Path) -> None:
     template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
         prompt = model._template.prompt([ASK, reasoning_message("")], constrained=True)

@@ -119,7 +119,7 @@ HARMONY = "<|channel|>analysis<|message|>"
         (f"{HARMONY}so<|end|><|start|>assistant<|channel|>final<|message|>then", None, "so", "then"),
     ],
 )
-def test_what_was_once_read_in_two_ways(
+def test_known_differences_between_whole_and_streamed_texts(
     text: str, opened: ReasoningTags | None, reasoning: str, said: str
 ) -> None:
     assert split_reasoning(text, opened) == (reasoning, said)
@@ -127,7 +127,7 @@ def test_what_was_once_read_in_two_ways(
         assert "".join(given_on(text, [size], opened)) == said
 
 
-def test_an_answer_that_came_by_another_way_is_given_on() -> None:
+def test_a_reclaimed_answer_is_passed_on() -> None:
     pieces: list[str] = []
     taken_back = Completion(CALL, "stop", 1, 1, 0, 0.0, 0.0)
     assert ReasoningFilter(pieces.append, constrained=True).end(taken_back) == taken_back

@@ -235,7 +235,7 @@ def whole_of(events: Any, text: str) -> Any:
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("form", ["data: {}\n\n", "{}", "{}\n", "\ufeff{}", "lines"])
-def test_a_server_that_does_not_stream_is_heard(
+def test_a_response_that_is_not_streamed_is_accepted(
     make: Any, path: str, events: Any, grammar: AnswerFormat, form: str, ask: Ask
 ) -> None:
     whole = whole_of(events, CALL)
@@ -245,7 +245,7 @@ def test_a_server_that_does_not_stream_is_heard(
     assert (answer.text, pieces, answer.finish, answer.grammar_violation) == (CALL, [CALL], "stop", None)
 
 
-def test_a_whole_message_after_its_pieces_is_not_said_again() -> None:
+def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
     said: list[str] = []
     lines = ChatStream(ReasoningFilter(said.append, constrained=True))
     stream = [*str(chat_events(*PIECES).body).split("\n"), dumps(whole_of(chat_events, CALL))]
@@ -303,9 +303,7 @@ def test_an_event_of_any_depth_is_read_or_a_fault_of_the_backend(
 
 @pytest.mark.parametrize(("reader", "events"), READERS)
 @given(data=st.data())
-def test_whatever_stands_in_an_event_is_read_or_a_fault_of_the_backend(
-    reader: Any, events: Any, data: st.DataObject
-) -> None:
+def test_any_event_is_parsed_or_a_backend_error(reader: Any, events: Any, data: st.DataObject) -> None:
     said: list[str] = []
     lines = reader(ReasoningFilter(said.append, constrained=True))
     body = str(events(CALL).body)

@@ -37,7 +37,7 @@ def test_only_roles_that_the_template_knows_are_left(messages: list[Message], ro
 
 
 @given(CONVERSATIONS, ROLES)
-def test_nothing_that_was_said_is_lost(messages: list[Message], roles: TemplateRoles) -> None:
+def test_no_content_is_lost(messages: list[Message], roles: TemplateRoles) -> None:
     adapted = "\n\n".join(message["content"] for message in adapt_messages(messages, roles))
     position = 0
     for message in messages:
@@ -45,7 +45,7 @@ def test_nothing_that_was_said_is_lost(messages: list[Message], roles: TemplateR
 
 
 @given(CONVERSATIONS)
-def test_a_template_that_knows_all_gets_all_as_it_is(messages: list[Message]) -> None:
+def test_a_template_that_supports_all_roles_gets_unchanged_messages(messages: list[Message]) -> None:
     assert adapt_messages(messages, TemplateRoles(system=True, tool=True)) == messages
 
 

@@ -31,7 +31,7 @@ def test_every_prefix_matches_as_truncated_and_only_the_whole_text_as_finished(l
         (WHOLE[:5], False, "at character 5: the text ends"),
     ],
 )
-def test_what_is_said(text: str, truncated: bool, told: str) -> None:
+def test_messages_of_violations(text: str, truncated: bool, told: str) -> None:
     assert told in (grammar_violation(CALL, text, truncated=truncated) or "")
 
 

@@ -138,7 +138,7 @@ def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path)
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # each takes two batches of real tools
 @given(data=st.data())
-def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
+def test_after_a_kill_it_resumes_and_executes_nothing_twice(
     tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("batch")
@@ -180,7 +180,7 @@ def test_killed_anywhere_it_goes_on_and_executes_nothing_twice(
 
 @pytest.mark.parametrize("answers", [0, 3, 7])
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503])
-def test_a_server_that_turns_everybody_away_stops_the_batch_and_it_goes_on_later(
+def test_a_server_that_refuses_all_requests_stops_the_batch_which_can_resume(
     looks: tuple[Tool, ...], tmp_path: Path, status: int, answers: int
 ) -> None:
     texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
@@ -202,7 +202,7 @@ def test_what_a_server_refuses_of_a_request_is_its_result(
 
 
 @pytest.mark.parametrize("answers", [1, 2])
-def test_a_call_that_nobody_approved_is_played_again(tmp_path: Path, answers: int) -> None:
+def test_an_unapproved_call_is_replayed(tmp_path: Path, answers: int) -> None:
     tools = (make_tool(tmp_path, "drop", effect="write", confirm=True), make_tool(tmp_path, "look"))
     texts = {"go": (call("drop"), call("drop"), ANSWER)}
     request = [BatchRequest("r", "go")]
@@ -369,7 +369,7 @@ def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) ->
     assert notes(tmp_path) == WORDS
 
 
-def test_what_is_no_log_is_left_alone(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_unchanged(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"some": "thing"}\n')
     with pytest.raises(BatchError, match="line 1: not a line of a batch log"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")

@@ -148,7 +148,7 @@ def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> 
             assert all((tmp_path / "work" / path).is_dir() for path in one["call"]["arguments"]["paths"])
 
 
-def test_a_server_is_asked_as_often_at_a_time_as_it_has_slots(gbnf: Gbnf, tmp_path: Path) -> None:
+def test_concurrency_defaults_to_the_slots_of_the_server(gbnf: Gbnf, tmp_path: Path) -> None:
     require_llama_server()
     queries = ["what time is it", "create a folder trips", "what is 12 * 7?"]
     (tmp_path / "asked.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))

@@ -127,7 +127,7 @@ def test_check_says_where_and_what(
     assert "\x1b" not in result.out
 
 
-def test_the_caret_stands_under_the_fault(gbnf: Gbnf, tmp_path: Path) -> None:
+def test_the_caret_is_under_the_error(gbnf: Gbnf, tmp_path: Path) -> None:
     path = tmp_path / "lines.gbnf"
     path.write_text('root ::= "日本\\n" [a-z]{1,200} "!"')
     text = "日本\n" + "a" * 150 + "?" + "b" * 150
@@ -185,7 +185,7 @@ def test_a_broken_grammar_is_a_broken_file(gbnf: Gbnf, tmp_path: Path, grammar: 
     assert "Traceback" not in result.err
 
 
-def test_a_file_that_is_not_there_is_said_so(gbnf: Gbnf, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(gbnf: Gbnf, tmp_path: Path) -> None:
     result = gbnf("check", tmp_path / "nothing.gbnf", "a")
     assert result.code == ExitCode.INPUT
     assert "nothing.gbnf" in result.err
@@ -330,7 +330,7 @@ def test_a_narrow_table_shortens_the_descriptions_only(width: int) -> None:
 # gbnf server
 
 
-def test_a_port_that_is_taken_is_said_so(gbnf: Gbnf) -> None:
+def test_a_port_in_use_is_an_error(gbnf: Gbnf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = gbnf("server", "start", "--port", port)
@@ -383,7 +383,7 @@ def test_the_version(gbnf: Gbnf) -> None:
     assert gbnf("--version").out.startswith("gbnf-toolkit")
 
 
-def test_paragraphs_flow_and_examples_stand() -> None:
+def test_paragraphs_are_reflowed_and_examples_are_not() -> None:
     text = """One
     line.
 

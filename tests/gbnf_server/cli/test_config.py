@@ -65,7 +65,7 @@ def test_the_command_line_wins(gbnf: Gbnf, project: Path, tmp_path: Path) -> Non
         assert "http://127.0.0.1:1" in result.err
 
 
-def test_nothing_of_a_configured_server_goes_to_another(
+def test_options_of_a_configured_server_do_not_apply_to_another(
     gbnf: Gbnf, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LLAMA_API_KEY", raising=False)

@@ -57,7 +57,7 @@ def test_a_control_character_is_escaped_as_in_json(control: str) -> None:
 
 
 @pytest.mark.parametrize("text", FOREIGN)
-def test_other_text_stays(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert escape_control_characters(text) == text
 
 
@@ -66,7 +66,7 @@ def test_the_line_ends_of_windows_are_line_ends() -> None:
 
 
 @given(st.text(st.characters() | st.sampled_from(list("\x1b\r\n\u202e[]m"))))
-def test_nothing_is_left_that_controls(text: str) -> None:
+def test_no_control_character_remains(text: str) -> None:
     for char in escape_control_characters(text):
         assert char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs", "Zl", "Zp"}
         assert unicodedata.bidirectional(char) not in {

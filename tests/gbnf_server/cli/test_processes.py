@@ -42,7 +42,7 @@ def test_it_starts_without_what_it_does_not_need() -> None:
     assert not loaded & {"gbnf", "llama_cpp", "numpy", "jsonschema", "lark", "httpx", "icalendar"}
 
 
-def test_a_pipe_gets_the_grammar_and_a_reader_may_leave_early() -> None:
+def test_a_pipe_may_be_closed_early() -> None:
     done = subprocess.run(
         f"{shlex.join(GBNF)} compile | head -c 20", shell=True, capture_output=True, check=True, text=True
     )

@@ -75,7 +75,7 @@ def test_one_manifest_can_be_tested(gbnf: Gbnf, painter: Path) -> None:
     assert (result.code, result.out[:23]) == (ExitCode.SUCCESS, "1 tool sound and comple")
 
 
-def test_what_is_in_the_way_has_its_exit_code(gbnf: Gbnf, painter: Path, tmp_path: Path) -> None:
+def test_exit_statuses_of_invalid_input_and_options(gbnf: Gbnf, painter: Path, tmp_path: Path) -> None:
     assert gbnf("test", tmp_path / "nowhere").code == ExitCode.INPUT
     result = gbnf("test", painter, "--vocab", tmp_path / "nothing.gguf")
     assert result.code == ExitCode.ENVIRONMENT

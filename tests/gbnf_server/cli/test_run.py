@@ -175,7 +175,7 @@ def test_without_a_terminal_only_yes_approves(
         (["--threads", "1", "--backend", "ollama", "--model", "m"], ExitCode.USAGE, "--threads 1"),
     ],
 )
-def test_what_is_in_the_way_is_said_without_a_traceback(
+def test_problems_are_reported_without_a_traceback(
     gbnf: Gbnf,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -258,7 +258,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("effect", "said"), [("read", "were rolled back"), ("write", "were rolled back, but anything else")]
 )
-def test_an_interruption_says_what_is_known_of_the_running_tool(
+def test_an_interruption_reports_the_running_tool(
     tmp_path: Path, effect: Literal["read", "write"], said: str
 ) -> None:
     journal = Journal(Workspace(tmp_path / "work"))
@@ -300,7 +300,7 @@ def test_a_person_is_not_asked_under_a_spinner() -> None:
         assert progress._status is None
 
 
-def test_what_tools_print_is_shown_on_request_and_kept(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'print("pinging\\x1b[31m")\nraise ValueError("lost")')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
     command = ["run", "ping", "--model", model, *options]

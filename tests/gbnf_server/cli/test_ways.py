@@ -276,7 +276,9 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
         assert again.code != ExitCode.SUCCESS
 
 
-def test_what_was_found_best_is_used_and_said(gbnf: Gbnf, options: list[Any], tmp_path: Path) -> None:
+def test_the_profile_of_the_best_strategy_is_used_and_reported(
+    gbnf: Gbnf, options: list[Any], tmp_path: Path
+) -> None:
     """Tuned in process on the user's own tool; the same file on a server is the same model."""
     path = make_model(tmp_path / "tiny.gguf", context=4096)
     manifests = options[:2]

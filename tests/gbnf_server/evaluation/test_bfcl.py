@@ -273,7 +273,7 @@ def test_an_empty_folder_and_an_unknown_category_say_what_to_do(folder: Path, tm
         {"type": "array", "items": [{"type": "string"}]},
     ],
 )
-def test_whatever_a_function_says_it_has_a_grammar(parameter: dict[str, Any]) -> None:
+def test_every_function_has_a_grammar(parameter: dict[str, Any]) -> None:
     function = {
         "name": "f",
         "parameters": {"type": "dict", "properties": {"p": parameter}, "required": ["p", "q"]},
@@ -327,7 +327,7 @@ def test_a_table_has_a_line_for_each_category(folder: Path) -> None:
     )
 
 
-def test_a_call_that_its_own_schema_forbids_is_counted_apart() -> None:
+def test_an_expected_call_that_its_schema_forbids_is_counted_as_invalid() -> None:
     entry = LeaderboardEntry(
         "x", "simple_python", (), (WEATHER,), ({"weather.get": {"city": ["Rome"], "unit": ["kelvin"]}},)
     )
@@ -368,7 +368,7 @@ DONE = _text("final_answer", message="done")
         ((_text("triangle_area", base="3"), DONE), set()),
     ],
 )  # fmt: skip
-def test_what_a_model_says_is_scored(
+def test_answers_of_a_model_are_scored(
     folder: Path, tmp_path: Path, texts: tuple[str, ...], right: set[str]
 ) -> None:
     backend: Any = Told(*texts)

@@ -98,7 +98,7 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("out", ["small.toml", "small.toml/below", "/proc/nothing", "taken"])
-def test_where_results_cannot_go_is_said(
+def test_an_output_path_that_cannot_be_written_is_an_error(
     suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
 ) -> None:
     (tmp_path / "taken" / "one.jsonl").mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_where_results_cannot_go_is_said(
     assert "use another --out" in said
 
 
-def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
     record = RunRecord("s", "c", "union", 0, 0, "f", [], Snapshot(), Snapshot())
     kept = resource.getrlimit(resource.RLIMIT_FSIZE)
     with RunLog(tmp_path / "one.jsonl") as log:
@@ -163,7 +163,7 @@ def test_a_run_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         (("--server", "http://127.0.0.1:1"), ExitCode.ENVIRONMENT, "gbnf server start"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_invalid_options_and_inputs_are_errors(
     suite: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: ExitCode, said: str
 ) -> None:
     assert _gbnf(*arguments) == code

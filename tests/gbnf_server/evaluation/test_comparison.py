@@ -112,7 +112,7 @@ class Answering(FakeBackend):
         return Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
 
 
-def test_what_only_one_has_is_said(tmp_path: Path) -> None:
+def test_unpaired_cases_and_configurations_are_listed(tmp_path: Path) -> None:
     one = {"id": "one", "query": "order a pizza", "abstain": True}
     two, three = ({**one, "id": name} for name in ("two", "three"))
     first = _bench(tmp_path, "first", one, two, three)

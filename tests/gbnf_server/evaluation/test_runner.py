@@ -455,7 +455,7 @@ def test_the_page_confines_long_and_right_to_left_texts(tmp_path: Path) -> None:
     assert "Every metric of text, by complexity" in page
 
 
-def test_a_server_tells_what_stands_for_its_model(llama_server: LlamaServerProcess, tmp_path: Path) -> None:
+def test_a_server_identifies_its_model(llama_server: LlamaServerProcess, tmp_path: Path) -> None:
     with LlamaServer(llama_server.url) as backend:
         facts = describe_server_model(backend)
         assert facts["file"] == "tiny.gguf"
@@ -467,6 +467,6 @@ def test_a_server_tells_what_stands_for_its_model(llama_server: LlamaServerProce
             assert len(list(bench.run_all(log))) == 3
 
 
-def test_a_server_that_is_gone_stops_the_bench(tmp_path: Path) -> None:
+def test_an_unreachable_server_stops_the_bench(tmp_path: Path) -> None:
     with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachable):
         describe_server_model(backend)

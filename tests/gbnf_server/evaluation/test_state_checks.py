@@ -176,7 +176,7 @@ FOUND_LATER: list[tuple[dict[str, Any], Snapshot, Snapshot, str]] = [
 
 
 @pytest.mark.parametrize(("after", "before", "end", "said"), FOUND_LATER)
-def test_what_was_judged_wrong_once(
+def test_states_that_were_once_misjudged(
     after: dict[str, Any], before: Snapshot, end: Snapshot, said: str
 ) -> None:
     found = faults(_case(after=after).after, before, end)

@@ -85,7 +85,7 @@ def test_cases_of_manifests_can_be_won() -> None:
         assert case.checks_calls
 
 
-def test_tools_of_ones_own(tmp_path: Path) -> None:
+def test_a_suite_is_generated_for_custom_tools(tmp_path: Path) -> None:
     tool = make_tool(tmp_path, "weigh", 'raise RuntimeError("never run")')
     made, left_out = generate_suite([tool])
     assert [case.id for case in made.cases] == ["call-weigh"]
@@ -111,7 +111,7 @@ def test_each_strategy_is_a_row(shape: str, converged: set[str], best: str) -> N
     assert best_strategy(results) == best
 
 
-def test_the_best_without_a_grammar_is_what_reads_the_model() -> None:
+def test_without_a_grammar_the_best_strategy_parses_text_calls() -> None:
     assert best_strategy(climbed("fenced", ["none", "text"])) == "text"
 
 

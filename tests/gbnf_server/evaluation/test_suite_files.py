@@ -327,7 +327,7 @@ def test_toml_times_are_times(tmp_path: Path) -> None:
     assert f"{one.now:%Y-%m-%dT%H:%M %Z}" == "2027-03-05T09:30 CET"
 
 
-def test_python_makes_the_same_suite() -> None:
+def test_a_python_suite_equals_its_toml_form() -> None:
     toml = r"""
         [[cases]]
         query = "email anna@example.com that the train is late"

@@ -34,7 +34,7 @@ def test_a_folder_deeper_than_the_limits_of_recursion_and_paths(deep_path: Path,
     assert removed(deep_path, 10**6) == 1
 
 
-def test_removal_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_removal_continues_after_each_batch(tmp_path: Path) -> None:
     for folder in ("a/b/c", "a/d", "e"):
         (tmp_path / folder).mkdir(parents=True)
         for number in range(10):

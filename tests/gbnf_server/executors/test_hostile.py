@@ -42,7 +42,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=[each.name for each in HOSTILE])
-def test_it_ends_in_an_error_and_leaves_nothing(
+def test_a_hostile_tool_ends_in_an_error_without_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Hostile
 ) -> None:
     if sys.platform != "linux" and hostile.name in LINUX_ALONE:
@@ -102,7 +102,7 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="CPU affinity is Linux's")
-def test_cpu_time_is_limited_while_its_clock_stands_still(
+def test_cpu_time_is_limited_while_the_clock_is_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is for every core that may be used: here one, so that it comes soon on every machine."""

@@ -183,7 +183,7 @@ def test_a_coroutine_is_cancelled_after_its_time(tmp_path: Path) -> None:
     assert cancelled.wait(20)
 
 
-def test_its_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
+def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     class Slow(ScriptedPerson):
         def answer(self, form: Form) -> dict[str, Any]:
             threading.Event().wait(1.0)

@@ -189,7 +189,7 @@ def test_undo_leaves_the_running_turn_alone(tmp_path: Path) -> None:
     assert contents_of(tmp_path) == {"b": b"2"}
 
 
-def test_what_was_changed_since_is_left_as_it_is(tmp_path: Path) -> None:
+def test_files_changed_since_are_unchanged_by_undo(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     (tmp_path / "deleted").write_bytes(b"old")
     apply(workspace, Write("mine", b"1"), Write("folder/x", b"x"), Trash("deleted"))
@@ -209,7 +209,7 @@ def test_what_was_changed_since_is_left_as_it_is(tmp_path: Path) -> None:
     assert kept.read_bytes() == b"old"
 
 
-def test_what_something_was_in_the_way_of_is_the_next_to_be_undone(tmp_path: Path) -> None:
+def test_a_blocked_step_is_undone_next(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("precious", b"p"), turn="first")
     (tmp_path / "a").write_bytes(b"old")
@@ -297,7 +297,7 @@ def test_a_file_that_is_gone_since_comes_back(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "a").read_bytes() == b"old"
 
 
-def test_what_was_sent_stays_sent(tmp_path: Path) -> None:
+def test_undo_reports_what_was_sent(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     apply(workspace, Write("copy", b"1"), sent="the letter")
     outcome = Journal(workspace).undo_last_turn("second")
@@ -305,7 +305,7 @@ def test_what_was_sent_stays_sent(tmp_path: Path) -> None:
     assert outcome.undone == ("removed 'copy'",)
 
 
-def test_what_fails_in_the_end_takes_the_changes_back(tmp_path: Path) -> None:
+def test_a_failing_action_rolls_back_its_changes(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     (tmp_path / "a").write_bytes(b"old")
 
@@ -381,7 +381,7 @@ for number in range(40):
     assert (tmp_path / "log").read_bytes() == b"x" * 80
 
 
-def test_numbers_go_on_where_only_the_trash_is_left(tmp_path: Path) -> None:
+def test_numbering_continues_where_only_the_trash_remains(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     (tmp_path / "a").write_bytes(b"1")
     apply(workspace, Trash("a"))

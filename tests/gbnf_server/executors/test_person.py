@@ -168,7 +168,7 @@ def test_approvals_given_beforehand() -> None:
     assert [only_a.approve({"name": name}) for name in "ab"] == [True, False]
 
 
-def test_nobody_approves_unless_it_was_said_beforehand() -> None:
+def test_without_a_person_only_prior_approval_counts() -> None:
     with pytest.raises(ExecutorError, match="'delete_files' requires approval"):
         AbsentPerson().approve({"name": "delete_files"})
     assert AbsentPerson(approve_all=True).approve({"name": "delete_files"})

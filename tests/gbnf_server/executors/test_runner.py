@@ -165,7 +165,7 @@ def test_the_author_gets_the_end_of_what_it_printed(tmp_path: Path, body: str, o
     assert printed == ([] if output is None else [output])
 
 
-def test_what_it_printed_is_not_lost_when_it_is_killed(tmp_path: Path) -> None:
+def test_output_of_a_killed_process_is_kept(tmp_path: Path) -> None:
     printed: list[str] = []
     context = replace(world(tmp_path / "space"), on_output=printed.append)
     for timeout_s in limits_s(1):
@@ -244,7 +244,7 @@ def test_no_variable_makes_it_load_code_from_the_workspace(
 
 
 @pytest.mark.parametrize("env", [[], ["OTHER", "LLAMA_API_KEY", "MISSING"]])
-def test_it_gets_the_variables_that_everybody_gets_and_those_that_its_manifest_names(
+def test_the_environment_has_the_common_variables_and_those_in_the_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: list[str]
 ) -> None:
     secret = {
@@ -304,7 +304,7 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
-def test_what_it_leaves_running_ends_with_its_result(tmp_path: Path) -> None:
+def test_remaining_threads_and_processes_end_with_the_result(tmp_path: Path) -> None:
     body = """
     import threading
     threading.Thread(target=time.sleep, args=[60]).start()
@@ -431,7 +431,7 @@ class Slow(AbsentPerson):
         return dict.fromkeys((field.var for field in form.fields), "1")
 
 
-def test_the_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
+def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     """Who thinks for longer than the limit gets through at no limit where the clock goes on."""
     for timeout_s in limits_s(3):
         mine = tool(tmp_path / "mine", ASK, timeout_s=timeout_s)
@@ -441,7 +441,7 @@ def test_the_clock_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
     assert found == {"answers": {"a": "1", "n": 1}}
 
 
-def test_nobody_there_is_an_error_that_an_executor_may_catch(tmp_path: Path) -> None:
+def test_an_absent_person_is_an_error_that_an_executor_may_catch(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match="there is nobody to answer 'a', 'n' of 'F'"):
         result(tmp_path, ASK, person=AbsentPerson())
     caught = f"try:\n    {ASK}\nexcept ExecutorError as error:\n    return {{'error': str(error)}}"
@@ -453,7 +453,7 @@ def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
     assert result(tmp_path, body, person=ScriptedPerson({"a": "x"})) == {"all": ["x"] * 50}
 
 
-def test_the_runtime_says_who_acts(tmp_path: Path) -> None:
+def test_the_runtime_fills_in_the_actor(tmp_path: Path) -> None:
     args = {"type": "object", "properties": {"actor": {"type": "string", "runtime_resolved": True}}}
     mine = tool(tmp_path / "mine", "return arguments", args=args)
     context = world(tmp_path / "space", settings={"GBNF_USER_EMAIL": "anna@example.org"})

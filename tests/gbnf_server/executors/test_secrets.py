@@ -217,7 +217,7 @@ def test_no_text_around_it_hides_a_credential(value: str, before: str, after: st
 
 
 @given(value=values, other=texts)
-def test_a_text_without_it_stays_as_it_is(value: str, other: str) -> None:
+def test_a_text_without_a_credential_is_unchanged(value: str, other: str) -> None:
     secrets = Secrets()
     assert secrets.redact(other) == other
     secrets.keep(value, "?")

@@ -183,7 +183,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path) -> 
         ("x" * 300, "too long"),
     ],
 )
-def test_what_cannot_be_read_says_why(tmp_path: Path, path: str, reason: str) -> None:
+def test_files_that_cannot_be_read_are_errors_with_a_reason(tmp_path: Path, path: str, reason: str) -> None:
     workspace, _ = furnish(tmp_path)
     (workspace.root / "large").write_bytes(b"x" * 11)
     os.mkfifo(workspace.root / "pipe")

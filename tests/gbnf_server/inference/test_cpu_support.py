@@ -65,7 +65,7 @@ _PLAIN, _REPACKED = "print('Q4_0 plain', flush=True)\n", "print('Q4_0 repacked',
         (_REPACKED + f"sys.exit({cpu_probe.DIFFERS})", True, False, ["wrong results", "Q4_0"]),
     ],
 )
-def test_a_verdict_is_found_once(
+def test_a_result_is_probed_once(
     fresh: Path,
     program: Callable[[str], None],
     body: str,
@@ -187,7 +187,7 @@ def repacked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("loader", _LOADERS)
-def test_a_build_that_dies_of_repacked_weights_is_used_without(
+def test_a_build_that_crashes_on_repacked_weights_is_used_without_repacking(
     tmp_path: Path, repacked_model: Path, loader: str
 ) -> None:
     environment = dict(crashing_environment(tmp_path))

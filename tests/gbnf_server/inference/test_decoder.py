@@ -179,7 +179,7 @@ def test_a_jump_changes_only_what_is_forced(real: InProcess) -> None:
     assert jumped.completion_tokens == len(whole)
 
 
-def test_what_can_only_end_is_not_asked_for(real: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_answer_takes_no_further_step(real: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated = 0
     decode = llama_cpp.llama_decode
 
@@ -341,7 +341,7 @@ def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
     assert again.text == first.text
 
 
-def test_a_conversation_goes_on_where_it_was(small: InProcess) -> None:
+def test_a_conversation_resumes_where_it_stopped(small: InProcess) -> None:
     """Each goes to the sequence that shares most with it, whichever is free."""
     forget(small)
     grammar = pool_grammar(("get_now",), "spaced")

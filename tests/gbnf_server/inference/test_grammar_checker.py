@@ -180,7 +180,7 @@ def test_each_thread_gets_its_own_message(engine: GrammarChecker) -> None:
     assert wrong == []
 
 
-def test_guard_takes_what_the_engine_takes() -> None:
+def test_the_guard_accepts_what_the_engine_accepts() -> None:
     for text in LANGUAGES:
         grammar = Grammar.parse(text)
         assert guard_grammar(grammar) is grammar

@@ -48,7 +48,7 @@ def emptied(kv_cache: KVCache) -> None:
         sequence.last_used = 0.0
 
 
-def test_a_call_is_given_the_sequence_that_shares_most(kv_cache: KVCache) -> None:
+def test_a_call_gets_the_sequence_with_the_longest_shared_prefix(kv_cache: KVCache) -> None:
     emptied(kv_cache)
     tools = list(range(60, 160))
     one, other = [*tools, *range(50)], [*tools, *range(50, 0, -1)]
@@ -111,7 +111,7 @@ def evaluated(kv_cache: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     st.lists(st.lists(st.integers(0, 250), min_size=1, max_size=300), max_size=5),
     st.lists(st.integers(0, 250), min_size=1, max_size=300),
 )
-def test_what_is_forgotten_leaves_no_trace(
+def test_cleared_sequences_do_not_affect_later_logits(
     kv_cache: KVCache, prompts: list[list[int]], prompt: list[int]
 ) -> None:
     """To the last digit: what a bench prints must not depend on what ran before."""

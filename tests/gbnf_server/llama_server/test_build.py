@@ -149,7 +149,7 @@ def test_metal_is_for_macos() -> None:
             install(gpu="metal")
 
 
-def test_no_build_takes_the_place_of_a_named_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_build_replaces_a_named_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
     with pytest.raises(SetupError, match="Unset it"):
         install(gpu="cuda")
@@ -163,7 +163,7 @@ def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]
     assert find_llama_server() is None
 
 
-def test_a_failed_build_goes_on_where_it_stopped(cache: Path, source: Callable[..., Path]) -> None:
+def test_a_failed_build_resumes_where_it_stopped(cache: Path, source: Callable[..., Path]) -> None:
     source(**{"main.c": "#error not yet\n"})
     with pytest.raises(SetupError):
         install()

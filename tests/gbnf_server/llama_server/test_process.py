@@ -64,7 +64,7 @@ def test_settings_reach_the_server(tmp_path: Path) -> None:
     assert props["model_alias"] == "other"
 
 
-def test_a_long_context_is_not_taken_whole_by_default(tmp_path: Path) -> None:
+def test_the_default_context_is_limited(tmp_path: Path) -> None:
     require_llama_server()
     with start(make_model(tmp_path / "long.gguf", context=100_000), threads=1) as server:
         assert get(f"{server.url}/props")["default_generation_settings"]["n_ctx"] == 8192
@@ -202,7 +202,7 @@ def test_no_server_outlives_the_process_that_wanted_it(model: Path, sign: signal
     wait_until(lambda: not is_alive(inner) and not is_alive(pid))
 
 
-def test_a_forgotten_server_ends_with_the_program(model: Path) -> None:
+def test_a_server_that_is_never_closed_ends_with_the_program(model: Path) -> None:
     program = (
         "import sys\n"
         "from gbnf_server.llama_server.build import start\n"

@@ -116,12 +116,12 @@ def test_binary_data_is_saved_in_the_workspace(session: Session, there: Context)
     assert session.call("everything", {}, there) == result
 
 
-def test_an_error_is_told_to_the_model(session: Session, there: Context) -> None:
+def test_an_error_of_a_tool_is_passed_to_the_model(session: Session, there: Context) -> None:
     with pytest.raises(ExecutorError, match=r"^no way$"):
         session.call("fail", {"text": "no way"}, there)
 
 
-def test_a_call_that_hangs_is_cancelled_and_the_server_goes_on(session: Session, there: Context) -> None:
+def test_a_call_that_hangs_is_cancelled_and_the_server_continues(session: Session, there: Context) -> None:
     with pytest.raises(ExecutorTimeout):
         run_executor(with_limit(named(session.mcp, "hang"), 0.5), {}, there)
     assert session.call("echo", {"text": "on"}, there) == {"text": "on"}
@@ -295,7 +295,7 @@ def test_credentials_are_hidden(session: Session, there: Context) -> None:
         session.call("fail", {"text": "swordfish"}, there)
 
 
-def test_nothing_is_left_behind() -> None:
+def test_no_processes_or_threads_remain() -> None:
     before, threads = set(children(os.getpid())), set(threading.enumerate())
     with mcp_tools(hostile_server("stubborn"), hostile_server("usual")):
         started = set(children(os.getpid())) - before

@@ -79,7 +79,7 @@ def test_variables_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert read_source(file) == (StdioServer("a", "k$1/bin", args, {"K": "<k$1>"}, folder / "sub"),)
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_in_reprs() -> None:
     (server,) = read_source({"mcpServers": {"a": {"command": "x", "env": {"KEY": "hidden"}}}})
     (other,) = read_source({"mcpServers": {"a": {"url": "http://x", "headers": {"KEY": "hidden"}}}})
     assert "hidden" not in f"{server!r} {server} {other!r} {other}"

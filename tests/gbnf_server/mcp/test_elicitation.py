@@ -90,7 +90,7 @@ def test_no_question_of_a_server_is_a_fault_of_ours(
         ("javascript:alert(1)", True, "decline"),
     ],
 )
-def test_a_page_is_shown_to_the_person(tmp_path: Path, url: str, answer: bool, action: str) -> None:
+def test_the_person_is_asked_to_open_a_url(tmp_path: Path, url: str, answer: bool, action: str) -> None:
     person = ScriptedPerson({"consent": answer})
     params = ElicitRequestURLParams(message="Log in", url=url, elicitation_id="1")
     assert answer_server("s", params, context(tmp_path, person)).action == action

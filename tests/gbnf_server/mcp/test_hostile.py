@@ -111,7 +111,7 @@ def test_a_server_that_goes_on_without_input_may_tidy_up() -> None:
     assert log == ["tidied up"]
 
 
-def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
+def test_child_processes_of_a_server_end_with_it(tmp_path: Path) -> None:
     with mcp_tools(hostile_server("child")) as mcp:
         pids = [int(pid) for pid in str(ping(mcp, tmp_path)["text"]).split()]
         assert all(map(is_alive, pids))
@@ -152,7 +152,7 @@ def test_servers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
-def test_a_context_that_is_never_left_does_not_keep_the_program() -> None:
+def test_an_open_context_does_not_keep_the_program_alive() -> None:
     command = [sys.executable, "-c", _NEVER_LEFT, hostile_server("stubborn")]
     done = subprocess.run(command, env=_environment(), capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (5, b"")

@@ -288,7 +288,7 @@ def test_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
 
 
-def test_interrupted_it_ends_at_once_with_what_it_runs(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_server_and_its_running_call(tmp_path: Path) -> None:
     folder = tmp_path / "tools" / "slow"
     folder.mkdir(parents=True)
     (folder / "manifest.toml").write_text('name = "slow"\n[args]\ntype = "object"\n[run]\neffect = "read"\n')

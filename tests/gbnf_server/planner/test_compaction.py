@@ -143,7 +143,7 @@ def without_reasoning(effect: CallModel) -> tuple[Message, ...]:
 
 @laws()
 @given(cases())
-def test_what_a_step_reference_names_is_never_lost(case: Case) -> None:
+def test_entries_that_a_step_refers_to_are_never_compacted(case: Case) -> None:
     entries: dict[int, Any] = {}
     refers_to: tuple[int, ...] = ()
     for request in case.driven.requests:

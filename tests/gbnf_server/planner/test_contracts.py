@@ -62,7 +62,7 @@ def test_a_backend_that_fails_is_an_error(model: InProcess) -> None:
     assert "do not fit" in run.error
 
 
-def test_silence_is_a_hang_that_nobody_waits_for(silent: str) -> None:
+def test_a_silent_server_times_out_as_a_hang(silent: str) -> None:
     with LlamaServer(silent) as backend:
         runs = [run_contract(CONTRACT, "Which?", backend, timeout_s=0.2) for _ in range(2)]
     assert [run.outcome for run in runs] == ["hang", "hang"]

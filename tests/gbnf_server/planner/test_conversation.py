@@ -89,7 +89,7 @@ def test_a_run_continues_a_conversation(tmp_path: Path) -> None:
     assert backend.asked[4][:6] == backend.asked[2], "the prompt of one run is the beginning of the next"
 
 
-def test_the_pool_filter_hears_the_whole_conversation(tmp_path: Path) -> None:
+def test_the_pool_filter_reads_the_whole_conversation(tmp_path: Path) -> None:
     def offered(*history: Exchange) -> tuple[str, ...]:
         planner = Planner(POOL, Recorder(NOW, ANSWER), context=Context(Workspace(tmp_path)))
         [started] = [one for one in planner.events("again", history=history) if isinstance(one, RunStarted)]

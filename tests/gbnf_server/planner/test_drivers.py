@@ -223,7 +223,7 @@ def test_an_interrupt_kills_the_tool_and_takes_its_change_back(tmp_path: Path, b
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_fault_that_is_no_tools_own_takes_its_change_back(
+def test_an_error_of_the_runtime_rolls_back_the_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     recovered: list[Path] = []

@@ -67,7 +67,7 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
     assert "feed_dog" not in system
 
 
-def test_what_find_tools_finds_is_described_once_and_can_be_called() -> None:
+def test_found_tools_are_described_once_and_can_be_called() -> None:
     driven = drive(call("find_tools", query="food for a lion"), call("feed_lion"), ANSWER)
     [first, second, third] = offered(driven)
     assert "feed_lion" not in first
@@ -87,7 +87,7 @@ def test_what_find_tools_finds_is_described_once_and_can_be_called() -> None:
     assert described[0].startswith(json.dumps({"step": 1, "result": found}))
 
 
-def test_what_is_found_comes_with_its_prerequisites() -> None:
+def test_found_tools_are_offered_with_their_prerequisites() -> None:
     pool = (
         *ZOO,
         make_tool("tame_tiger", "Tame it.", after=["open_cage"]),

@@ -53,7 +53,7 @@ OTHERS = [(name, path) for name, wire in WIRES.items() for path in wire.others]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_run_ends_whatever_is_answered_beside(mode: str, tmp_path: Path) -> None:
+def test_a_run_ends_whatever_other_requests_return(mode: str, tmp_path: Path) -> None:
     ways: tuple[Way, ...] = ("run", "stream")
     for case, ended in attacks(tmp_path, mode, [(wire, way, path) for wire, path in OTHERS for way in ways]):
         assert ended.attacked, case
@@ -86,7 +86,7 @@ LONG = ["flood_of_line", "flood_of_lines", "flood_of_headers", "flood_of_error",
 
 @pytest.mark.parametrize("way", ["run", "stream"])
 @pytest.mark.parametrize("mode", [*BOMBS, *LONG])
-def test_what_is_sent_takes_little_memory(mode: str, way: Way, tmp_path: Path) -> None:
+def test_hostile_responses_take_little_memory(mode: str, way: Way, tmp_path: Path) -> None:
     attack(MODES[mode], WIRES["chat"], way, world(tmp_path))  # what is made once, the bomb too
     tracemalloc.start()
     try:

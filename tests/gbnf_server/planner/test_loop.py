@@ -161,7 +161,7 @@ def test_a_timeout_says_so() -> None:
         ContextOverflow(2000, 1024),
     ],
 )
-def test_a_backend_error_ends_the_run_with_its_words(error: GbnfError) -> None:
+def test_a_backend_error_ends_the_run_with_its_message(error: GbnfError) -> None:
     driven = drive_by_hand(POOL, [completion(NOW), error])
     assert (driven.run.outcome, driven.run.error) == ("failed", str(error))
     assert len(driven.run.steps) == 1

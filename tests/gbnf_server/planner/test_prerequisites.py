@@ -206,7 +206,7 @@ def run(pool: Sequence[Tool], *texts: str, replies: Sequence[Any] = (), **option
     return drive_by_hand(pool, map(completion, texts), replies=replies, options=resolved(**options))
 
 
-def test_a_call_that_comes_too_early_says_what_comes_first() -> None:
+def test_an_early_call_is_blocked_and_names_its_prerequisite() -> None:
     pool = (tool("read"), tool("find"), tool("edit", "find", "read"))
     driven = run(pool, call("edit"), call("read"), call("edit"), call("find"), call("edit"), ANSWER)
     errors = [event.error for event in driven.of(CallBlocked)]

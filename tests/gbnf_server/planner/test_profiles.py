@@ -90,7 +90,7 @@ def test_a_set_of_tools_is_what_a_model_sees_of_them() -> None:
         ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\nprompt_style = 'x'", "'x' is none of "),
     ],
 )
-def test_a_broken_profile_says_so(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_profile_is_an_error(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "m.toml").write_text(text)
     with pytest.raises(SetupError, match=said) as broken:
         find(ModelKey("m"), tmp_path)

@@ -39,7 +39,7 @@ def test_none_at_a_time_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["", " \n\t", "half \ud83d"])
-def test_what_asks_for_nothing_or_is_no_text_is_refused(tmp_path: Path, query: str) -> None:
+def test_empty_and_non_text_requests_are_refused(tmp_path: Path, query: str) -> None:
     good = "what time is it?"
     script = Script({query: (NOW, ANSWER), good: (NOW, ANSWER)})
     one = planner(script, tmp_path)
@@ -80,7 +80,7 @@ def test_cancelled_all_of_them_end(tmp_path: Path) -> None:
     asyncio.run(cut_short())
 
 
-def test_a_model_in_this_process_says_the_same_to_several_at_once(tmp_path: Path) -> None:
+def test_a_model_in_process_answers_concurrent_runs_alike(tmp_path: Path) -> None:
     queries = ["what time is it", "create a folder trips", "what is 12 * 7?", "create a folder books"]
 
     def said(runs: list[Run]) -> list[list[str]]:
@@ -93,7 +93,7 @@ def test_a_model_in_this_process_says_the_same_to_several_at_once(tmp_path: Path
     assert said(together) == said(one_by_one)
 
 
-def test_tools_that_change_are_taken_anew_by_each_run(tmp_path: Path) -> None:
+def test_each_run_reads_the_current_tools(tmp_path: Path) -> None:
     script = Script({"now": (NOW, ANSWER), "then": (NOW, ANSWER)})
     pool = list(POOL)
     changing = Planner(lambda: pool, script, context=Context(Workspace(tmp_path)))

@@ -56,7 +56,7 @@ def test_a_long_result_is_truncated_in_the_list() -> None:
     assert len(salvaged.text) < 700
 
 
-def test_a_model_puts_it_into_words_from_the_results_alone() -> None:
+def test_a_model_words_the_answer_from_the_results_only() -> None:
     said = "There are two notes.\n\nThe second could not be read."
     with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
         salvaged = salvage(FOUND, server, grammar=False)
@@ -103,7 +103,7 @@ def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
     assert salvaged.error.startswith("error: ")
 
 
-def test_a_model_that_says_nothing_leaves_the_list() -> None:
+def test_without_a_response_the_answer_is_the_list_of_results() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         LlamaServer(f"http://127.0.0.1:{listening.getsockname()[1]}") as silent,

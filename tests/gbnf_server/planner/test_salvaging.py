@@ -80,7 +80,7 @@ def test_it_is_counted_with_the_rest() -> None:
     ],
     ids=["no results", "turned off", "no model"],
 )
-def test_otherwise_the_plain_error_stands(texts: list[Any], more: dict[str, Any]) -> None:
+def test_otherwise_the_run_ends_with_the_error(texts: list[Any], more: dict[str, Any]) -> None:
     run = driven(*texts, **more).run
     assert run.outcome in {"blocked", "failed"}
     assert (run.answer, run.salvage) == (None, None)
@@ -100,7 +100,9 @@ def test_what_waits_for_approval_is_not_talked_over() -> None:
         (ContextOverflow(9, 8), 3, "error: the messages"),
     ],
 )
-def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, error: str) -> None:
+def test_if_salvaging_fails_the_answer_is_the_list_of_results(
+    fault: GbnfError, asked: int, error: str
+) -> None:
     found = driven(NOW, fault)
     assert (found.run.outcome, len(found.of(CallModel))) == ("salvaged", asked)
     assert found.run.answer == "This was done before it stopped:\n- get_now: time: 10:32"
@@ -119,7 +121,9 @@ def test_a_model_that_fails_again_leaves_the_list(fault: GbnfError, asked: int, 
         ("de", "This was done", "The request was"),
     ],
 )
-def test_it_speaks_the_language_of_the_run(language: str, answer_from_results: str, asked: str) -> None:
+def test_salvaged_answers_are_in_the_language_of_the_run(
+    language: str, answer_from_results: str, asked: str
+) -> None:
     found = driven(NOW, BackendUnreachable("gone"), options=resolved(**FREE, language=language))
     assert str(found.run.answer).startswith(answer_from_results)
     talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=resolved(**FREE, language=language))

@@ -19,7 +19,7 @@ def test_an_image_is_what_its_bytes_say(tmp_path: Path, kind: str) -> None:
     assert image.data == (tmp_path / "frame.bin").read_bytes()
 
 
-def test_what_is_no_image_says_so(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_image_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "frame.png").write_text("no")
     with pytest.raises(SetupError, match="not a PNG"):
         read_image(tmp_path / "frame.png")

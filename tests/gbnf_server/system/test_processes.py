@@ -59,7 +59,7 @@ def test_realtime_signals_are_named_by_their_distance(distance: int) -> None:
         ("kill -TERM $$", "was killed by SIGTERM"),
     ],
 )
-def test_how_a_process_ended_is_said(code: str, said: str) -> None:
+def test_exit_statuses_and_signals_are_described(code: str, said: str) -> None:
     assert (
         describe_exit(subprocess.run(["sh", "-c", code], stderr=subprocess.DEVNULL, check=False).returncode)
         == said

@@ -33,9 +33,7 @@ def test_rendered_calls_are_read_back_in_order(calls: Any, syntax: Any) -> None:
 @given(
     valid_calls, shape_names, st.sampled_from(["Sure!\n", '<think>hm {"name": 1}</think>', "\n\n", "a\n\n"])
 )
-def test_what_stands_before_a_call_changes_nothing_but_the_list_of_repairs(
-    call: Any, syntax: Any, before: Any
-) -> None:
+def test_text_before_a_call_changes_only_the_repairs(call: Any, syntax: Any, before: Any) -> None:
     step = parse_tool_calls(f"{before}{render_tool_calls(call, syntax)}\n\nThat is all.\n", POOL)
     assert isinstance(step, ToolCalls)
     assert (step.calls, step.syntax) == ((call,), syntax)
@@ -63,7 +61,7 @@ BELOW = (" {}", "\n{}", "\n\n{}", "\n  {}", "\n```json\n{}\n```", " ```\n{}\n```
 
 
 @given(valid_calls, st.sampled_from(BELOW), st.sampled_from(["", "\n", "\n\nObservation: none"]))
-def test_an_action_is_read_wherever_its_input_stands(call: Any, below: Any, after: Any) -> None:
+def test_action_input_may_start_on_the_same_or_the_next_line(call: Any, below: Any, after: Any) -> None:
     written = below.format(json.dumps(call.arguments))
     step = parse_tool_calls(f"Action: {call.name}\nAction Input:{written}{after}", POOL)
     assert isinstance(step, ToolCalls)

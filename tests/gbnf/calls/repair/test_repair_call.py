@@ -202,7 +202,7 @@ def test_null_for_what_may_be_absent_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("value", ["seven", "7 minutes", "1,5", "0x7", "1e999", "", "٧", "7" * 500])
-def test_what_is_no_number_stays_and_is_refused(value: str) -> None:
+def test_text_that_is_not_a_number_is_unchanged_and_refused(value: str) -> None:
     found = repaired({"count": value})
     assert (found.ok, found.call["arguments"]["count"]) == (False, value)
 
@@ -269,7 +269,9 @@ def declared(schema: Any, base: Any) -> set[str]:
 
 
 @given(objects_in_parts, own, st.booleans(), st.dictionaries(st.sampled_from("abcdefg"), st.integers(0, 9)))
-def test_no_key_goes_that_some_part_declares(schema: Any, base: Any, nested: Any, given_now: Any) -> None:
+def test_a_key_that_some_subschema_declares_is_never_dropped(
+    schema: Any, base: Any, nested: Any, given_now: Any
+) -> None:
     root = {"properties": {"n": INTEGERS, "o": schema}} if nested else schema
     split = declaring(**root, **{"$defs": {"base": base}})
     arguments = {key: str(value) if key < "d" else value for key, value in given_now.items()}
@@ -284,7 +286,7 @@ def test_no_key_goes_that_some_part_declares(schema: Any, base: Any, nested: Any
 
 
 @given(objects_in_parts, own, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9)))
-def test_what_is_valid_beside_a_fault_stays(schema: Any, base: Any, arguments: Any) -> None:
+def test_valid_arguments_beside_an_invalid_one_are_unchanged(schema: Any, base: Any, arguments: Any) -> None:
     root = {"properties": {"n": INTEGERS, "o": schema}, "$defs": {"base": base}}
     call = {"name": "split", "arguments": {"n": 1, "o": arguments}}
     assume(validate_call(call, [declaring(**root)]).ok)
@@ -348,7 +350,7 @@ def test_keys_that_are_no_texts_are_refused(arguments: Any) -> None:
     assert "which is no text" in found.validation.errors[0]
 
 
-def test_a_pattern_that_python_does_not_read_is_read_all_the_way() -> None:
+def test_patterns_that_python_rejects_are_supported_by_repair_and_validation() -> None:
     args = {
         "type": "object",
         "properties": {"a": {"type": "string", "pattern": r"^\p{Lu}+$"}, "n": {"type": "integer"}},

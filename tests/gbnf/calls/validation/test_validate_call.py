@@ -227,7 +227,7 @@ def test_what_the_runtime_fills_in_is_refused_at_any_depth() -> None:
         assert verdict.errors == ("argument 'p.r' of tool 't' is filled in by the runtime; leave it out",)
 
 
-def test_alternatives_say_what_each_wants() -> None:
+def test_errors_of_alternatives_list_what_each_requires() -> None:
     tool = make_tool(properties={"p": {"anyOf": [{"type": "integer", "minimum": 3}, CLOSED]}})
     verdict = validate_call({"name": "t", "arguments": {"p": {"a": "x"}}}, [tool])
     assert verdict.errors[0].startswith("argument 'p' of tool 't' fits none of its forms: a must be integer")
